@@ -92,7 +92,8 @@ class Watch(RowsWatch):
         entry = self._box.state.get_entry(state_key(KEY, self._box.project.graph.node(KEY)))
         stamp = TableHandle.open(self._box.project.target(KEY)).last_stamp(app_id(KEY), carrying="hwm")
         now = self._box.position(entry.value) if entry else None
-        committed = self._box.position(committed_hwm(stamp)) if stamp else None
+        mark = committed_hwm(stamp) if stamp else None
+        committed = self._box.position(mark.value) if mark else None
         if self._hwm is not None and (now is None or now < self._hwm):
             yield f"the HWM in state went back from {self._hwm} to {now}"
         if self._committed_hwm is not None and (committed is None or committed < self._committed_hwm):

@@ -29,7 +29,6 @@ from benchmarks.kill_sweep.tally import Tally
 from benchmarks.snapshots.lab import SERVERS, server
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.sources.marks import snapshot_left
 from odi_assets_tests.jdbc import jdbc_jars
 from odi_assets_tests.sources.sql.servers import Server
 
@@ -117,7 +116,7 @@ class SnapshotWatch(Watch):
                 yield f"the attempt of run {run_id} has {len(own)} rows of history"
                 continue
             told, hwm = own[0].status.value, CommitFacts.of(last[run_id]).hwm if run_id in last else None
-            is_complete = hwm is not None and snapshot_left(hwm.value) is None
+            is_complete = hwm is not None and hwm.mark is not None and hwm.mark.snapshot_left() is None
             if told == "SUCCESS" and not is_complete:
                 yield f"run {run_id} is {told} in history, and has not completed what it began"
             if told in ("NO_DATA", "LOST") and is_complete:

@@ -23,7 +23,6 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, TableError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.start import start_of
-from odi_assets.sources.marks import hwm_text
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -187,7 +186,7 @@ def accept(
     if hwm is None:
         raise ConfigError(f"{key} has no high-water mark", fix="its next run reads everything", node=str(key))
     now = f"is at version {target.version}, with {target.rows} rows" if target.exists else "does not exist"
-    note(f"{key} was loaded up to {hwm_text(hwm)}; its table {target.location.uri} {now}.")
+    note(f"{key} was loaded up to {hwm}; its table {target.location.uri} {now}.")
     gone = lost_files(target.location, target.live_files)
     if gone:
         files = counted(len(target.live_files), "file")

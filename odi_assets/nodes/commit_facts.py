@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.connections.location import Location
 from odi_assets.delta.history import CommittedStamp, commit_digest
 from odi_assets.errors import StateError
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.sources.marks import Identity
-from odi_assets.state.values import decode, encode
+from odi_assets.state.values import Encoded, decode, encode
 
 if TYPE_CHECKING:
     from odi_assets.nodes.stream_facts import StreamFacts
@@ -36,21 +37,21 @@ class CommittedHwm:
     @classmethod
     def of(
         cls,
-        value: Any,
+        mark: NodeMark | None,
         remembered: Mapping[str, Any] | None = None,
         measures: Mapping[str, Identity] | None = None,
     ) -> CommittedHwm:
-        """The HWM ``value``, to be committed."""
-        stored = encode(value)
+        """The HWM ``mark``, to be committed."""
+        stored = _encoded(mark)
         return cls(stored.json, stored.type, remembered or {}, measures or {})
 
     @property
-    def value(self) -> Any:
-        return decode(self.json, self.type)
+    def mark(self) -> NodeMark | None:
+        return NodeMark.of_value(decode(self.json, self.type))
 
-    def is_value(self, value: Any) -> bool:
-        """Whether it carries ``value``, type included."""
-        return tuple(encode(value)) == (self.json, self.type)
+    def carries(self, mark: NodeMark | None) -> bool:
+        """Whether it carries ``mark``, types included."""
+        return tuple(_encoded(mark)) == (self.json, self.type)
 
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = {"value": self.json, "type": self.type}
@@ -64,6 +65,10 @@ class CommittedHwm:
     def from_json(cls, stored: Mapping[str, Any]) -> CommittedHwm:
         measures = _identities(stored.get("measures"))
         return cls(stored["value"], stored["type"], stored.get("reads") or {}, measures)
+
+
+def _encoded(mark: NodeMark | None) -> Encoded:
+    return encode(None if mark is None else mark.value)
 
 
 @dataclass(frozen=True)

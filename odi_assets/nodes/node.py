@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.config.models import NodeConfig
-from odi_assets.sources.marks import Identity, Mark, value_of_source
+from odi_assets.nodes.mark import NodeMark
+from odi_assets.sources.marks import Identity, Mark
 from odi_assets.sources.registry import source_of, table_source
 from odi_assets.sources.source import Source, Target
 
@@ -120,14 +121,14 @@ class Node:
 
     def marks(
         self,
-        hwm: Any,
+        hwm: NodeMark | None,
         remembered: Mapping[str, Any] | None = None,
         measures: Mapping[str, Identity] | None = None,
         *,
         names: Mapping[str, str] | None = None,
         typed: bool = True,
     ) -> dict[str, Mark]:
-        """The marks of its sources, taken from a stored HWM.
+        """The marks of its sources, taken from its HWM; none without one.
 
         Args:
             remembered: by source, what the commit of the HWM stored beside it.
@@ -142,8 +143,8 @@ class Node:
         kept = tuple(measures) if measures else self.following
         for source in self.sources:
             name = source.name if names is None else names.get(source.name)
-            if source.follows and name is not None:
-                value = value_of_source(hwm, name, kept, str(self.key))
+            if hwm is not None and source.follows and name is not None:
+                value = hwm.of_source(name, kept, str(self.key))
                 if isinstance(value, dict) and {"cursor", "rows"} <= value.keys() and self.config.cursor is None:
                     # A cursor document drove the source once.
                     value = value["rows"]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.sources.marks import hwm_text
+from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.state.records import RunStatus
 from odi_assets.util.words import counted
 
@@ -74,8 +74,8 @@ class NodeResult:
     rows_read: int | None = None
     rows_written: int | None = None
     rows_total: int | None = None
-    hwm_before: Any = None
-    hwm_after: Any = None
+    hwm_before: NodeMark | None = None
+    hwm_after: NodeMark | None = None
     table_version: int | None = None
     columns: tuple[tuple[str, str], ...] = ()
     partitions: tuple[str | None, ...] = ()
@@ -90,8 +90,8 @@ class NodeResult:
             "status": self.status.value,
             "rows_read": self.rows_read,
             "rows_written": self.rows_written,
-            "hwm_before": hwm_text(self.hwm_before),
-            "hwm_after": hwm_text(self.hwm_after),
+            "hwm_before": mark_text(self.hwm_before),
+            "hwm_after": mark_text(self.hwm_after),
             "table_version": self.table_version,
             "seconds": round(self.seconds, 3),
             "increment": self.increment,

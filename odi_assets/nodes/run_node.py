@@ -28,7 +28,6 @@ from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.nodes.run_history import RunHistory
-from odi_assets.sources.marks import hwm_text
 from odi_assets.spark.death import death_named
 from odi_assets.state.backend import StateBackend
 from odi_assets.util.words import counted
@@ -201,7 +200,7 @@ def _commit_steps(
         while isinstance(computed, NodeRows):
             results.append(_commit_rows(computed, state, run))
             if progress is not None:
-                progress(hwm_text(results[-1].hwm_after) or "")
+                progress(str(results[-1].hwm_after or ""))
             if not _goes_on(computed):
                 break
             # A full refresh has replaced the table with its first step.
@@ -212,8 +211,8 @@ def _commit_steps(
             results[-1] = replace(results[-1], metrics={**results[-1].metrics, **held})
     except BaseException as error:
         if results:
-            reached = hwm_text(results[-1].hwm_after)
-            error.add_note(f"{counted(len(results), 'commit')} were made before; the next run goes on there: {reached}")
+            made = counted(len(results), "commit")
+            error.add_note(f"{made} were made before; the next run goes on there: {results[-1].hwm_after}")
         raise
     return as_one(results)
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from odi_assets.nodes.mark import NodeMark
+
 BatchSpan = tuple[int, int]
 """The first and the last number of a range of batches without gaps."""
 
@@ -47,6 +49,11 @@ class StreamFacts:
     gaps: tuple[BatchSpan, ...] = ()
     changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     evicts: bool = False
+
+    @property
+    def mark(self) -> NodeMark:
+        """How far the batch read, as plans and run history show it. State has no mark of a stream."""
+        return NodeMark({"query": self.query, "batch": self.batch})
 
     def is_same_batch(self, other: StreamFacts) -> bool:
         """Whether both are of one batch: the same query, number and offsets. The number alone does not tell it: after

@@ -15,7 +15,6 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import ROWS_LEFT, NodeResult, rows_left
-from odi_assets.sources.marks import hwm_text
 from odi_assets.state.records import RunStatus
 
 STORAGE_KIND = "delta"
@@ -88,8 +87,8 @@ def materialization_metadata(result: NodeResult) -> dict[str, Any]:
         "dagster/uri": result.uri,
         "dagster/table_name": str(result.key),
         "dagster/storage_kind": STORAGE_KIND,
-        "hwm_before": hwm_text(result.hwm_before) or NO_HWM,
-        "hwm_after": hwm_text(result.hwm_after) or NO_HWM,
+        "hwm_before": str(result.hwm_before or NO_HWM),
+        "hwm_after": str(result.hwm_after or NO_HWM),
         "increment": result.increment,
         "seconds": round(result.seconds, 3),
         "dagster/row_count": result.rows_total,
@@ -119,7 +118,7 @@ def check_metadata(project: Project, result: NodeResult) -> dict[str, Any]:
         "status": result.status.value,
         "last_checked": dg.MetadataValue.timestamp(now),
         "last_new_rows": dg.MetadataValue.timestamp(gained) if gained else None,
-        "hwm": hwm_text(result.hwm_after) or NO_HWM,
+        "hwm": str(result.hwm_after or NO_HWM),
         "increment": result.increment or None,
         "rows_left": "; ".join(rows_left(result.metrics)) or None,
     }

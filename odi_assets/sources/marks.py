@@ -7,7 +7,7 @@ commits store beside the value; None in a mark that was set by hand or by an ear
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -243,45 +243,6 @@ def history_of(mark: Mark | Unresolved | None) -> History | None:
     return mark.measures.history
 
 
-def node_value(marks: Mapping[str, Mark], following: Sequence[str]) -> Any:
-    """The HWM of a node as state stores it: the value of its ``read`` alone, or the values of its sources by name.
-
-    Args:
-        marks: by the name of the source.
-        following: the names of all sources that keep a mark.
-    """
-    if list(following) == [READ]:
-        return marks[READ].value if READ in marks else None
-    return {name: mark.value for name, mark in marks.items()}
-
-
-def value_of_source(value: Any, name: str, following: Sequence[str], node: str) -> Any:
-    """The part of a node's stored HWM that belongs to one of its sources; None if it has none.
-
-    Raises:
-        IncrementError: the HWM does not say which source it is of.
-    """
-    if value is None or list(following) == [READ]:
-        return value
-    if not isinstance(value, Mapping):
-        raise IncrementError(
-            f"{node}: its HWM {value!r} does not say which input it is of",
-            fix=f"set it as {{{name!r}: …}} with odi state set, or run the node with --full-refresh",
-            node=node,
-        )
-    return value.get(name)
-
-
-def ledger_parts(value: Any) -> Iterator[str]:
-    """The names of the parts of the ledger of loaded files that a stored HWM names."""
-    if isinstance(value, Mapping):
-        for name, part in value.items():
-            if name == "ledger" and isinstance(part, Sequence):
-                yield from (str(one[0]) for one in part)
-            else:
-                yield from ledger_parts(part)
-
-
 def hwm_text(value: Any) -> str | None:
     """A stored HWM in a few words: ``flights/2013-01-15.csv``, ``version 4``, ``2013-01-15T00:00:00``.
 
@@ -306,15 +267,6 @@ def hwm_text(value: Any) -> str | None:
         return ", ".join(f"{name} {hwm_text(part)}" for name, part in value.items())
     # As run history has it, which keeps JSON alone.
     return str(to_json(value)[0])
-
-
-def snapshot_left(value: Any) -> str | None:
-    """What a stored HWM says is left of snapshots, in a few words; None if all that began are complete."""
-    if not isinstance(value, Mapping):
-        return None
-    if isinstance(value.get("cursors"), Mapping):
-        return hwm_text(value) if value.get("snapshot") else None
-    return next((text for part in value.values() if (text := snapshot_left(part)) is not None), None)
 
 
 def _snapshot_text(cursors: Mapping[str, Any], chunks: Mapping[str, Any] | None) -> str:

@@ -152,7 +152,7 @@ def test_what_installs_an_extra_names_it_and_this_interpreter() -> None:
         for file in PACKAGE.rglob("*.py")
         for found in re.findall(r"install_command\(['\"](\w+)|odi_assets\[(\w+)\]", file.read_text(encoding="utf-8"))
     }
-    assert {"ui", "java", "sample", "plots"} <= {one or other for one, other in named} <= set(extras)
+    assert {"ui", "java", "sample"} <= {one or other for one, other in named} <= set(extras)
     words = shlex.split(install_command("ui"))
     assert Path(words[0]) == Path(sys.executable)
     assert words[1:] == ["-m", "pip", "install", "odi_assets[ui]"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -60,9 +59,6 @@ def health(
     files_only: Annotated[
         bool, typer.Option("--files-only", help="Do not read the state: no Spark, no keys by partition.")
     ] = False,
-    picture: Annotated[
-        Path | None, typer.Option("--picture", metavar="FILE.png", help="Draw it too. Needs matplotlib.")
-    ] = None,
     batches: Annotated[
         int, typer.Option("--batches", metavar="N", min=1, help="Read the state of this many retained batches.")
     ] = 4,
@@ -76,18 +72,12 @@ def health(
         else:
             source = opened.enter_context(open_reader(place, logs_only=False))
         found = measure(source, read_state=not files_only, records=place.records(), most_batches=batches)
-    if picture is not None:
-        from odi_assets.streaming.checkpoints.picture import save_picture
-
-        save_picture(found, picture)
     limits = place.limits()
     beyond = excesses(found, limits) if limits else []
     if as_json:
         data_json(health_json(found) | {"path": place.path, "beyond_limits": [vars(one) for one in beyond]})
     else:
         _print(found)
-    if picture is not None:
-        note(f"Drawn into {picture}.")
     for one in beyond:
         note(f"odi: {one.message}")
     if beyond:

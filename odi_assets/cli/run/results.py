@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from odi_assets.cli.terminal.exit_codes import readable
 from odi_assets.cli.terminal.output import Column, data_table, hwm_change, node_name, note
+from odi_assets.nodes.mark import mark_text
 from odi_assets.nodes.result import is_left_out, rows_left
-from odi_assets.sources.marks import hwm_text
 from odi_assets.util.extras import has_ui
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _COLUMNS = (
     Column("status", lambda one: one.status.value),
     Column("read", lambda one: one.rows_read, "right"),
     Column("written", lambda one: one.rows_written, "right"),
-    Column("HWM before → after", lambda one: hwm_change(*map(hwm_text, (one.hwm_before, one.hwm_after))), wrap=True),
+    Column("HWM before → after", lambda one: hwm_change(*map(mark_text, (one.hwm_before, one.hwm_after))), wrap=True),
     Column("version", lambda one: one.table_version, "right"),
     Column("seconds", lambda one: f"{one.seconds:.1f}", "right"),
 )

@@ -13,7 +13,6 @@ from odi_assets.cli.run.command import quiet_libraries
 from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.terminal.output import data_json, note, stdout_kept_for_data
-from odi_assets.sources.marks import hwm_text
 from odi_assets.spark.session import open_session
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def adopt(
             note(f"{key}: nothing to adopt: its table, its HWM and its sources are its own.")
             continue
         note(f"{key}: {'; '.join(one.changes)}.")
-        note(f"  Its HWM: {hwm_text(one.hwm_before) or 'none'} → {hwm_text(one.hwm_after) or 'none'}.")
+        note(f"  Its HWM: {one.hwm_before or 'none'} → {one.hwm_after or 'none'}.")
     if not found or dry_run:
         return
     note("The rows of these tables count as rows of the nodes as they are defined now; none is read again.")

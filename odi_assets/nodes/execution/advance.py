@@ -4,21 +4,25 @@ nothing to do."""
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from odi_assets.errors import StateConflictError
 from odi_assets.nodes.commit_facts import HwmOrigin
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded_before
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.result import NodeResult, RunInfo
-from odi_assets.sources.marks import hwm_text
 from odi_assets.state.backend import StateBackend
 
 _log = logging.getLogger(__name__)
 
 
 def advance(
-    plan: NodePlan, state: StateBackend, hwm: Any, version: int | None, run_id: str, origin: HwmOrigin | None
+    plan: NodePlan,
+    state: StateBackend,
+    hwm: NodeMark | None,
+    version: int | None,
+    run_id: str,
+    origin: HwmOrigin | None,
 ) -> None:
     """Write the HWM of commit ``version`` into state. State is an index of it: the commit is what counts."""
     if hwm is None:
@@ -28,7 +32,7 @@ def advance(
     try:
         state.compare_and_set(
             plan.node.state_key,
-            hwm,
+            hwm.value,
             expected_revision=seen.revision if seen else None,
             expected_value=seen.value if seen else None,
             target_commit=version,
@@ -41,7 +45,7 @@ def advance(
             "carries %s",
             plan.node.key,
             version,
-            hwm_text(hwm),
+            hwm,
         )
 
 

@@ -12,6 +12,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle, position_at
 from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.result import ROWS_BELOW, NodeResult, RunInfo, is_cancellation
 from odi_assets.state.records import RunStatus
@@ -82,7 +83,7 @@ def _sum(numbers: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(numbers) else None
 
 
-def nothing_new(plan: NodePlan, run: RunInfo, hwm: Any) -> NodeResult:
+def nothing_new(plan: NodePlan, run: RunInfo, hwm: NodeMark | None) -> NodeResult:
     """The result of a node that had nothing to do; ``hwm`` is its HWM now."""
     return NodeResult(
         plan.node.key,
@@ -110,7 +111,7 @@ def succeeded_before(plan: NodePlan, result: NodeResult, stamp: CommittedStamp) 
     """The ``result`` of a retried node that has nothing to do because an earlier attempt committed."""
     from odi_assets.delta.changes import changes
 
-    facts, current = CommitFacts.of(stamp), plan.start.current
+    facts = CommitFacts.of(stamp)
     committed = changes(plan.target, stamp.version - 1, stamp.version).commits
     counted = {"rows_updated": facts.rows_updated, "mode": facts.mode}
     return replace(
@@ -119,7 +120,7 @@ def succeeded_before(plan: NodePlan, result: NodeResult, stamp: CommittedStamp) 
         increment=f"{facts.increment} (committed by attempt {facts.attempt})",
         rows_read=None,
         rows_written=facts.rows_written,
-        hwm_before=(current.value if current else None) if plan.start.repaired else plan.start.hwm,
+        hwm_before=NodeMark.in_state(plan.start.current) if plan.start.repaired else plan.start.hwm,
         table_version=stamp.version,
         partitions=_partition_values(plan, [partition for one in committed for partition in one.partitions]),
         metrics={

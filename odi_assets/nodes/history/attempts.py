@@ -22,6 +22,7 @@ from filelock import FileLock
 from odi_assets.config.graph import NodeKey
 from odi_assets.connections.location import is_there
 from odi_assets.errors import StateError
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.state.backend import StateBackend
@@ -133,6 +134,8 @@ def run_record(
     seconds: float | None = None,
     rows_processed: int | None = None,
     code_version: str | None = None,
+    hwm_before: NodeMark | None = None,
+    hwm_after: NodeMark | None = None,
     **fields: Any,
 ) -> RunRecord:
     """The row of one attempt of ``key``.
@@ -156,6 +159,8 @@ def run_record(
         trigger=run.trigger,
         attempt=run.attempt,
         code_version=code_version or run.code_version,
+        hwm_before=None if hwm_before is None else hwm_before.value,
+        hwm_after=None if hwm_after is None else hwm_after.value,
         **fields,
     )
 

@@ -15,7 +15,6 @@ from odi_assets.nodes.history.attempts import NodeAttempt, run_record
 from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import PARTIAL, REWIND
-from odi_assets.sources.marks import snapshot_left
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 
@@ -63,7 +62,8 @@ def row_of(project: Project, attempt: NodeAttempt) -> RunRecord:
             error=error,
         )
     facts = CommitFacts.of(stamp)
-    left = None if attempt.succeeded or facts.hwm is None else snapshot_left(facts.hwm.value)
+    mark = facts.hwm.mark if facts.hwm else None
+    left = None if attempt.succeeded or mark is None else mark.snapshot_left()
     return run_record(
         project,
         attempt.key,
@@ -75,7 +75,7 @@ def row_of(project: Project, attempt: NodeAttempt) -> RunRecord:
         code_version=facts.code_version,
         metrics=metrics,
         partition_key=attempt.partition_key,
-        hwm_after=facts.hwm.value if facts.hwm else None,
+        hwm_after=mark,
         table_version=stamp.version,
     )
 

@@ -10,10 +10,10 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.changes import table_change
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.history.repair import own_rows
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, code_version
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import PARTIAL, RESUMED_FROM, REWIND, NodeResult
-from odi_assets.sources.marks import hwm_text
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 from odi_assets.state.values import decode, encode
@@ -86,10 +86,10 @@ def _changed(project: Project, state: StateBackend, key: NodeKey, last: RunRecor
     target = table_change(last.metrics.get(TARGET), TableHandle.open(node.target.location))
     if target is not None:
         return f"its table changed: {target}"
-    hwm = state.get_hwm(node.state_key)
+    hwm = NodeMark.of_value(state.get_hwm(node.state_key))
     # The mark of a stream is its checkpoint: state has none.
     if node.config.stream is None and _as_recorded(hwm) != last.hwm_after:
-        return f"its HWM is {hwm_text(hwm) or 'gone'}, and it was {hwm_text(last.hwm_after) or 'none'}"
+        return f"its HWM is {hwm or 'gone'}, and it was {NodeMark.of_value(last.hwm_after) or 'none'}"
     inputs = last.metrics.get(INPUTS) or {}
     for source in node.sources:
         if (text := source.change_since(inputs.get(source.name))) is not None:
@@ -100,21 +100,22 @@ def _changed(project: Project, state: StateBackend, key: NodeKey, last: RunRecor
     return None
 
 
-def _as_recorded(hwm: Any) -> Any:
-    return None if hwm is None else decode(encode(hwm).json, None)
+def _as_recorded(hwm: NodeMark | None) -> Any:
+    return None if hwm is None else decode(encode(hwm.value).json, None)
 
 
 def left_out(project: Project, key: NodeKey, found: ResumeDecision) -> NodeResult:
     """The result of a node that a resumed run leaves out. It keeps the metrics that a later resume needs."""
     last = found.last
     facts = {} if last is None else {name: last.metrics.get(name) for name in (INPUTS, TARGET)}
+    reached = NodeMark.of_value(last.hwm_after) if last else None
     return NodeResult(
         key,
         RunStatus.SKIPPED,
         seconds=0.0,
         uri=project.target(key).uri,
-        hwm_before=last.hwm_after if last else None,
-        hwm_after=last.hwm_after if last else None,
+        hwm_before=reached,
+        hwm_after=reached,
         table_version=last.table_version if last else None,
         metrics={**facts, RESUMED_FROM: last.metrics.get(RESUMED_FROM, last.run_id) if last else None},
         error=found.reason,

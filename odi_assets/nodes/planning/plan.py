@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
+from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.start import Start
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import RunInfo
-from odi_assets.sources.marks import UNRESOLVED, Mark, Unresolved, hwm_text, node_value
+from odi_assets.sources.marks import Unresolved
 from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions
 from odi_assets.tables.engine import WriteSpec
@@ -69,8 +70,8 @@ class NodePlan:
     losses: tuple[Loss, ...] = ()
 
     @property
-    def hwm_after(self) -> Any:
-        """The HWM once the rows are in the target, as state stores it; UNRESOLVED while one of the reads is."""
+    def hwm_after(self) -> NodeMark | None:
+        """The HWM once the rows are in the target; ``UNTIL_READ`` while one of the reads is unresolved."""
         return self.start.hwm if self.nothing_new or not self.moves_hwm else self.marked()
 
     @property
@@ -131,15 +132,10 @@ class NodePlan:
             return f"{text}; the whole of {count} of {self.write.replace.column}"
         return f"{text}; the whole of each {self.recompute} they affect" if self.recompute else text
 
-    def marked(self) -> Any:
-        """The HWM made of the marks of all reads, as state stores it; UNRESOLVED while one of the reads is."""
-        marks: dict[str, Mark] = {}
-        for read in self.reads:
-            if isinstance(read.after, Unresolved):
-                return UNRESOLVED
-            if read.follows and read.after is not None:
-                marks[read.name] = read.after
-        return node_value(marks, self.node.following)
+    def marked(self) -> NodeMark | None:
+        """The HWM made of the marks of all reads; ``UNTIL_READ`` while one of the reads is unresolved."""
+        marks = {read.name: read.after for read in self.reads if read.follows and read.after is not None}
+        return NodeMark.of(marks, self.node.following)
 
     def origin(self, table_id: str | None) -> HwmOrigin:
         """What the HWM of this plan is of.
@@ -185,15 +181,14 @@ class NodePlan:
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON-ready values, for ``odi plan --json``."""
-        after = self.hwm_after
         return {
             "pipeline": self.node.key.pipeline,
             "node": self.node.key.node,
             "action": "nothing" if self.nothing_new else "write",
             "mode": self.write.mode.value,
             "summary": self.summary,
-            "hwm_before": hwm_text(self.start.hwm),
-            "hwm_after": str(after) if isinstance(after, Unresolved) else hwm_text(after),
+            "hwm_before": mark_text(self.start.hwm),
+            "hwm_after": mark_text(self.hwm_after),
             "table_version": self.target.version,
             "full_refresh": self.request.full_refresh,
             "bounds": str(self.request.bounds) if self.request.bounds else None,

@@ -118,7 +118,7 @@ def _planned(node: Node, state: Hwms, request: RunRequest) -> NodePlan:
         from odi_assets.nodes.planning.target_check import require_target
 
         require_target(node, start, target)
-    marks = {} if start.hwm is None else in_same_history(node, marks_of(node, start, target), target)
+    marks = in_same_history(node, marks_of(node, start, target), target)
     return _increment(
         replace(plan, reads=tuple(_read_of(node, source, marks.get(source.name)) for source in node.sources))
     )

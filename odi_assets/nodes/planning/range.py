@@ -125,7 +125,7 @@ def _all_rows(plan: NodePlan) -> list[PlannedRead]:
         return [source.whole() for source in node.sources]
     hwm = hwm_in_target(node, plan.start, plan.target)
     start = replace(plan.start, hwm=hwm)
-    marks = {} if hwm is None else in_same_history(node, marks_of(node, start, plan.target), plan.target)
+    marks = in_same_history(node, marks_of(node, start, plan.target), plan.target)
     return [
         _loaded(node, source, marks.get(source.name)) if source.follows else source.whole() for source in node.sources
     ]

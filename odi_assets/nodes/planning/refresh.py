@@ -81,7 +81,7 @@ def _marks(plan: NodePlan) -> dict[str, Mark] | None:
     """The marks up to which the table was loaded: from state, or from the table's log if state has none. None if the
     HWM belongs to other sources than the node has now, which cannot bring the table's rows back anyway."""
     try:
-        found = {} if plan.start.hwm is None else marks_of(plan.node, plan.start, plan.target)
+        found = marks_of(plan.node, plan.start, plan.target)
     except IdentityMismatchError:
         return None
     except IncrementError:
@@ -91,7 +91,7 @@ def _marks(plan: NodePlan) -> dict[str, Mark] | None:
     if hwm is None:
         return found
     try:
-        return plan.node.marks(hwm.value, hwm.remembered, hwm.measures)
+        return plan.node.marks(hwm.mark, hwm.remembered, hwm.measures)
     except IncrementError:
         # The node was followed by something else then.
         return {}

@@ -96,7 +96,7 @@ def _last_version(node: Node, target: TableHandle, is_right: Callable[[dict[str,
             continue
         if any(identity.history is None for identity in hwm.measures.values()) or not hwm.measures:
             return None
-        if after is not None and is_right(node.marks(hwm.value, hwm.remembered, hwm.measures)):
+        if after is not None and is_right(node.marks(hwm.mark, hwm.remembered, hwm.measures)):
             return after - 1 if _is_whole(target, after - 1) else None
         after = stamp.version
     return None

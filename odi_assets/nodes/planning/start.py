@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import matched
 from odi_assets.sources.marks import Mark
@@ -20,7 +20,7 @@ class Start:
     """The HWM that a plan starts from.
 
     Attributes:
-        hwm: as state stores it; None if there is none.
+        hwm: None if there is none.
         entry: the HWM entry as read from state, even one that marks a deletion.
         current: the entry, unless it marks a deletion.
         log_version: the version of the target whose commit the HWM was taken from, because state was behind it; None
@@ -29,7 +29,7 @@ class Start:
         seen_at: the plan knows what was set by hand until then: when the entry was written; now, if there is none.
     """
 
-    hwm: Any
+    hwm: NodeMark | None
     entry: HwmEntry | None
     current: HwmEntry | None
     log_version: int | None
@@ -65,7 +65,7 @@ def start_of(node: Node, entry: HwmEntry | None, target: TableHandle, fence: str
         return Start(committed_hwm(stamp), entry, current, version, origin, seen_at)
     if current is None:
         return Start(None, entry, None, None, None, seen_at)
-    return Start(current.value, entry, current, None, _origin_of(current, stamp), seen_at)
+    return Start(NodeMark.in_state(current), entry, current, None, _origin_of(current, stamp), seen_at)
 
 
 def _origin_of(entry: HwmEntry, stamp: CommittedStamp | None) -> HwmOrigin | None:
@@ -89,17 +89,16 @@ def unrecorded_stamp(fence: str, entry: HwmEntry | None, target: TableHandle) ->
 def is_unrecorded(stamp: CommittedStamp, entry: HwmEntry | None) -> bool:
     """Whether state has another HWM than this commit."""
     committed = CommitFacts.of(stamp).hwm
-    known = entry.value if entry and not entry.deleted else None
-    return committed is not None and not committed.is_value(known)
+    return committed is not None and not committed.carries(NodeMark.in_state(entry))
 
 
-def committed_hwm(stamp: CommittedStamp) -> Any:
+def committed_hwm(stamp: CommittedStamp) -> NodeMark | None:
     """The HWM that a commit carries."""
     committed = CommitFacts.of(stamp).hwm
-    return committed.value if committed else None
+    return committed.mark if committed else None
 
 
-def hwm_in_target(node: Node, start: Start, target: TableHandle) -> Any:
+def hwm_in_target(node: Node, start: Start, target: TableHandle) -> NodeMark | None:
     """The HWM of the rows in ``target``, at the version it was opened at. State may be ahead of it or behind."""
     stamp = target.last_stamp(app_id(node.key), carrying="hwm")
     by_hand = start.entry is not None and start.entry.target_commit is None
@@ -109,12 +108,14 @@ def hwm_in_target(node: Node, start: Start, target: TableHandle) -> Any:
 
 
 def marks_of(node: Node, start: Start, target: TableHandle) -> dict[str, Mark]:
-    """The marks of the node's sources, with what the commit that set them says of them.
+    """The marks of the node's sources, with what the commit that set them says of them; none if there is no HWM.
 
     Raises:
         IdentityMismatchError: the marks measure something else than the node's sources.
         IncrementError: the HWM does not fit the node's sources.
     """
+    if start.hwm is None:
+        return {}
     names = matched(node, start.origin)
     committed = committed_as(app_id(node.key), start.hwm, target)
     measures = start.origin.measures if start.origin is not None else None
@@ -122,13 +123,13 @@ def marks_of(node: Node, start: Start, target: TableHandle) -> dict[str, Mark]:
     return node.marks(start.hwm, remembered, measures, names=names, typed=committed is not None or start.is_typed)
 
 
-def committed_as(fence: str, hwm: Any, target: TableHandle) -> CommittedHwm | None:
+def committed_as(fence: str, hwm: NodeMark | None, target: TableHandle) -> CommittedHwm | None:
     """``hwm`` as the commit that set it carries it; None if the last commit fenced by ``fence`` did not set it."""
     for stamp in target.stamps():
         facts = CommitFacts.of(stamp) if stamp.app_id == fence else None
         # Backfills of early versions repeat the HWM, and store nothing beside it.
         if facts is not None and facts.hwm is not None and facts.bounds is None:
-            return facts.hwm if facts.hwm.is_value(hwm) else None
+            return facts.hwm if facts.hwm.carries(hwm) else None
     return None
 
 

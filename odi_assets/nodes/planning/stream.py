@@ -11,6 +11,7 @@ from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
+from odi_assets.nodes.mark import UNTIL_READ, NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import other_writer
 from odi_assets.nodes.planning.kept_rows import KeptMark, kept_marks
@@ -22,7 +23,7 @@ from odi_assets.nodes.planning.stream_marks import StreamMarks, next_checkpoint,
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.sources.losses import Loss
-from odi_assets.sources.marks import UNRESOLVED, Identity
+from odi_assets.sources.marks import Identity
 from odi_assets.sources.reads import PlannedRead
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source
@@ -112,8 +113,8 @@ class StreamPlan(NodePlan):
     kept: tuple[KeptMark, ...] = ()
 
     @property
-    def hwm_after(self) -> Any:
-        return self.start.hwm if self.nothing_new else UNRESOLVED
+    def hwm_after(self) -> NodeMark | None:
+        return self.start.hwm if self.nothing_new else UNTIL_READ
 
     @property
     def summary(self) -> str:
@@ -153,7 +154,7 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
     if not request.full_refresh:
         require_in_step(node, marks)
     fence = app_id(node.key)
-    hwm = None if marks.last is None else {"query": marks.last.query, "batch": marks.last.batch}
+    hwm = None if marks.last is None else marks.last.mark
     streams = stream_inputs(node)
     log = ProgressLog(next_checkpoint(node)) if request.full_refresh else marks.log
     last = None if request.full_refresh else marks.last

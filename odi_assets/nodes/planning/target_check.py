@@ -13,7 +13,6 @@ from odi_assets.errors import TargetBehindStateError
 from odi_assets.nodes.commit_facts import HwmOrigin
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.start import Start
-from odi_assets.sources.marks import hwm_text
 from odi_assets.state.records import NO_TABLE, HwmEntry
 
 _LOOKED_AT = 8
@@ -36,10 +35,12 @@ class ForeignChange:
 def require_target(node: Node, start: Start, target: TableHandle) -> None:
     """Raises TargetBehindStateError if rows below the HWM are gone: the next increment would leave a gap."""
     entry = start.entry
+    if start.hwm is None:
+        return
     if start.log_version is not None:
         # The log is ahead of state, so the rows are expected in the version whose HWM counts.
-        entry = HwmEntry(node.state_key, start.hwm, None, start.seen_at, 0, False, start.log_version, _FROM_LOG)
-    if start.hwm is None or entry is None:
+        entry = HwmEntry(node.state_key, start.hwm.value, None, start.seen_at, 0, False, start.log_version, _FROM_LOG)
+    if entry is None:
         return
     why = what_is_behind(node.key, entry, target)
     if why is None:
@@ -52,13 +53,13 @@ def require_target(node: Node, start: Start, target: TableHandle) -> None:
         else "once the table is back from a copy, go on there"
     )
     raise TargetBehindStateError(
-        f"{node}: state says it was loaded up to {hwm_text(start.hwm)}{held}; the table at {target.location.uri} {why}",
+        f"{node}: state says it was loaded up to {start.hwm}{held}; the table at {target.location.uri} {why}",
         fix=f"reset: rebuild it from its sources (odi run {node.command} --full-refresh); "
         f"or rewind: {back} (odi state rewind {node} --list); "
         f"or accept: go on with the table as it is (odi state accept {node})",
         node=str(node),
         key=node.state_key,
-        hwm=start.hwm,
+        hwm=start.hwm.value,
         target=target.location.uri,
     )
 

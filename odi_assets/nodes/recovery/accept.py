@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.maintenance.restore import forget_lost_files, lost_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import HwmOrigin
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.identity import same_sources
 from odi_assets.nodes.planning.start import start_of
 from odi_assets.nodes.project import Project
 from odi_assets.sources.files import ledger
-from odi_assets.sources.marks import FilesMark, node_value
+from odi_assets.sources.marks import FilesMark
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import NO_TABLE, HwmEntry
 
@@ -39,20 +39,20 @@ def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | No
         forget_lost_files(target, lost)
         target = target.refreshed()
     commit = NO_TABLE if target.version is None else target.version
-    value, origin = _as_sources_are(node, _without_lost_ledger(start.hwm, target), start.origin)
+    mark, origin = _as_sources_are(node, _without_lost_ledger(start.hwm, target), start.origin)
     if origin is not None:
         origin = replace(origin, table_id=target.table_id if target.exists else None)
         origin = origin.of_version(target.location, target.version)
     return state.compare_and_set(
         node.state_key,
-        value,
+        mark.value,
         expected_revision=start.current.revision if start.current else None,
         target_commit=commit,
         origin=None if origin is None else origin.to_json(),
     )
 
 
-def _as_sources_are(node: Node, hwm: Any, origin: HwmOrigin | None) -> tuple[Any, HwmOrigin | None]:
+def _as_sources_are(node: Node, hwm: NodeMark, origin: HwmOrigin | None) -> tuple[NodeMark, HwmOrigin | None]:
     """``hwm`` and what it is of, taken for marks of the sources as they are now: of whatever history."""
     if origin is None or not origin.measures:
         return hwm, origin
@@ -61,13 +61,16 @@ def _as_sources_are(node: Node, hwm: Any, origin: HwmOrigin | None) -> tuple[Any
     now = {source.name: source.as_it_is(marks[source.name]) for source in node.sources if source.name in marks}
     measures = {names[name]: mark.measures for name, mark in now.items() if mark.measures is not None}
     kept = {names[name]: mark for name, mark in now.items()}
-    value = node_value(kept, tuple(origin.measures)) if now != marks else hwm
-    return value, replace(origin, measures={**origin.measures, **measures})
+    mark = NodeMark.of(kept, tuple(origin.measures)) if now != marks else hwm
+    return mark or hwm, replace(origin, measures={**origin.measures, **measures})
 
 
-def _without_lost_ledger(hwm: Any, target: TableHandle) -> Any:
+def _without_lost_ledger(hwm: NodeMark, target: TableHandle) -> NodeMark:
     """``hwm`` without its ledger, if that is gone: then all files up to the newest one count as loaded."""
-    if not isinstance(hwm, dict) or "ledger" not in hwm:
+    value = hwm.value
+    if not isinstance(value, dict) or "ledger" not in value:
         return hwm
-    parts = FilesMark.of(hwm, str(target.location)).parts or ()
-    return hwm if ledger.is_there(target.location, parts) else {name: hwm[name] for name in hwm if name != "ledger"}
+    parts = FilesMark.of(value, str(target.location)).parts or ()
+    if ledger.is_there(target.location, parts):
+        return hwm
+    return NodeMark({name: part for name, part in value.items() if name != "ledger"})

@@ -24,6 +24,7 @@ from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
+from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import (
     Writer,
@@ -41,7 +42,7 @@ from odi_assets.nodes.planning.known_rows import known_by, known_differently
 from odi_assets.nodes.planning.start import Start, committed_as, start_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import ADOPT
-from odi_assets.sources.marks import Identity, Mark, hwm_text, node_value, value_of_source
+from odi_assets.sources.marks import Identity, Mark, hwm_text
 from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.source import Source
 from odi_assets.sources.sql.marks import SnapshotMark
@@ -76,8 +77,8 @@ class Adoption:
     node: Node
     target: TableHandle
     entry: HwmEntry | None
-    hwm_before: Any
-    hwm_after: Any
+    hwm_before: NodeMark | None
+    hwm_after: NodeMark | None
     origin: HwmOrigin
     changes: tuple[str, ...]
     former_key: str | None = None
@@ -91,8 +92,8 @@ class Adoption:
             "pipeline": self.node.key.pipeline,
             "node": self.node.key.node,
             "changes": list(self.changes),
-            "hwm_before": hwm_text(self.hwm_before),
-            "hwm_after": hwm_text(self.hwm_after),
+            "hwm_before": mark_text(self.hwm_before),
+            "hwm_after": mark_text(self.hwm_after),
         }
 
 
@@ -116,7 +117,8 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
         if found is None:
             return None
         stream, changed = found
-        return Adoption(node, target, None, stream.hwm, stream.hwm, origin_now(node), tuple(changed), stream=stream)
+        batch = stream.facts.mark
+        return Adoption(node, target, None, batch, batch, origin_now(node), tuple(changed), stream=stream)
     entry = state.get_entry(node.state_key, deleted=True)
     former, kept = _kept_before(state, node, writer, entry)
     fence = app_id(node.key if writer is None else NodeKey.parse(writer.nodes[0]))
@@ -144,7 +146,7 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
         target,
         entry,
         start.hwm,
-        node_value(marks, node.following) if marks else None,
+        NodeMark.of(marks, node.following) if marks else None,
         origin_now(node, target.table_id if target.exists else None),
         tuple(changes),
         former,
@@ -175,7 +177,7 @@ def apply_adoption(state: StateBackend, adoption: Adoption) -> None:
     if adoption.hwm_after is not None:
         state.compare_and_set(
             node.state_key,
-            adoption.hwm_after,
+            adoption.hwm_after.value,
             expected_revision=entry.revision if entry and not entry.deleted else None,
             target_commit=version,
             origin=adoption.origin.of_version(target.location, version).to_json(),
@@ -272,7 +274,8 @@ def _mark_now(
     """
     measures = start.origin.measures if start.origin is not None else {}
     then = measures.get(name)
-    value = value_of_source(start.hwm, name, tuple(measures) or node.following, str(node))
+    hwm = start.hwm
+    value = None if hwm is None else hwm.of_source(name, tuple(measures) or node.following, str(node))
     if value is None:
         return None, None, []
     moved = start.origin is not None and is_moved(node, start.origin)

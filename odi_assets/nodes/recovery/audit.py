@@ -160,7 +160,7 @@ def _marks(node: Node, state: StateBackend, target: TableHandle) -> dict[str, Ma
     """Up to where the rows of the table were read, whatever state says."""
     start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
     hwm = hwm_in_target(node, start, target)
-    return {} if hwm is None else in_same_history(node, marks_of(node, replace(start, hwm=hwm), target), target)
+    return in_same_history(node, marks_of(node, replace(start, hwm=hwm), target), target)
 
 
 def _loaded(source: Source, marks: Mapping[str, Mark], spark: SparkSession) -> DataFrame:

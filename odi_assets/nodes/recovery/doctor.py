@@ -13,6 +13,7 @@ from odi_assets.errors import IdentityMismatchError, IncrementError, OdiError
 from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
 from odi_assets.nodes.history.attempts import NodeAttempt, open_attempts
 from odi_assets.nodes.history.repair import GRACE, attempt_of, own_rows, stamps_without_row
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import require_own, same_sources
 from odi_assets.nodes.planning.kept_rows import batches_text, kept_marks
@@ -26,7 +27,7 @@ from odi_assets.nodes.recovery.files import files_of_node, files_of_stream
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, over
 from odi_assets.nodes.recovery.recover import find_recovery
 from odi_assets.nodes.remedies import remedies_named
-from odi_assets.sources.marks import Mark, hwm_text, snapshot_left
+from odi_assets.sources.marks import Mark, hwm_text
 from odi_assets.spark.connect_worker import TOKEN_REMEDY
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunRecord
@@ -60,8 +61,8 @@ def unfinished(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -
     entries = {entry.key: entry for entry in state.list_hwms()}
     found = {}
     for key in keys:
-        entry = entries.get(state_key(key, project.graph.node(key)))
-        text = snapshot_left(entry.value) if entry is not None else None
+        mark = NodeMark.in_state(entries.get(state_key(key, project.graph.node(key))))
+        text = mark.snapshot_left() if mark is not None else None
         if text is not None:
             found[key] = text
     return found
@@ -97,7 +98,7 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool)
     try:
         start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
         require_own(node, start, target)
-        marks = {} if start.hwm is None else marks_of(node, start, target)
+        marks = marks_of(node, start, target)
     except IdentityMismatchError as error:
         # What else there is to say would be about another definition.
         yield Disagreement(key, Kind.REDEFINED, error.message, str(error.fix))
@@ -153,8 +154,8 @@ def _hwm(node: Node, state: StateBackend, target: TableHandle) -> Iterator[Disag
         yield Disagreement(
             node.key,
             Kind.STATE_BEHIND,
-            f"{by} committed {hwm_text(recovery.hwm_after)} in version {recovery.version} of the table, and state has "
-            f"{hwm_text(recovery.hwm_before) or 'no HWM'}",
+            f"{by} committed {recovery.hwm_after} in version {recovery.version} of the table, and state has "
+            f"{recovery.hwm_before or 'no HWM'}",
             f"odi state recover {node} (the node's next run does it too)",
         )
         return
@@ -203,7 +204,7 @@ def _last_version_within_clock(node: Node, target: TableHandle) -> int | None:
         if committed is None:
             continue
         try:
-            marks = node.marks(committed.value, committed.remembered, committed.measures)
+            marks = node.marks(committed.mark, committed.remembered, committed.measures)
         except IncrementError:
             # The node was followed by something else then.
             return None
@@ -221,13 +222,13 @@ def _set_by_hand(node: Node, entry: HwmEntry, target: TableHandle) -> Iterator[D
     if stamp is None or committed is None or entry.run_id is not None or node.target.rows_are_known:
         return
     accepted = entry.target_commit is not None and entry.target_commit >= stamp.version
-    if accepted or committed.is_value(entry.value) or entry.value is None:
+    if accepted or committed.carries(NodeMark.of_value(entry.value)) or entry.value is None:
         return
     yield Disagreement(
         node.key,
         Kind.SET_BY_HAND,
         f"state was set to {hwm_text(entry.value)} by hand, and its table was loaded up to "
-        f"{hwm_text(committed.value)}, in version {stamp.version}; the next run appends what lies after the former, "
+        f"{committed.mark}, in version {stamp.version}; the next run appends what lies after the former, "
         "loaded or not",
         f"odi state rewind {node} --list puts both back together, odi run {node.command} --full-refresh loads all "
         f"once; or, if that is what you want, odi state accept {node}",

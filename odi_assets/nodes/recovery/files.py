@@ -15,6 +15,7 @@ from odi_assets.delta.maintenance.restore import LostFile, lost_files
 from odi_assets.delta.maintenance.verify import dead_links, unreadable_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError, OdiError
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.stream_marks import checkpoint_base
 from odi_assets.nodes.project import Project
@@ -23,7 +24,7 @@ from odi_assets.nodes.recovery.repair import system_tables, tables_of
 from odi_assets.nodes.recovery.streams.repair import checkpoint_in_use, why_stuck
 from odi_assets.nodes.remedies import remedy_of
 from odi_assets.sources.files import ledger
-from odi_assets.sources.marks import LedgerPart, ledger_parts
+from odi_assets.sources.marks import LedgerPart
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.local.backend import LocalJSONStateBackend
 from odi_assets.util.words import counted
@@ -32,8 +33,8 @@ from odi_assets.util.words import counted
 def files_of_node(node: Node, state: StateBackend, target: TableHandle, *, deep: bool) -> Iterator[Disagreement]:
     """What is wrong with the files of a node's table and its ledger."""
     yield from _of_table(node, target, deep=deep)
-    entry = state.get_entry(node.state_key)
-    for name in ledger_parts(entry.value) if entry is not None and target.exists else ():
+    mark = NodeMark.in_state(state.get_entry(node.state_key))
+    for name in mark.ledger_parts() if mark is not None and target.exists else ():
         try:
             ledger.read_parts(target.location, [LedgerPart(name, 0)], str(node))
         except IncrementError as error:

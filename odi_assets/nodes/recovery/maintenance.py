@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.errors import DamagedTableError
@@ -12,12 +11,12 @@ from odi_assets.delta.maintenance.maintain import ORPHAN_HOURS, Maintenance, Mai
 from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.start import start_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import lost_remedy, lost_text
 from odi_assets.sources.files import ledger
-from odi_assets.sources.marks import ledger_parts
 from odi_assets.state.backend import StateBackend
 from odi_assets.util.words import counted
 
@@ -66,18 +65,18 @@ def _require_whole(project: Project, key: NodeKey, handle: TableHandle) -> None:
 
 def _named_parts(node: Node, state: StateBackend, handle: TableHandle, oldest: int) -> set[str]:
     """The parts of the ledger that the HWM of some version names, from ``oldest`` on, or one in state."""
-    values: list[Any] = []
+    marks: list[NodeMark | None] = []
     for stamp in handle.stamps():
         hwm = CommitFacts.of(stamp).hwm
         if hwm is not None:
-            values.append(hwm.value)
+            marks.append(hwm.mark)
             if stamp.version <= oldest and stamp.app_id == app_id(node.key):
                 break
     for number, entry in enumerate(state.history(node.state_key)):
-        values.append(entry.value)
+        marks.append(NodeMark.of_value(entry.value))
         if number and entry.target_commit is not None and entry.target_commit <= oldest:
             break
-    return {name for value in values for name in ledger_parts(value)}
+    return {name for mark in marks if mark is not None for name in mark.ledger_parts()}
 
 
 def _needed_for(node: Node, state: StateBackend, handle: TableHandle) -> str | None:

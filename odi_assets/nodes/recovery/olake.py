@@ -96,7 +96,7 @@ def take_over(
             key=node.state_key,
         )
     taken = source.taken_over(read_strict(states[name]))
-    mark = _read(node).wrapped_mark(taken, start.hwm) or taken
+    mark = _read(node).wrapped_mark(taken, start.hwm.value if start.hwm else None) or taken
     if not dry_run:
         state.compare_and_set(
             node.state_key,
@@ -133,7 +133,7 @@ def _stream(node: Node, state: StateBackend) -> CursorStream:
     start = start_of(node, state.get_entry(node.state_key, deleted=True), TableHandle.open(node.target.location))
     if start.hwm is None:
         raise StateError(f"{node} has no position yet", fix=f"run it first: odi run {node.command}", key=node.state_key)
-    written = source.stream_state(SnapshotMark.of(_read(node).unmarked(start.hwm), source.label))
+    written = source.stream_state(SnapshotMark.of(_read(node).unmarked(start.hwm.value), source.label))
     chunks = frozenset(CursorChunk(write(one["min"]), write(one["max"])) for one in written.pop("chunks"))
     namespace, _, name = stream_of(node).rpartition(".")
     status = SnapshotStatus.PENDING if chunks else SnapshotStatus.FINISHED

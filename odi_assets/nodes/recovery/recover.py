@@ -8,10 +8,10 @@ from typing import Any
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
+from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.start import committed_hwm, unrecorded_stamp
 from odi_assets.nodes.project import Project
-from odi_assets.sources.marks import hwm_text
 from odi_assets.state.backend import StateBackend
 
 
@@ -27,8 +27,8 @@ class Recovery:
     """
 
     key: NodeKey
-    hwm_before: Any
-    hwm_after: Any
+    hwm_before: NodeMark | None
+    hwm_after: NodeMark | None
     version: int
     run_id: str | None
     expected: int | None
@@ -39,8 +39,8 @@ class Recovery:
         return {
             "pipeline": self.key.pipeline,
             "node": self.key.node,
-            "hwm_before": hwm_text(self.hwm_before),
-            "hwm_after": hwm_text(self.hwm_after),
+            "hwm_before": mark_text(self.hwm_before),
+            "hwm_after": mark_text(self.hwm_after),
             "table_version": self.version,
             "run_id": self.run_id,
         }
@@ -66,7 +66,7 @@ def find_recovery(project: Project, state: StateBackend, key: NodeKey) -> Recove
         return None
     return Recovery(
         key,
-        current.value if current else None,
+        NodeMark.in_state(current),
         after,
         stamp.version,
         CommitFacts.of(stamp).run_id,
@@ -87,7 +87,7 @@ def apply_recovery(project: Project, state: StateBackend, found: Recovery) -> No
         return
     state.compare_and_set(
         name,
-        found.hwm_after,
+        found.hwm_after.value,
         expected_revision=found.expected,
         target_commit=found.version,
         run_id=found.run_id,

@@ -24,6 +24,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateConflictError, StateError, TableError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.history import attempts
+from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node, app_id, app_ids
 from odi_assets.nodes.planning.known_rows import known_in
 from odi_assets.nodes.planning.stream_marks import Match, stream_marks
@@ -31,8 +32,6 @@ from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_s
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.table_versions import Choice
 from odi_assets.nodes.result import REWIND, RunInfo
-from odi_assets.nodes.stream_facts import StreamFacts
-from odi_assets.sources.marks import hwm_text
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunStatus
 
@@ -71,16 +70,16 @@ class Rewind:
         return int(self.before.version or 0)
 
     @property
-    def hwm_before(self) -> Any:
+    def hwm_before(self) -> NodeMark | None:
         if self.checkpoint is not None:
-            return _batch_text(self.checkpoint.before)
-        return self.entry.value if self.entry and not self.entry.deleted else None
+            return self.checkpoint.before.mark if self.checkpoint.before else None
+        return NodeMark.in_state(self.entry)
 
     @property
-    def hwm_after(self) -> Any:
+    def hwm_after(self) -> NodeMark | None:
         if self.checkpoint is not None:
-            return _batch_text(self.checkpoint.facts)
-        return None if self.committed is None else self.committed.value
+            return self.checkpoint.facts.mark if self.checkpoint.facts else None
+        return None if self.committed is None else self.committed.mark
 
     def to_json(self) -> dict[str, Any]:
         """The rewind as JSON-ready values."""
@@ -91,17 +90,13 @@ class Rewind:
             "to_version": self.to_version,
             "rows_before": self.rows_before,
             "rows_after": self.before.rows,
-            "hwm_before": hwm_text(self.hwm_before),
-            "hwm_after": hwm_text(self.hwm_after),
+            "hwm_before": mark_text(self.hwm_before),
+            "hwm_after": mark_text(self.hwm_after),
             "undone": [
                 {"version": stamp.version, "run_id": facts.run_id, "increment": facts.increment}
                 for stamp, facts in ((stamp, CommitFacts.of(stamp)) for stamp in self.undone)
             ],
         }
-
-
-def _batch_text(facts: StreamFacts | None) -> dict[str, Any] | None:
-    return None if facts is None else {"query": facts.query, "batch": facts.batch}
 
 
 @dataclass(frozen=True)
@@ -158,7 +153,7 @@ def _state_is_apart(project: Project, state: StateBackend, key: NodeKey, handle:
     committed = _hwm_of_version(node, state, handle)
     return (
         committed is None
-        or not committed.is_value(entry.value)
+        or not committed.carries(NodeMark.in_state(entry))
         or bool(what_is_behind(key, entry, handle, look_at_files=False))
     )
 
@@ -420,7 +415,7 @@ def _move_hwm(node: Node, state: StateBackend, rewind: Rewind, version: int, run
     try:
         state.compare_and_set(
             name,
-            rewind.hwm_after,
+            rewind.hwm_after.value,
             expected_revision=revision,
             target_commit=version,
             run_id=run_id,
@@ -432,5 +427,5 @@ def _move_hwm(node: Node, state: StateBackend, rewind: Rewind, version: int, run
             "carries %s",
             rewind.key,
             version,
-            hwm_text(rewind.hwm_after),
+            rewind.hwm_after,
         )

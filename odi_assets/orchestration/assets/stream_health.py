@@ -3,13 +3,11 @@ plots."""
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import OdiError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.stream_marks import checkpoint_of
 from odi_assets.nodes.project import Project
@@ -58,8 +56,7 @@ def health_check(project: Project, key: NodeKey) -> dg.AssetChecksDefinition:
 
 
 def health_metadata(health: Health) -> dict[str, Any]:
-    """Metadata of a stream's health: figures that Dagster plots over time, a table, and a picture if it can be
-    drawn."""
+    """Metadata of a stream's health: figures that Dagster plots over time, and a table."""
     last = health.last
     figures: dict[str, Any] = {
         "batch": last.batch_id if last else None,
@@ -80,19 +77,7 @@ def health_metadata(health: Health) -> dict[str, Any]:
     found = {f"odi/{name}": value for name, value in figures.items() if value is not None}
     rows = [{name: _shown(value) for name, value in row.items()} for row in health_rows(health)]
     found["odi/batches"] = dg.MetadataValue.md(_table(rows[-_ROWS:]))
-    picture = _picture(health)
-    return found if picture is None else found | {"odi/health": picture}
-
-
-def _picture(health: Health) -> dg.MarkdownMetadataValue | None:
-    from odi_assets.streaming.checkpoints.picture import draw
-
-    try:
-        drawn = draw(health)
-    except OdiError:
-        # matplotlib is an extra: without it, the figures and the table are there.
-        return None
-    return dg.MetadataValue.md(f"![state and watermark](data:image/png;base64,{base64.b64encode(drawn).decode()})")
+    return found
 
 
 def _table(rows: list[dict[str, str]]) -> str:

@@ -26,6 +26,7 @@ from odi_assets.errors import (
     TransformError,
 )
 from odi_assets.nodes.execution.materialize import compute
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -77,7 +78,7 @@ def test_a_first_run_loads_every_file_a_second_only_new_ones_and_a_third_nothing
     box.land("orders/b.csv", [HEADER, "3,2024-01-02,3.5"])
     second = box.run("raw")
     assert (second.rows_read, second.rows_written, second.table_version) == (1, 1, 1)
-    assert (second.hwm_before["path"], second.hwm_after["path"]) == ("orders/a.csv", "orders/b.csv")
+    assert (str(second.hwm_before), str(second.hwm_after)) == ("orders/a.csv", "orders/b.csv")
     third = box.run("raw")
     assert (third.status, third.rows_read, third.table_version) == (RunStatus.NO_DATA, 0, 1)
     assert [row[0] for row in box.rows("raw")] == [1, 2, 3]
@@ -290,7 +291,7 @@ def test_an_hwm_that_was_set_by_hand_is_not_undone_by_repair(make: Make) -> None
     entry = box.state.get_entry("p.raw")
     assert entry is not None
     box.state.compare_and_set("p.raw", {"mtime_ns": 0, "path": ""}, expected_revision=entry.revision)
-    assert box.plan("raw").start.hwm == {"mtime_ns": 0, "path": ""}
+    assert box.plan("raw").start.hwm == NodeMark({"mtime_ns": 0, "path": ""})
 
 
 @pytest.mark.contract
@@ -384,7 +385,7 @@ def test_a_stateful_increment_of_a_delta_source_is_bounded_by_statistics_alone(m
     )
     box.land("orders/a.csv", [HEADER, "1,2024-01-01,1", "2,2024-01-01,2"])
     box.run("raw")
-    assert box.plan("recent").hwm_after == {"raw": 2}
+    assert box.plan("recent").hwm_after == NodeMark({"raw": 2})
     box.run("recent")
     assert box.plan("recent").nothing_new
     box.land("orders/b.csv", [HEADER, "3,2024-01-01,3"])

@@ -49,7 +49,7 @@ def test_files_that_land_with_old_times_are_loaded_once_and_rewritten_ones_stop_
     empty = box.land("e/empty.csv", [])
     empty.write_text("")
     result = box.run("n")
-    assert (result.rows_written, result.hwm_after["path"]) == (1, "e/b.csv")
+    assert (result.rows_written, str(result.hwm_after)) == (1, "e/b.csv")
     assert "1 empty, skipped (e/empty.csv)" in result.increment
     assert box.run("n").status is RunStatus.NO_DATA
     box.land("e/a.csv", [HEADER, "3,2024-01-01,"])
@@ -152,7 +152,7 @@ def test_a_node_that_follows_files_and_a_table_remembers_both(tmp_path: Path, sp
     box.land("u/1.csv", [HEADER, "1,2024-01-01,1"])
     box.land("e/1.csv", [HEADER, "2,2024-01-01,1"])
     box.run("up")
-    assert set(box.run("n").hwm_after) == {"df", "up"}
+    assert set(box.run("n").hwm_after.value) == {"df", "up"}
     assert box.run("n").status is RunStatus.NO_DATA
     box.land("e/2.csv", [HEADER, "3,2024-01-02,1"])
     assert box.run("n").rows_written == 1

@@ -79,7 +79,7 @@ def test_an_increment_of_late_rows_moves_the_hwm_and_nothing_else(box: Sandbox) 
     box.run("copy")
     box.land("2.csv", [HEAD, "1,2024-01-09,4,", "7,2024-01-09,4,true"])
     result = box.run("orders")
-    assert (result.rows_read, result.rows_written, result.hwm_after["path"]) == (2, 0, "2.csv")
+    assert (result.rows_read, result.rows_written, str(result.hwm_after)) == (2, 0, "2.csv")
     assert box.run("copy").status is RunStatus.NO_DATA
     assert box.run("orders").status is RunStatus.NO_DATA
 

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.maintenance.maintain import MEGABYTE, MaintenanceOptions
 from odi_assets.errors import ConfigError, TableError
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.recovery import table_versions as points
 from odi_assets.nodes.recovery.maintenance import maintain_node
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.sources.files import ledger
-from odi_assets.sources.marks import ledger_parts
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -154,7 +154,7 @@ def test_parts_of_the_ledger_that_no_version_names_go_with_maintenance(tmp_path:
     assert maintain_node(box.project, box.state, RAW, options) is not None
     assert {file.stem for file in folder.iterdir()} == parts
     clean(box, "raw")
-    named = set(ledger_parts(box.hwm("raw")))
+    named = set(NodeMark(box.hwm("raw")).ledger_parts())
     assert named < parts
     planned = maintain_node(box.project, box.state, RAW, replace(options, dry_run=True))
     assert {file.stem for file in folder.iterdir()} == parts

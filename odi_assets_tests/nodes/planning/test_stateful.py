@@ -14,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.errors import IncrementError
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.sources.cursor.columns import window_condition
 from odi_assets.sources.cursor.window import Window
 from odi_assets.state.records import RunStatus
@@ -57,7 +58,7 @@ def test_a_closed_boundary_loads_tied_rows_that_come_later_by_their_hash(make: M
     assert box.plan("events").nothing_new
     feed(box, [(2, 20), (3, 20)])
     result = box.run("events")
-    assert (result.rows_written, result.hwm_after) == (2, 20)
+    assert (result.rows_written, result.hwm_after) == (2, NodeMark(20))
     feed(box, [(0, 5)])
     assert box.run("events").status is RunStatus.NO_DATA
     feed(box, [(4, 20), (5, 30)])
@@ -96,7 +97,7 @@ def test_a_lag_reads_late_rows_and_keys_tell_which_are_loaded(make: Make) -> Non
     box.run("events")
     feed(box, [(3, 95), (4, 89), (5, 100), (2, 101)])
     result = box.run("events")
-    assert (result.rows_written, result.hwm_after) == (3, 101)
+    assert (result.rows_written, result.hwm_after) == (3, NodeMark(101))
     assert [tuple(row) for row in box.rows("events")] == [(1, 85), (2, 100), (2, 101), (3, 95), (5, 100)]
     feed(box, [(6, 50)])
     assert box.run("events").status is RunStatus.NO_DATA
@@ -121,7 +122,7 @@ def test_rows_without_a_cursor_are_loaded_once_or_dropped_and_counted(make: Make
     assert box.run("events").rows_written == 2
     feed(box, [(3, None)])
     result = box.run("events")
-    assert (result.rows_written, result.hwm_after) == (1, 10)
+    assert (result.rows_written, result.hwm_after) == (1, NodeMark(10))
     assert ids(box) == [1, 2, 3]
     text = (tmp_path / "odibi.yaml").read_text().replace("include", "exclude")
     (tmp_path / "odibi.yaml").write_text(text)

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import StateError
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.state import CatalogStateBackend
 from odi_assets.state.records import KeyRestore, RunStatus
@@ -43,7 +44,7 @@ def lose_state(box: Sandbox) -> None:
 
 
 def path_of(box: Sandbox) -> str:
-    return str(box.plan("raw").start.hwm["path"])
+    return str(box.plan("raw").start.hwm)
 
 
 def test_a_deleted_hwm_stays_deleted_and_the_next_run_loads_everything_once(box: Sandbox) -> None:
@@ -98,7 +99,7 @@ def test_a_change_made_after_state_was_lost_counts(box: Sandbox) -> None:
     lose_state(box)
     earlier = {"mtime_ns": 0, "path": ""}
     box.state.reset_hwm("p.raw", earlier)
-    assert box.plan("raw").start.hwm == earlier
+    assert box.plan("raw").start.hwm == NodeMark(earlier)
     (found,) = examine(box.project, box.state, [NodeKey("p", "raw")])
     assert found.kind is Kind.SET_BY_HAND
     assert "loaded up to orders/2.csv, in version 1" in found.message
@@ -112,4 +113,4 @@ def test_an_older_copy_of_state_that_was_put_back_does_not_repeat_rows(box: Sand
     box.state.restore([KeyRestore(older, None)])
     assert box.state.get_entry("p.raw") == older
     plan = box.plan("raw")
-    assert (plan.start.hwm["path"], plan.start.repaired, plan.nothing_new) == ("orders/2.csv", True, True)
+    assert (str(plan.start.hwm), plan.start.repaired, plan.nothing_new) == ("orders/2.csv", True, True)

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from odi_assets.errors import FencedError, IncrementError, StateError, TargetBehindStateError
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.state import CatalogStateBackend, LocalJSONStateBackend, StateBackend
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
@@ -192,7 +193,7 @@ def test_a_backfill_does_not_hide_the_hwm_from_a_plan_without_state(
     after = box.hwm("daily")
     lose(box.state)
     plan = box.plan("daily")
-    assert (plan.nothing_new, plan.start.repaired, plan.start.hwm) == (True, True, after)
+    assert (plan.nothing_new, plan.start.repaired, plan.start.hwm) == (True, True, NodeMark(after))
     assert ids(box, "daily") == [1, 2]
 
 
@@ -230,7 +231,7 @@ def test_a_state_table_restored_to_an_older_version_repeats_nothing_and_takes_ch
     assert box.run("raw").status is RunStatus.NO_DATA
     assert box.hwm("raw")["path"] == "orders/3.csv"
     box.state.reset_hwm("p.raw", older.value)
-    assert box.plan("raw").start.hwm == older.value
+    assert box.plan("raw").start.hwm == NodeMark(older.value)
 
 
 @pytest.mark.parametrize("box", ["catalog"], indirect=True)

@@ -19,12 +19,12 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError, CursorDocumentError, IdentityMismatchError, IncrementError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.explain.batch import trace
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.orchestration.automation.sensors import evaluate
-from odi_assets.sources.marks import snapshot_left
 from odi_assets_tests.nodes.support import Sandbox
 
 PIPELINES = """
@@ -68,7 +68,7 @@ def was_run(box: Sandbox, plan: NodePlan, hwm: Any = None) -> None:
         )
     for read in plan.reads:
         read.before_commit()
-    box.state.reset_hwm("p.orders", hwm or plan.hwm_after)
+    box.state.reset_hwm("p.orders", hwm or plan.hwm_after.value)
 
 
 CHUNK, OTHER = {"min": None, "max": "9"}, {"min": "9", "max": None}
@@ -113,7 +113,7 @@ def test_a_position_is_no_snapshot_of_a_database_that_is_left(tmp_path: Path) ->
     box = sandbox(tmp_path)
     state(tmp_path, lsn=None, id=7)
     box.land("orders/1.csv", ["1,a"])
-    assert snapshot_left(box.plan("orders").hwm_after) is None
+    assert box.plan("orders").hwm_after.snapshot_left() is None
 
 
 @pytest.mark.parametrize("position", [7, {"stream": "public.orders"}])
@@ -122,10 +122,10 @@ def test_a_position_that_is_none_stops_the_node(tmp_path: Path, position: Any) -
     state(tmp_path)
     box.land("orders/1.csv", ["1,a"])
     plan = box.plan("orders")
-    was_run(box, plan, {**plan.hwm_after, "cursor": position})
+    was_run(box, plan, {**plan.hwm_after.value, "cursor": position})
     with pytest.raises(IncrementError, match="for the position of"):
         box.plan("orders")
-    was_run(box, plan, {**plan.hwm_after, "cursor": None})
+    was_run(box, plan, {**plan.hwm_after.value, "cursor": None})
     assert "public.orders is at 0/1A" in box.plan("orders").summary
 
 
@@ -293,15 +293,15 @@ def test_a_node_gets_a_cursor_and_loses_it_again(tmp_path: Path) -> None:
     state(tmp_path)
     box.land("orders/1.csv", ["1,a"])
     plan = box.plan("orders")
-    was_run(box, plan, plan.hwm_after["rows"])
+    was_run(box, plan, plan.hwm_after.value["rows"])
     box.land("orders/2.csv", ["2,b"])
     assert "1 new file" in box.plan("orders").summary
     was_run(box, plan)
     file = tmp_path / "odibi.yaml"
     file.write_text("\n".join(line for line in file.read_text().splitlines() if "cursor:" not in line) + "\n")
     project = type(box.project).load(file)
-    (mark,) = Node.of(project, NodeKey("p", "orders")).marks(box.hwm("orders")).values()
-    assert mark.value == plan.hwm_after["rows"]
+    (mark,) = Node.of(project, NodeKey("p", "orders")).marks(NodeMark(box.hwm("orders"))).values()
+    assert mark.value == plan.hwm_after.value["rows"]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import IncrementError
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node
 from odi_assets.sources.marks import CursorMark
 from odi_assets.sources.reads import UnresolvedRead
@@ -79,10 +80,10 @@ def in_order(kind: str) -> tuple[Any, ...]:
 def test_a_cursor_of_each_type_is_followed_to_its_last_digit(make: Make, server: Server, kind: str) -> None:
     table(server, kind)
     first, second, third = in_order(kind)
-    server.insert("events", (1, first), (2, second))
+    server.insert("events", (1, first), (2, NodeMark(second)))
     box = make(STATEFUL)
     result = box.run("events")
-    assert (result.rows_written, result.hwm_after) == (2, second)
+    assert (result.rows_written, result.hwm_after) == (2, NodeMark(second))
     assert box.plan("events").nothing_new
     server.insert("events", (3, third), (4, first))
     assert box.run("events").rows_written == 1
@@ -167,7 +168,7 @@ def test_a_fallback_column_is_the_cursor_where_the_first_is_null(make: Make, ser
     )
     server.insert("events", (1, date(2024, 1, 1), None), (2, None, date(2024, 1, 3)))
     box = make(stateful("fallback_column: made"))
-    assert box.run("events").hwm_after == date(2024, 1, 3)
+    assert box.run("events").hwm_after == NodeMark(date(2024, 1, 3))
     server.insert("events", (3, None, date(2024, 1, 2)), (4, date(2024, 1, 4), date(2024, 1, 1)))
     assert box.run("events").rows_written == 1
     assert ids(box) == [1, 2, 4]

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import IncrementError, SourceError
 from odi_assets.nodes.execution.materialize import compute
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.assets.sources import Sources
@@ -46,7 +47,7 @@ def test_rows_that_come_while_a_run_reads_are_left_for_the_next(
     server.insert("events", (3, 30))
     killed = compute(plan, spark)
     server.insert("events", (4, 40))
-    assert killed.plan.hwm_after == 20
+    assert killed.plan.hwm_after == NodeMark(20)
     # The run ends here, without a commit; the next one does its work.
     assert box.run("events").rows_written == 4
     plan = box.plan("events", full_refresh=True)
@@ -206,7 +207,7 @@ def test_any_database_with_a_jdbc_driver_is_followed_by_numbers_and_times(
         text = NODE.replace("READ", read).replace("WRITE", "mode: append")
         text = text.replace("name: events", f"name: by_{column}")
         box = Sandbox(tmp_path, spark, text.replace("path: events", f"path: by_{column}"), connection)
-        assert box.run(f"by_{column}").hwm_after == hwm
+        assert box.run(f"by_{column}").hwm_after == NodeMark(hwm)
         assert box.run(f"by_{column}").status is RunStatus.NO_DATA
     text = NODE.replace("READ", STATEFUL.replace("column: at", "column: name")).replace("WRITE", "mode: append")
     box = Sandbox(tmp_path, spark, text, connection)

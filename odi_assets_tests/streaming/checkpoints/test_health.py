@@ -19,7 +19,6 @@ from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.state.delta.batches import BatchRecord, OperatorFigures
 from odi_assets.streaming.checkpoints import CheckpointReader, Health, excesses, inspect, measure
 from odi_assets.streaming.checkpoints.health import health_rows
-from odi_assets.streaming.checkpoints.picture import save_picture
 
 LEFT, RIGHT = "0 left-keyWithIndexToValue", "0 right-keyWithIndexToValue"
 MORNING, EVENING = (datetime(2024, 1, 1, *time, tzinfo=UTC) for time in ((9, 51), (19, 50)))
@@ -142,21 +141,14 @@ def test_limits_that_are_passed_are_told_and_unknown_figures_are_within_them(old
     assert excesses(health, HealthLimits(max_state_rows=50, max_watermark_lag=timedelta(minutes=10)), now) == []
 
 
-def test_a_row_for_each_batch_and_a_picture(of_join: Health, of_files: Health, tmp_path: Path) -> None:
-    rows = list(health_rows(of_join))
-    assert [row["state_rows"] for row in rows] == [3, 3, 8, 5]
-    for health in (of_join, of_files):
-        drawn = save_picture(health, tmp_path / "health.png").read_bytes()
-        assert drawn.startswith(b"\x89PNG\r\n\x1a\n")
-        # Width and height, from the header.
-        assert (int.from_bytes(drawn[16:20]), int.from_bytes(drawn[20:24])) == (1080, 840)
+def test_each_batch_has_a_row(of_join: Health) -> None:
+    assert [row["state_rows"] for row in health_rows(of_join)] == [3, 3, 8, 5]
 
 
-def test_dagster_gets_figures_a_table_and_the_picture(of_join: Health) -> None:
+def test_dagster_gets_figures_and_a_table(of_join: Health) -> None:
     found = health_metadata(of_join)
     assert (found["odi/state_rows"], found["odi/stuck_batches"]) == (5, 0)
     assert "| 3 |" in found["odi/batches"].value
-    assert found["odi/health"].value.startswith("![state and watermark](data:image/png;base64,")
 
 
 PROJECT = """

@@ -25,6 +25,7 @@ from odi_assets.nodes.execution.streams.definition import late_times
 from odi_assets.nodes.execution.streams.kept_rows import KeptRows
 from odi_assets.nodes.execution.streams.ledger import StreamLedger, records_of
 from odi_assets.nodes.execution.transform import transformed
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.kept_rows import kept_mark, kept_tables
 from odi_assets.nodes.planning.plan import NodePlan
@@ -283,7 +284,7 @@ class StreamRun:
             rows_written=sum(record.rows_out or 0 for record in own),
             rows_total=table.rows,
             hwm_before=plan.start.hwm,
-            hwm_after={"query": last.query, "batch": last.batch},
+            hwm_after=NodeMark({"query": last.query, "batch": last.batch}),
             table_version=last.table_version,
             columns=tuple((one.name, one.dataType.simpleString()) for one in spark_schema(table.schema_json)),
             metrics={

@@ -9,7 +9,6 @@ that has them where they are now.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
@@ -51,11 +50,6 @@ class FormerStream:
     records: tuple[BatchRecord, ...]
     log: ProgressLog
     moved: tuple[ReadBefore, ...] = ()
-
-    @property
-    def hwm(self) -> dict[str, Any]:
-        """How far it has read, as plans show it."""
-        return {"query": self.facts.query, "batch": self.facts.batch}
 
 
 def stream_to_adopt(node: Node, target: TableHandle, writer: Writer | None) -> tuple[FormerStream, list[str]] | None:
