@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import app_id
 from odi_assets.sources.marks import Identity
 from odi_assets_tests.nodes.support import Sandbox
@@ -28,7 +29,7 @@ def stamp(facts: dict[str, object]) -> CommittedStamp:
 
 
 def test_facts_come_back_as_they_were_written() -> None:
-    hwm = CommittedHwm.of({"up": 3}, {"up": {"seen": "x"}}, {"up": Identity("delta", "id", "version")})
+    hwm = CommittedHwm.of(NodeMark({"up": 3}), {"up": {"seen": "x"}}, {"up": Identity("delta", "id", "version")})
     facts = CommitFacts(
         node="p.n",
         run_id="r",
@@ -50,7 +51,7 @@ def test_facts_come_back_as_they_were_written() -> None:
 
 def test_commits_that_did_not_say_so_much_are_read() -> None:
     old = CommitFacts.of(stamp({"run_id": "r", "hwm": {"value": "3", "type": "int"}, "state_revision": 1}))
-    assert (old.run_id, old.hwm and old.hwm.value, old.attempt, old.partial) == ("r", 3, None, False)
+    assert (old.run_id, old.hwm and old.hwm.mark, old.attempt, old.partial) == ("r", NodeMark(3), None, False)
     assert old.hwm is not None
     assert (dict(old.hwm.remembered), dict(old.hwm.measures)) == ({}, {})
 
