@@ -17,6 +17,10 @@ Locate = Callable[[str, str], Location]
 def source_of(read: ReadConfig, target: Target, connection: Connection, locate: Locate, name: str = READ) -> Source:
     """The source that a node's ``read`` names, on ``connection``; ``name`` is the name of a stream node's input."""
     label = f"{read.connection}:{read.shown}"
+    if read.format is FileFormat.CDC:
+        from odi_assets.sources.cdc.source import capture_source
+
+        return capture_source(name, label, read, target, connection)
     if isinstance(connection, SqlConnection):
         from odi_assets.sources.sql.source import sql_source
 
