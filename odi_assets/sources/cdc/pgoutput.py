@@ -18,6 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from odi_assets.errors import SourceError
+
 Numbers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
@@ -206,7 +208,7 @@ class Window:
     relations: dict[int, Relation]
 
 
-class TornLogError(ValueError):
+class TornLogError(SourceError):
     """The messages are none that ``pgoutput`` writes."""
 
 
