@@ -140,6 +140,7 @@ def test_other_jars_and_another_java_have_archives_of_their_own(
     assert find_archive(java, jars).folder != archive
 
 
+@pytest.mark.usefixtures("cache")
 def test_a_folder_in_the_class_path_that_is_not_empty_means_no_archive(java: Java, jars: str, tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     assert "conf" not in str(find_archive(java, jars).reason)

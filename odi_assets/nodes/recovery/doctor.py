@@ -297,7 +297,7 @@ def _inputs(node: Node, state: StateBackend) -> Iterator[Disagreement]:
         return
     origin = HwmOrigin.from_json(entry.origin)
     names, measures = same_sources(node, origin), origin.measures if origin is not None else None
-    marks = node.marks(entry.value, measures=measures, names=names, typed=entry.value_type is not None)
+    marks = node.marks(NodeMark.in_state(entry), measures=measures, names=names, typed=entry.value_type is not None)
     for source in node.sources:
         mark = marks.get(source.name)
         wrong = (source.why_unreachable(mark) or source.other_history(mark)) if mark is not None else None
