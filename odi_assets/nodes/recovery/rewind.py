@@ -324,7 +324,8 @@ def _known_of(node: Node, state: StateBackend, handle: TableHandle, versions: ra
             origin = HwmOrigin.from_json(entry.origin)
             if origin is not None and is_other_history(handle, entry.target_commit, origin.commit):
                 continue
-            return CommittedHwm.of(NodeMark.of_value(entry.value), measures=origin.measures if origin is not None else None)
+            measures = origin.measures if origin is not None else None
+            return CommittedHwm.of(NodeMark.of_value(entry.value), measures=measures)
     return None
 
 
