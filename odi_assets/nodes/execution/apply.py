@@ -92,6 +92,12 @@ def _shapes(rows: DataFrame, node: str) -> list[_LogShape]:
         pairs = tuple((one["name"], one["type"]) for one in json.loads(columns))
         if name not in found or found[name][0] < n:
             found[name] = (n, _LogShape(name, pairs))
+    if not found:
+        raise IncrementError(
+            f"{node}: the change log has no row of its table yet: the snapshot of it has not begun",
+            fix="run the node that captures once more; it goes on where it stopped",
+            node=node,
+        )
     missing = used - found.keys()
     if missing:
         raise IncrementError(

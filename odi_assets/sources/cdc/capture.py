@@ -31,6 +31,11 @@ from odi_assets.sources.sql.statements import Relation as SqlRelation
 
 _INSERT, _UPDATE, _DELETE = ord("I"), ord("U"), ord("D")
 _US = pa.timestamp("us", "UTC")
+_KEYS_AT_ONCE = 1_000
+"""Rows that are read by their keys in one step."""
+Key = tuple[str, ...]
+Renamed = tuple[Key, Key]
+"""The key that a row had, and the one that it got."""
 _FIRST, _READ, _LAST = 0, 1, 2
 """Phases of a step: changes that the chunk sees, its rows, all other changes."""
 
@@ -108,20 +113,21 @@ class Capture:
         relation = SqlRelation(
             self.dialect, self.dialect.table(table.name), f"{self.label} {table.name}", table.name, {}
         )
-        if before.again:
-            where = self._by_keys(relation, table, before.again, reader)
-            rows = self._read(reader, relation, table, shape, where)
-            return _ChunkRead(table.name, shape, [rows], seen, replace(before, again=()))
         chunks = before.chunks
         if not before.is_cut:
             chunks = Cutter(relation, self.chunks, _types(shape), reader.rows).chunks()
-        if chunks is None:
-            return _ChunkRead(table.name, shape, [], seen, replace(before, chunks=None, is_cut=True))
-        taken = chunks.left[:1]
-        columns = key_columns(relation, chunks.by, _types(shape), reader.rows)
-        where = keys_of(self.dialect).within(taken[0], columns)
-        rows = self._read(reader, relation, table, shape, where)
-        return _ChunkRead(table.name, shape, [rows], seen, replace(before, chunks=chunks.without(taken), is_cut=True))
+        left = replace(before, chunks=chunks, is_cut=True)
+        if chunks is not None:
+            taken = chunks.left[:1]
+            left = replace(left, chunks=chunks.without(taken))
+            columns = key_columns(relation, chunks.by, _types(shape), reader.rows)
+            where = keys_of(self.dialect).within(taken[0], columns)
+        elif before.again:
+            left = replace(left, again=before.again[_KEYS_AT_ONCE:])
+            where = self._by_keys(relation, table, before.again[:_KEYS_AT_ONCE], reader)
+        else:
+            return _ChunkRead(table.name, shape, [], seen, left)
+        return _ChunkRead(table.name, shape, [self._read(reader, relation, table, shape, where)], seen, left)
 
     def _by_keys(
         self, relation: SqlRelation, table: CapturedTable, wanted: Sequence[tuple[str, ...]], reader: ServerSession
@@ -148,6 +154,7 @@ class Capture:
         visible = self.session.snapshot()
         new = window.transactions.lsn > mark.lsn
         tables, parts = dict(mark.tables), []
+        incomplete: dict[str, list[Renamed]] = {}
         shapes: dict[str, dict[str, Shape]] = {}
         for changes in window.changes:
             name = changes.relation.table
@@ -163,13 +170,13 @@ class Capture:
             made = log_rows(changes, shape, window)
             parts.append(_Part(made.rows, self._phases(name, changes.transaction[made.of], window, chunk), made.at))
             tables[name] = replace(tables[name], shape=shape.id, key=shape.key)
-            if made.incomplete and not tables[name].is_complete:
-                again = tuple(dict.fromkeys((*tables[name].again, *made.incomplete)))
-                tables[name] = replace(tables[name], again=again)
+            incomplete.setdefault(name, []).extend(made.incomplete)
         for one in window.truncations:
             for oid in one.tables if new[one.transaction] else ():
                 name = window.relations[oid].table
                 if name in tables:
+                    shape = self._shape_of(window.relations[oid])
+                    shapes.setdefault(name, {})[shape.id] = shape
                     number = np.array([one.transaction])
                     row = truncation_row(name, *_transaction(window, one.transaction))
                     parts.append(_Part(row, self._phases(name, number, window, chunk), np.array([[one.at, 0]])))
@@ -178,11 +185,12 @@ class Capture:
             for place, read in enumerate(chunk.rows):
                 at = np.stack([np.full(read.num_rows, place), np.arange(read.num_rows)], axis=1)
                 parts.append(_Part(read, np.full(read.num_rows, _READ), at))
-            now = tables[chunk.table]
-            added = now.again[len(mark.tables[chunk.table].again) :]
-            again = tuple(dict.fromkeys((*chunk.remaining.again, *added)))
-            shape_id = now.shape if now.shape != mark.tables[chunk.table].shape else chunk.shape.id
-            tables[chunk.table] = replace(chunk.remaining, again=again, shape=shape_id, key=now.key)
+            now, before = tables[chunk.table], mark.tables[chunk.table]
+            shape_id = now.shape if now.shape != before.shape else chunk.shape.id
+            tables[chunk.table] = replace(chunk.remaining, shape=shape_id, key=now.key)
+        for name, renamed in incomplete.items():
+            again = _read_again(mark.tables[name], tables[name], renamed)
+            tables[name] = replace(tables[name], again=again)
         described = [
             shape_row(name, shape, int(mark.lsn)) for name, found in shapes.items() for shape in found.values()
         ]
@@ -250,13 +258,13 @@ class LogRows:
     Attributes:
         of: the number of the change of each row: a changed key makes two rows.
         at: the order of the rows: the number of the message, and which of its rows.
-        incomplete: the keys of rows whose key changed, and which have values that the log does not have.
+        incomplete: the rows whose key changed, and which have values that the log does not have.
     """
 
     rows: pa.Table
     of: Numbers
     at: Numbers
-    incomplete: tuple[tuple[str, ...], ...]
+    incomplete: tuple[Renamed, ...]
 
 
 def log_rows(changes: Changes, shape: Shape, window: Window) -> LogRows:
@@ -302,8 +310,24 @@ def log_rows(changes: Changes, shape: Shape, window: Window) -> LogRows:
         unchanged=_unchanged(values.unchanged),
     )
     lacking = moved & after.unchanged.any(axis=1)
-    again = tuple(tuple(key) for key in new_key.take(lacking).texts(window.data).to_pylist()) if places else ()
-    return LogRows(rows, of, np.stack([changes.at[of], np.where(extra, 0, 1)], axis=1), again)
+    pairs = [one.take(lacking).texts(window.data).to_pylist() if places else [] for one in (old_key, new_key)]
+    renamed = tuple((tuple(old), tuple(new)) for old, new in zip(*pairs, strict=True))
+    return LogRows(rows, of, np.stack([changes.at[of], np.where(extra, 0, 1)], axis=1), renamed)
+
+
+def _read_again(before: TableMark, after: TableMark, renamed: Sequence[Renamed]) -> tuple[Key, ...]:
+    """The keys of rows of a table that have to be read once more.
+
+    A row that got another key has values that the log does not have. They are those of the row with the former key.
+    Nobody knows them if that row was in a chunk that was not read before, or if it has to be read again itself.
+    """
+    has_chunks = before.chunks is not None or not before.is_cut
+    unknown, again = {*before.again, *after.again}, dict.fromkeys(after.again)
+    for old, new in renamed:
+        if has_chunks or old in unknown:
+            unknown.add(new)
+            again[new] = None
+    return tuple(again)
 
 
 def _unchanged(flags: npt.NDArray[np.bool_]) -> pa.Array:

@@ -16,7 +16,7 @@ from enum import StrEnum
 import numpy as np
 import pyarrow as pa
 
-PARTITION = "table"
+from odi_assets.sources.cdc.mark import PARTITION
 
 COLUMNS = pa.list_(pa.struct([("name", pa.string()), ("type", pa.string()), ("key", pa.bool_())]))
 SCHEMA = pa.schema(

@@ -10,6 +10,9 @@ from odi_assets.errors import IncrementError
 from odi_assets.sources.marks import Identity
 from odi_assets.sources.sql.marks import Chunks
 
+PARTITION = "table"
+"""The column of the change log that says which table a row is of."""
+
 
 def lsn_text(lsn: int) -> str:
     """A position as PostgreSQL writes it: ``16/B374D848``."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import struct
 import threading
 import time
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -151,6 +153,11 @@ VALUES = {
 AS_TEXT = ("uuid", "jsonb", "int[]", "interval")
 
 
+def shown(value: Any) -> str:
+    """A value as text, whatever Python calls its time zone; NaN is equal to itself."""
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
 def test_each_type_is_the_same_from_a_snapshot_and_from_the_log(capture: Capture, database: Database) -> None:
     columns = [f"c{place} {kind}" for place, kind in enumerate(VALUES)]
     database.execute(f"CREATE TABLE kinds (id int PRIMARY KEY, {', '.join(columns)})")
@@ -170,15 +177,19 @@ def test_each_type_is_the_same_from_a_snapshot_and_from_the_log(capture: Capture
     texts = [f"c{place}" for place, kind in enumerate(VALUES) if kind in AS_TEXT]
     for key, row in wanted.items():
         asked = ", ".join(f"{name}::text" for name in texts)
-        shown = database.execute(f"SELECT {asked} FROM kinds WHERE id = %s", [key]).fetchall()[0]
-        row |= dict(zip(texts, shown, strict=True))
-        row["c8"] = None if row["c8"] is None else row["c8"]
+        written = database.execute(f"SELECT {asked} FROM kinds WHERE id = %s", [key]).fetchall()[0]
+        row |= dict(zip(texts, written, strict=True))
+        if row["c2"] is not None:
+            # Python has no numbers of 32 bits.
+            row["c2"] = struct.unpack("f", struct.pack("f", row["c2"]))[0]
         ours = dict(found[key])
         if texts and ours[texts[-1]] is not None:
             # The log writes intervals by ISO 8601.
             assert ours.pop(texts[-1]) == "P1Y2D"
             row.pop(texts[-1])
-        assert str(ours) == str(row), key
+        assert {name: shown(value) for name, value in ours.items()} == {
+            name: shown(value) for name, value in row.items()
+        }
 
 
 def test_a_value_that_no_type_of_the_table_holds_is_named_with_its_row(capture: Capture, orders: Database) -> None:
@@ -291,6 +302,8 @@ def test_a_table_joins_with_a_snapshot_of_its_own_and_leaves(capture: Capture, o
     orders.execute("DELETE FROM lines WHERE id = 3")
     run_all(box)
     assert list(box.hwm("changes")["tables"]) == ["public.lines"]
+    orders.execute("UPDATE orders SET state = 'unseen' WHERE id = 1")
+    assert [box.run(name).status for name in ("changes", "lines")] == [RunStatus.SUCCESS, RunStatus.NO_DATA]
     assert held(box, "lines") == rows_of(orders, "lines")
 
 
