@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.config.models import NodeConfig
 from odi_assets.nodes.mark import NodeMark
+from odi_assets.sources.cdc.mark import PARTITION
 from odi_assets.sources.marks import Identity, Mark
 from odi_assets.sources.registry import source_of, table_source
+from odi_assets.sources.snapshot import Partitions
 from odi_assets.sources.source import Source, Target
 
 if TYPE_CHECKING:
@@ -111,7 +113,8 @@ class Node:
                 continue
             upstream = project.graph.resolve(self.key, given.node)
             table = project.target(upstream)
-            found.append(table_source(name, str(upstream), self.target, given.incremental, table))
+            only = None if config.apply is None else Partitions(PARTITION, (config.apply.table,))
+            found.append(table_source(name, str(upstream), self.target, given.incremental, table, only))
         return tuple(found)
 
     @cached_property

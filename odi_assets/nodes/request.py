@@ -6,8 +6,9 @@ Dagster carries it in run tags, so the shell and the UI ask in the same way.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
+from typing import Any
 
 from odi_assets.errors import ConfigError
 
@@ -52,6 +53,7 @@ class RunRequest:
         adopt: first take over tables and HWMs whose node, project or source changed; their rows are the same.
         accept_loss: a full refresh may take rows out of the tables that the sources no longer give.
         inputs_wait: nodes above it were looked at in this run, had nothing to read, and have no table yet.
+        until: by source, where it ended when the run began; for the later steps of a run that commits several.
     """
 
     full_refresh: bool = False
@@ -60,6 +62,7 @@ class RunRequest:
     adopt: bool = False
     accept_loss: bool = False
     inputs_wait: bool = False
+    until: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.full_refresh and self.bounds is not None:

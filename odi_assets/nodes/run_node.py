@@ -204,7 +204,8 @@ def _commit_steps(
             if not _goes_on(computed):
                 break
             # A full refresh has replaced the table with its first step.
-            computed = _next(computed, state, replace(computed.plan.request, full_refresh=False))
+            until = {read.name: read.until for read in computed.plan.reads}
+            computed = _next(computed, state, replace(computed.plan.request, full_refresh=False, until=until))
         if isinstance(computed, NoRows):
             ended = no_data(computed.plan, state, run)
             held = {name: ended.metrics[name] for name in ("inputs", "rows_held") if name in ended.metrics}

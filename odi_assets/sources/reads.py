@@ -85,8 +85,16 @@ class PlannedRead(ABC):
     """The source is not ahead of its mark."""
     is_part: ClassVar[bool] = True
     """Only a part of the source is read: what it gained, or a window."""
-    goes_on: ClassVar[bool] = False
-    """Once it is in the target, the same run reads on: it is a part of a snapshot."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Once it is in the target, the same run reads on: it is a step of several."""
+        return False
+
+    @property
+    def until(self) -> Any:
+        """Where the source ended when the run began, for the next steps of the run; None if that does not matter."""
+        return None
 
     @property
     def name(self) -> str:
@@ -150,6 +158,10 @@ class PlannedRead(ABC):
 
     def before_commit(self) -> None:
         """Write to storage what the mark will name. Without the commit, it means nothing."""
+        return
+
+    def after_commit(self) -> None:
+        """Let the source know that the read is safely in the target. A run that dies before leaves it to the next."""
         return
 
     def to_json(self) -> dict[str, Any]:

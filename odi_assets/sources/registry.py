@@ -8,6 +8,7 @@ from dataclasses import replace
 from odi_assets.config.models import Connection, FileFormat, Increment, ReadConfig, SqlConnection
 from odi_assets.connections.location import Location
 from odi_assets.sources.marks import READ
+from odi_assets.sources.snapshot import Partitions
 from odi_assets.sources.source import Source, Target
 
 Locate = Callable[[str, str], Location]
@@ -17,6 +18,10 @@ Locate = Callable[[str, str], Location]
 def source_of(read: ReadConfig, target: Target, connection: Connection, locate: Locate, name: str = READ) -> Source:
     """The source that a node's ``read`` names, on ``connection``; ``name`` is the name of a stream node's input."""
     label = f"{read.connection}:{read.shown}"
+    if read.format is FileFormat.CDC:
+        from odi_assets.sources.cdc.source import capture_source
+
+        return capture_source(name, label, read, target, connection)
     if isinstance(connection, SqlConnection):
         from odi_assets.sources.sql.source import sql_source
 
@@ -42,8 +47,19 @@ def source_of(read: ReadConfig, target: Target, connection: Connection, locate: 
     )
 
 
-def table_source(name: str, label: str, target: Target, increment: Increment | None, location: Location) -> Source:
-    """A Delta table as a source: a table on a connection, or the table of an upstream node."""
+def table_source(
+    name: str,
+    label: str,
+    target: Target,
+    increment: Increment | None,
+    location: Location,
+    only: Partitions | None = None,
+) -> Source:
+    """A Delta table as a source: a table on a connection, or the table of an upstream node.
+
+    Args:
+        only: the partitions whose rows are wanted; None: all.
+    """
     from odi_assets.sources.delta.source import DeltaTableSource
 
-    return DeltaTableSource(name=name, label=label, target=target, increment=increment, location=location)
+    return DeltaTableSource(name=name, label=label, target=target, increment=increment, location=location, only=only)

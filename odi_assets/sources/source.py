@@ -126,6 +126,11 @@ class Source(ABC):
         """Whether the source can say, without being read, that it is ahead of its mark."""
         return False
 
+    def bounded(self, until: Any) -> Source:
+        """The same source, of which nothing is read above ``until``, which one of its reads gave; None: no bound."""
+        del until
+        return self
+
     def followed_by(self, increment: Increment) -> Source:
         """The same source, followed in another way."""
         return replace(self, increment=increment)

@@ -20,7 +20,8 @@ def connections(project: ProjectView) -> Iterator[Mistake]:
             connection = project.connection(name)
             if connection is None:
                 continue
-            is_database, wants_one = isinstance(connection, SqlConnection), read.format == FileFormat.SQL
+            is_database = isinstance(connection, SqlConnection)
+            wants_one = read.format in (FileFormat.SQL, FileFormat.CDC)
             if is_database and not wants_one:
                 text = f"`{name}` is a database: write `format: sql`, and a `table` or a `query`"
                 yield Mistake(text, at=(*node.path, *place, "format"))

@@ -12,6 +12,18 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 _PORTS = {"postgres": 5432, "mysql": 3306, "mssql": 1433}
 
 
+class LogSettings(Strict):
+    """How the log of a server is read, for `format: cdc`: changes go through a slot, of the tables of a publication."""
+
+    slot: Annotated[str, Field(pattern="^[a-z0-9_]{1,63}$")] = Field(
+        description="Replication slot of this capture, of the plugin `pgoutput`; no two captures share one."
+    )
+    publication: Text | None = Field(default=None, description="Publication; named as the slot unless given.")
+    create: bool = Field(
+        default=False, description="Make the slot and the publication, and add tables to it, where they are missing."
+    )
+
+
 class _Database(Strict):
     user: Text | None = Field(default=None, description="Who signs in.")
     password: Secret | None = Field(default=None, description="The user's password; write `${VARIABLE}`.")
@@ -37,6 +49,9 @@ class ServerConnection(_Database):
         description="Port of the server; unless given 5432 of postgres, 3306 of mysql, 1433 of mssql.",
     )
     database: Text = Field(description="Database.")
+    log: LogSettings | None = Field(
+        default=None, description="How the server's log is read, for `format: cdc`; of `type: postgres`."
+    )
 
 
 class JdbcConnection(_Database):

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 
 from odi_assets.config.diagnostics.mistakes import Mistake, about, mistake, mistakes
 from odi_assets.config.models.fields import (
+    Columns,
     Cron,
     FunctionRef,
     Name,
@@ -26,6 +27,7 @@ from odi_assets.config.models.fields import (
     Text,
 )
 from odi_assets.config.models.increments import (
+    ChunksConfig,
     DrivingCursor,
     Increment,
     InputIncrement,
@@ -43,6 +45,7 @@ class FileFormat(StrEnum):
     PARQUET = "parquet"
     DELTA = "delta"
     SQL = "sql"
+    CDC = "cdc"
 
     @property
     def increments(self) -> frozenset[str]:
@@ -54,6 +57,7 @@ _INCREMENTS: dict[FileFormat, frozenset[str]] = {
     **dict.fromkeys(FileFormat, frozenset({"stateful", "rolling_window", "files"})),
     FileFormat.DELTA: frozenset({"stateful", "rolling_window", "version"}),
     FileFormat.SQL: frozenset({"stateful", "cursors", "rolling_window"}),
+    FileFormat.CDC: frozenset(),
 }
 
 
@@ -65,7 +69,8 @@ def _require_path_of_files_alone(schema: dict[str, Any]) -> None:
     schema["required"].remove("path")
     schema["if"] = {"properties": {"format": {"const": FileFormat.SQL.value}}}
     schema["then"] = {"anyOf": [{"required": ["table"]}, {"required": ["query"]}]}
-    schema["else"] = {"required": ["path"]}
+    of_logs = {"properties": {"format": {"const": FileFormat.CDC.value}}}
+    schema["else"] = {"if": of_logs, "then": {"required": ["tables"]}, "else": {"required": ["path"]}}
 
 
 class ReadConfig(Strict):
@@ -104,21 +109,32 @@ class ReadConfig(Strict):
     columns: dict[Text, Text] = Field(
         default_factory=dict, description="SQL to ask for in the place of a column: `{price: CAST(price AS text)}`."
     )
+    tables: Columns = Field(
+        default=(), description="Tables whose changes are captured: `public.orders`, `public.customer*`."
+    )
+    snapshot: ChunksConfig = Field(
+        default=ChunksConfig(), description="How the first read of captured tables is cut into chunks."
+    )
     incremental: Increment | None = Field(default=None, description="Read only what is new; without it, everything.")
 
     @model_validator(mode="before")
     @classmethod
     def _find_place(cls, data: Any) -> Any:
         """Give the read of a database the place that assets and messages name: its table, as a path."""
-        if not isinstance(data, dict) or data.get("format") != "sql" or "path" in data:
+        if not isinstance(data, dict) or data.get("format") not in ("sql", "cdc") or "path" in data:
             return data
-        return {**data, "path": _place_of(data.get("table"))}
+        return {**data, "path": "log" if data["format"] == "cdc" else _place_of(data.get("table"))}
 
     @model_validator(mode="after")
     def _fits_its_format(self) -> ReadConfig:
         only = ("table", "query", "partition_column", "pieces", "columns")
         given = [name for name in only if name in self.model_fields_set]
-        if self.format is not FileFormat.SQL:
+        of_logs = [name for name in ("tables", "snapshot") if name in self.model_fields_set]
+        if self.format is FileFormat.CDC:
+            found = self._mistakes_of_logs()
+        elif of_logs:
+            found = [Mistake("is for `format: cdc`", at=(name,), where="key") for name in of_logs]
+        elif self.format is not FileFormat.SQL:
             found = [Mistake("is for `format: sql`", at=(name,), where="key") for name in given]
             if self.rescued is not None:
                 found += self._mistakes_of_rescuing()
@@ -172,6 +188,15 @@ class ReadConfig(Strict):
             )
             for name in sorted(self.columns.keys() & self._ordering)
         ]
+        return found
+
+    def _mistakes_of_logs(self) -> list[Mistake]:
+        others = self.model_fields_set - {"connection", "format", "tables", "snapshot", "path"}
+        found = [Mistake("has no meaning for `format: cdc`", at=(name,), where="key") for name in sorted(others)]
+        if not self.tables:
+            found.append(Mistake("names no table to capture: add `tables: [public.orders]`"))
+        if self.path != "log":
+            found.append(Mistake("a log has no paths: give `tables`", at=("path",), where="key"))
         return found
 
     @property
@@ -319,6 +344,33 @@ class PartitionConfig(Strict):
         return self
 
 
+class ApplyConfig(Strict):
+    """A table of a database, made of the change log that a node with `format: cdc` writes."""
+
+    changes: Text = Field(description="The node that captures: `node` of this pipeline, or `pipeline.node`.")
+    table: Text = Field(description="Table of the database, as in `public.orders`.")
+    history: bool = Field(
+        default=False, description="Keep every version of a row, with its operation and its time, and replace none."
+    )
+
+
+KEYS_OF_LOG = "*"
+"""In ``write.keys`` of a node that applies a change log: the keys that the log says."""
+
+
+def _applying(data: dict[str, Any]) -> dict[str, Any]:
+    """A node that applies a change log, written out: it follows the log's versions, and upserts by the log's keys."""
+    apply, write = data["apply"], data.get("write")
+    if not isinstance(apply, Mapping) or not isinstance(write, Mapping) or "inputs" in data or "read" in data:
+        return data
+    source = {"node": apply.get("changes"), "incremental": {"mode": "version"}}
+    if apply.get("history"):
+        how: dict[str, Any] = {"mode": "append", "schema": "evolve"}
+    else:
+        how = {"mode": "upsert", "keys": [KEYS_OF_LOG], "delete_when": "_deleted", "schema": "evolve"}
+    return {**data, "inputs": {"changes": source}, "write": {**how, **write}}
+
+
 class NodeConfig(Strict):
     """One step of a pipeline: read and/or inputs, then transform, then write."""
 
@@ -358,9 +410,23 @@ class NodeConfig(Strict):
     cursor: DrivingCursor | None = Field(
         default=None, description="Stream of a cursor document that says when there is something to `read`."
     )
+    apply: ApplyConfig | None = Field(
+        default=None, description="Make a table of a database from a change log, in the place of `inputs`."
+    )
     transform: TransformConfig | None = Field(default=None, description="Without it, what is read is written.")
     partition: PartitionConfig | None = Field(default=None, description="Partitions to backfill by.")
     write: WriteConfig = Field(description="The node's table.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _write_out(cls, data: Any) -> Any:
+        """Give nodes that capture or apply a log what there is no choice about."""
+        if not isinstance(data, Mapping):
+            return data
+        read, write = data.get("read"), data.get("write")
+        if isinstance(read, Mapping) and read.get("format") == "cdc" and isinstance(write, Mapping):
+            return {**data, "write": {"mode": "append", "partition_by": ["table"], **write}}
+        return _applying(dict(data)) if data.get("apply") is not None else data
 
     @property
     def references(self) -> dict[tuple[str | int, ...], str]:

@@ -97,7 +97,11 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
         if not resolved.nothing_new:
             with without_call_sites():
                 sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
-            if node.config.transform is None and len(sources) == 1:
+            if node.config.apply is not None:
+                from odi_assets.nodes.execution.apply import applied
+
+                df = applied(next(iter(sources.values())), resolved, spark)
+            elif node.config.transform is None and len(sources) == 1:
                 (df,) = sources.values()
             else:
                 from odi_assets.nodes.execution.transform import transformed
@@ -158,6 +162,8 @@ def commit_once(rows: NodeRows, state: StateBackend, run: RunInfo) -> NodeResult
     table = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
     if plan.moves_hwm:
         advance(plan, state, plan.hwm_after, written.version, run.run_id, plan.origin(table.table_id))
+        for read in plan.reads:
+            read.after_commit()
     elif plan.ends_hwm:
         state.delete_hwm(plan.node.state_key)
     if rows.store is not None:

@@ -149,12 +149,21 @@ class NodePlan:
         return HwmOrigin(str(self.node), project.config.project, str(project.root.resolve()), table_id, known)
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that identify a row of the node's table: ``write.keys``, or what the log that it applies says."""
+        if self.node.config.apply is None or self.node.config.apply.history:
+            return tuple(self.node.config.write.keys)
+        from odi_assets.nodes.planning.apply import key_of_log
+
+        return key_of_log(self)
+
+    @property
     def write_spec(self) -> WriteSpec:
         """How the table's engine is to write the rows."""
         write, replaced = self.node.config.write, self.write.replace
         return WriteSpec(
             self.write.mode,
-            write.keys,
+            self.keys,
             self.node.partition_by,
             None if replaced is None else tuple({replaced.column: value} for value in replaced.values),
             write.schema_policy,

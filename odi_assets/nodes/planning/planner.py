@@ -120,7 +120,13 @@ def _planned(node: Node, state: Hwms, request: RunRequest) -> NodePlan:
         require_target(node, start, target)
     marks = in_same_history(node, marks_of(node, start, target), target)
     return _increment(
-        replace(plan, reads=tuple(_read_of(node, source, marks.get(source.name)) for source in node.sources))
+        replace(
+            plan,
+            reads=tuple(
+                _read_of(node, source.bounded(request.until.get(source.name)), marks.get(source.name))
+                for source in node.sources
+            ),
+        )
     )
 
 

@@ -22,7 +22,7 @@ from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.types import TypeName, cursor_type
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.delta.bounds import table_bound
-from odi_assets.sources.delta.versions import VersionStep, step
+from odi_assets.sources.delta.versions import VersionStep, step, within
 from odi_assets.sources.marks import CursorMark, History, Identity, Mark, Unresolved, VersionMark, history_of
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
@@ -38,9 +38,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DeltaTableSource(Source):
-    """A Delta table that somebody else writes, another node for example."""
+    """A Delta table that somebody else writes, another node for example.
+
+    Attributes:
+        only: the partitions whose rows are wanted; None: all.
+    """
 
     location: Location
+    only: Partitions | None = None
 
     @property
     def identity(self) -> Identity:
@@ -98,6 +103,8 @@ class DeltaTableSource(Source):
             return self.nothing_yet()
         found = self.snapshot()
         made = step(found.handle, before, self.label, replaced=self.target.traits.increment == "partitions")
+        if self.only is not None:
+            made = within(made, self.only)
         after = replace(made.after, measures=found.identity)
         read = NewVersions(
             snapshot=found,
@@ -212,6 +219,7 @@ class DeltaTableSource(Source):
             identity=identity,
             table_version=handle.version,
             handle=handle,
+            only=self.only,
         )
 
 
@@ -228,9 +236,10 @@ def _rewriting(commit: TableCommit) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class TableSnapshot(SourceSnapshot):
-    """A Delta table at one version."""
+    """A Delta table at one version; ``only`` as of its source."""
 
     handle: TableHandle
+    only: Partitions | None = None
 
     @property
     def position(self) -> Position:
@@ -257,6 +266,7 @@ class TableSnapshot(SourceSnapshot):
         return self.handle.bytes
 
     def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
+        only = self.only if only is None else only
         if only is None:
             return read_table(spark, self.handle)
         rows = read_files(spark, self.handle, files_in_partitions(self.handle, only.column, only.values))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from odi_assets.delta.changes import TableChanges, changes
@@ -10,6 +10,7 @@ from odi_assets.delta.maintenance.restore import presence
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError
 from odi_assets.sources.marks import VersionMark
+from odi_assets.sources.snapshot import Partitions
 from odi_assets.util.words import counted
 
 Extent = Literal["nothing", "rows", "partitions", "table"]
@@ -72,6 +73,20 @@ def step(handle: TableHandle, mark: VersionMark | None, label: str, *, replaced:
         return VersionStep("table", after, f"whole, at version {upto}: {count} of {span} were vacuumed")
     extent: Extent = "rows" if gained.kind == "rows" else "partitions"
     return VersionStep(extent, after, span, gained)
+
+
+def within(made: VersionStep, only: Partitions) -> VersionStep:
+    """``made``, if only rows in some partitions are wanted."""
+    if made.extent != "rows" or made.changes is None:
+        return made
+    commits = tuple(
+        replace(commit, files=tuple(file for file in commit.files if file.partition.get(only.column) in only.values))
+        for commit in made.changes.commits
+    )
+    if not any(commit.files for commit in commits):
+        values = ", ".join(str(value) for value in only.values)
+        return VersionStep("nothing", made.after, f"{made.reason}: no row of {values}")
+    return replace(made, changes=replace(made.changes, commits=commits))
 
 
 def _vacuumed(handle: TableHandle, gained: TableChanges, *, replaced: bool) -> int:

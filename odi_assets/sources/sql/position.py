@@ -113,13 +113,18 @@ def _credentials(connection: SqlConnection) -> dict[str, str]:
 
 
 def _postgres(module: Any, connection: Any, seconds: float) -> Any:
-    of_libpq = ("sslmode", "sslrootcert", "sslcert", "sslkey")
     settings = {
         "statement_timeout": int(seconds * 1000),
         "datestyle": "ISO",
         "timezone": "UTC",
         "default_transaction_read_only": "on",
     }
+    return postgres_connection(module, connection, settings)
+
+
+def postgres_connection(module: Any, connection: Any, settings: Mapping[str, Any]) -> Any:
+    """A connection of psycopg with settings of the server."""
+    of_libpq = ("sslmode", "sslrootcert", "sslcert", "sslkey")
     return module.connect(
         host=connection.host,
         port=connection.port,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from odi_assets.config.models import CTID, CursorsIncrement
 from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError
@@ -318,7 +318,9 @@ class SnapshotChunks(_OfCursorTable, Read):
     chunks: Chunks
     taken: tuple[TableChunk, ...]
 
-    goes_on: ClassVar[bool] = True
+    @property
+    def goes_on(self) -> bool:
+        return True
 
     def load(self, spark: SparkSession) -> DataFrame:
         reader, cursors = self.table.reader(spark), self.table.cursors

@@ -134,6 +134,7 @@ def postgres(folder: Path) -> Iterator[PostgresServer]:
         "timezone": "America/New_York",
         "standard_conforming_strings": "off",
         "datestyle": "German",
+        "wal_level": "logical",
     }
     command = [server, "-D", str(data), "-p", str(port), *(f"-c{name}={value}" for name, value in settings.items())]
     with _running(command, folder, as_user):

@@ -1,0 +1,358 @@
+"""One step of a capture: what the log gained, and some rows of snapshots, in an order that gives the tables right.
+
+A snapshot and the log are put together without a gap, without a repeat, and without writing at the source. A chunk is
+read in one repeatable read, which knows the transactions that it sees. Then the log is read, at least to where
+it ended after the chunk was read. In the change log, the changes that the chunk sees come first, then its rows, then
+the changes that it does not see. A transaction that changes a row sees all earlier changes of the row, so no two
+changes of a row change places. Transactions of earlier steps are all seen. If a commit still waits for a standby, the
+log has it and no session sees it: such a transaction is waited for (``pending``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from odi_assets.config.models import ChunksConfig
+from odi_assets.sources.cdc.log import SCHEMA, Op, Shape, ShapeColumn, numbered, rows_of, shape_row, truncation_row
+from odi_assets.sources.cdc.mark import CaptureMark, TableMark
+from odi_assets.sources.cdc.pgoutput import NULL as _NULL_KIND
+from odi_assets.sources.cdc.pgoutput import Changes, Numbers, Relation, Window, decode
+from odi_assets.sources.cdc.server import CapturedTable, ServerSession, Visible
+from odi_assets.sources.sql.chunks import Cutter, key_columns
+from odi_assets.sources.sql.dialects import Dialect
+from odi_assets.sources.sql.keys import keys_of
+from odi_assets.sources.sql.statements import Relation as SqlRelation
+
+_INSERT, _UPDATE, _DELETE = ord("I"), ord("U"), ord("D")
+_US = pa.timestamp("us", "UTC")
+_KEYS_AT_ONCE = 1_000
+"""Rows that are read by their keys in one step."""
+Key = tuple[str, ...]
+Renamed = tuple[Key, Key]
+"""The key that a row had, and the one that it got."""
+_FIRST, _READ, _LAST = 0, 1, 2
+"""Phases of a step: changes that the chunk sees, its rows, all other changes."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one commit takes in.
+
+    Attributes:
+        rows: of the change log.
+        after: the mark once they are in it.
+        more: there is more to read below the bound of the run.
+    """
+
+    rows: pa.Table
+    after: CaptureMark
+    more: bool
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A capture that reads its server, with an open session.
+
+    Attributes:
+        tables: by name, what is captured.
+        most: how many changes a step has, about; a transaction is never cut.
+        again: opens another session.
+    """
+
+    session: ServerSession
+    dialect: Dialect
+    label: str
+    slot: str
+    publication: str
+    tables: dict[str, CapturedTable]
+    chunks: ChunksConfig
+    most: int
+    another: Callable[[], AbstractContextManager[ServerSession]]
+
+    def step(self, mark: CaptureMark, upto: int) -> Step:
+        """The next step above ``mark``.
+
+        Args:
+            upto: where the log ended when the run began.
+        """
+        name = next(iter(mark.snapshots_left), None)
+        messages = self.session.peek(self.slot, self.publication, upto, self.most)
+        behind = len(messages) >= self.most
+        if name is None or behind:
+            # The log goes first: what the server holds of it does not grow with the snapshot.
+            return self._put_together(mark, decode(messages), None, behind)
+        with self._reading(mark) as (reader, seen):
+            chunk = self._chunk(reader, self.tables[name], mark.tables[name], seen)
+            end = reader.log_end()
+        self.session.await_flushed(end)
+        messages = self.session.peek(self.slot, self.publication, max(end, upto), None)
+        return self._put_together(mark, decode(messages), chunk)
+
+    @contextmanager
+    def _reading(self, mark: CaptureMark) -> Iterator[tuple[ServerSession, Visible]]:
+        """A repeatable read that sees all transactions below ``mark``, and what it sees."""
+        with self.another() as reader:
+            if mark.pending:
+                reader._await(
+                    lambda: not set(mark.pending) & reader.snapshot().running,
+                    "a transaction that is in the log is not seen by anybody yet: its commit waits for a standby",
+                )
+            reader.rows("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield reader, reader.snapshot()
+            reader.rows("ROLLBACK")
+
+    def _chunk(self, reader: ServerSession, table: CapturedTable, before: TableMark, seen: Visible) -> _ChunkRead:
+        """The rows of the next chunk of a table, and what is left of its snapshot."""
+        shape = reader.shape(table, self.publication)
+        relation = SqlRelation(
+            self.dialect, self.dialect.table(table.name), f"{self.label} {table.name}", table.name, {}
+        )
+        chunks = before.chunks
+        if not before.is_cut:
+            chunks = Cutter(relation, self.chunks, _types(shape), reader.rows).chunks()
+        left = replace(before, chunks=chunks, is_cut=True)
+        if chunks is not None:
+            taken = chunks.left[:1]
+            left = replace(left, chunks=chunks.without(taken))
+            columns = key_columns(relation, chunks.by, _types(shape), reader.rows)
+            where = keys_of(self.dialect).within(taken[0], columns)
+        elif before.again:
+            left = replace(left, again=before.again[_KEYS_AT_ONCE:])
+            where = self._by_keys(relation, table, before.again[:_KEYS_AT_ONCE], reader)
+        else:
+            return _ChunkRead(table.name, shape, [], seen, left)
+        return _ChunkRead(table.name, shape, [self._read(reader, relation, table, shape, where)], seen, left)
+
+    def _by_keys(
+        self, relation: SqlRelation, table: CapturedTable, wanted: Sequence[tuple[str, ...]], reader: ServerSession
+    ) -> str:
+        columns = key_columns(relation, table.key, _types(reader.shape(table, self.publication)), reader.rows)
+        keys = keys_of(self.dialect)
+        return " OR ".join(
+            "("
+            + " AND ".join(f"{one.sql} = {keys.constant(text, one)}" for one, text in zip(columns, key, strict=True))
+            + ")"
+            for key in wanted
+        )
+
+    def _read(
+        self, reader: ServerSession, relation: SqlRelation, table: CapturedTable, shape: Shape, where: str
+    ) -> pa.Table:
+        data, values = reader.texts(relation.sql, [one.name for one in shape.columns], where)
+        key = values.columns(shape.key_places).texts(data) if shape.key_places else None
+        given = {"after": values.texts(data), **({} if key is None else {"key": key})}
+        return rows_of(table.name, Op.READ, shape, count=len(values.kind), **given)
+
+    def _put_together(self, mark: CaptureMark, window: Window, chunk: _ChunkRead | None, behind: bool = False) -> Step:
+        """The step of a part of the log, and of a chunk that was read before it."""
+        visible = self.session.snapshot()
+        new = window.transactions.lsn > mark.lsn
+        tables, parts = dict(mark.tables), []
+        incomplete: dict[str, list[Renamed]] = {}
+        shapes: dict[str, dict[str, Shape]] = {}
+        for changes in window.changes:
+            name = changes.relation.table
+            if name not in tables:
+                continue
+            kept = new[changes.transaction]
+            if not kept.all():
+                changes = changes.take(kept)
+            if not len(changes.at):
+                continue
+            shape = self._shape_of(changes.relation)
+            shapes.setdefault(name, {})[shape.id] = shape
+            made = log_rows(changes, shape, window)
+            parts.append(_Part(made.rows, self._phases(name, changes.transaction[made.of], window, chunk), made.at))
+            tables[name] = replace(tables[name], shape=shape.id, key=shape.key)
+            incomplete.setdefault(name, []).extend(made.incomplete)
+        for one in window.truncations:
+            for oid in one.tables if new[one.transaction] else ():
+                name = window.relations[oid].table
+                if name in tables:
+                    shape = self._shape_of(window.relations[oid])
+                    shapes.setdefault(name, {})[shape.id] = shape
+                    number = np.array([one.transaction])
+                    row = truncation_row(name, *_transaction(window, one.transaction))
+                    parts.append(_Part(row, self._phases(name, number, window, chunk), np.array([[one.at, 0]])))
+        if chunk is not None:
+            shapes.setdefault(chunk.table, {})[chunk.shape.id] = chunk.shape
+            for place, read in enumerate(chunk.rows):
+                at = np.stack([np.full(read.num_rows, place), np.arange(read.num_rows)], axis=1)
+                parts.append(_Part(read, np.full(read.num_rows, _READ), at))
+            now, before = tables[chunk.table], mark.tables[chunk.table]
+            shape_id = now.shape if now.shape != before.shape else chunk.shape.id
+            tables[chunk.table] = replace(chunk.remaining, shape=shape_id, key=now.key)
+        for name, renamed in incomplete.items():
+            again = _read_again(mark.tables[name], tables[name], renamed)
+            tables[name] = replace(tables[name], again=again)
+        described = [
+            shape_row(name, shape, int(mark.lsn)) for name, found in shapes.items() for shape in found.values()
+        ]
+        rows = numbered([*described, _in_order(parts)], mark.next_n)
+        passed = {int(one) for one in visible.whole(window.transactions.xid[new])} | set(mark.pending)
+        after = replace(
+            mark,
+            lsn=max(mark.lsn, int(window.transactions.lsn[-1]) if len(window.transactions) else 0),
+            end=max(mark.end, int(window.transactions.end[-1]) if len(window.transactions) else 0),
+            next_n=mark.next_n + rows.num_rows,
+            tables=tables,
+            pending=tuple(sorted(passed & visible.running)),
+        )
+        return Step(rows, after, behind or bool(after.snapshots_left))
+
+    @staticmethod
+    def _phases(name: str, transactions: Numbers, window: Window, chunk: _ChunkRead | None) -> Numbers:
+        if chunk is None or chunk.table != name:
+            return np.full(len(transactions), _LAST)
+        seen = chunk.seen.sees(chunk.seen.whole(window.transactions.xid[transactions]))
+        return np.where(seen, _FIRST, _LAST)
+
+    def _shape_of(self, relation: Relation) -> Shape:
+        kinds = [(one.type_oid, one.modifier) for one in relation.columns]
+        names = self.session.type_names(kinds)
+        # Where the identity is all columns, each of them is flagged as one of the key.
+        key = set(self.tables[relation.table].key)
+        of_all = relation.identity == "f"
+        columns = [
+            ShapeColumn(one.name, names[kind], one.name in key if of_all else one.is_key)
+            for one, kind in zip(relation.columns, kinds, strict=True)
+        ]
+        return Shape(tuple(columns))
+
+
+@dataclass(frozen=True)
+class _ChunkRead:
+    """Rows of a snapshot.
+
+    Attributes:
+        seen: the transactions that the read of them saw.
+        remaining: what is left of the table's snapshot.
+    """
+
+    table: str
+    shape: Shape
+    rows: Sequence[pa.Table]
+    seen: Visible
+    remaining: TableMark
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows of the change log, and where they belong in a step: in which phase, and after which message."""
+
+    rows: pa.Table
+    phase: Numbers
+    at: Numbers
+
+
+@dataclass(frozen=True)
+class LogRows:
+    """Changes as rows of the change log.
+
+    Attributes:
+        of: the number of the change of each row: a changed key makes two rows.
+        at: the order of the rows: the number of the message, and which of its rows.
+        incomplete: the rows whose key changed, and which have values that the log does not have.
+    """
+
+    rows: pa.Table
+    of: Numbers
+    at: Numbers
+    incomplete: tuple[Renamed, ...]
+
+
+def log_rows(changes: Changes, shape: Shape, window: Window) -> LogRows:
+    """The changes of a relation as rows of the change log. A row whose key changed is deleted, and made again."""
+    places = shape.key_places
+    of_all = changes.relation.identity == "f"
+    after, before = changes.after, changes.before
+    if of_all:
+        # The row as it was is whole.
+        after = after.filled_from(before, after.unchanged & changes.has_before[:, None])
+    else:
+        # A key that lies apart from its row is unchanged too; the log has it as the key of before.
+        after = after.filled_from(before, after.unchanged & (before.kind != _NULL_KIND))
+    deleted = changes.op == _DELETE
+    old_key, new_key = before.columns(places), after.columns(places)
+    moved = (changes.op == _UPDATE) & changes.has_before
+    moved[moved] = old_key.take(moved).differs(new_key.take(moved), window.data)
+    keys = new_key.replaced(deleted, old_key)
+    ops = np.select(
+        [deleted, moved, changes.op == _INSERT], [Op.DELETE.value, Op.CREATE.value, Op.CREATE.value], Op.UPDATE.value
+    )
+    # A row that is deleted before it is made again comes first.
+    count = len(changes.at)
+    of = np.concatenate([np.arange(count), np.flatnonzero(moved)])
+    extra = np.concatenate([np.zeros(count, bool), np.ones(int(moved.sum()), bool)])
+    all_keys = keys.take(of).replaced(extra, old_key.take(of))
+    values = after.take(of).emptied(extra)
+    numbers = changes.transaction[of]
+    transactions = window.transactions
+    nothing = extra | (ops[of] == Op.DELETE.value)
+    rows = rows_of(
+        changes.relation.table,
+        pa.array(np.where(extra, Op.DELETE.value, ops[of])),
+        shape,
+        count=len(of),
+        lsn=pa.array(transactions.lsn[numbers]),
+        xid=pa.array(transactions.xid[numbers]),
+        committed_at=pa.array(transactions.committed_us[numbers]).cast(_US),
+        after=values.texts(window.data, nothing),
+        **({"key": all_keys.texts(window.data)} if places else {}),
+        # Of a row whose key changed, the key that it had; where the identity is all columns, the whole row.
+        before=before.take(of).texts(window.data, extra | ~(moved | (changes.has_before & of_all))[of]),
+        unchanged=_unchanged(values.unchanged),
+    )
+    lacking = moved & after.unchanged.any(axis=1)
+    pairs = [one.take(lacking).texts(window.data).to_pylist() if places else [] for one in (old_key, new_key)]
+    renamed = tuple((tuple(old), tuple(new)) for old, new in zip(*pairs, strict=True))
+    return LogRows(rows, of, np.stack([changes.at[of], np.where(extra, 0, 1)], axis=1), renamed)
+
+
+def _read_again(before: TableMark, after: TableMark, renamed: Sequence[Renamed]) -> tuple[Key, ...]:
+    """The keys of rows of a table that have to be read once more.
+
+    A row that got another key has values that the log does not have. They are those of the row with the former key.
+    Nobody knows them if that row was in a chunk that was not read before, or if it has to be read again itself.
+    """
+    has_chunks = before.chunks is not None or not before.is_cut
+    unknown, again = {*before.again, *after.again}, dict.fromkeys(after.again)
+    for old, new in renamed:
+        if has_chunks or old in unknown:
+            unknown.add(new)
+            again[new] = None
+    return tuple(again)
+
+
+def _unchanged(flags: npt.NDArray[np.bool_]) -> pa.Array:
+    """The places of the values that the log does not have, for each row; NULL where it has all."""
+    places = np.nonzero(flags)[1].astype(np.int32)
+    edges = np.concatenate([[0], np.cumsum(flags.sum(axis=1))]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(edges), pa.array(places), mask=pa.array(~flags.any(axis=1)))
+
+
+def _transaction(window: Window, number: int) -> tuple[int, int, int]:
+    found = window.transactions
+    return int(found.lsn[number]), int(found.xid[number]), int(found.committed_us[number])
+
+
+def _in_order(parts: Sequence[_Part]) -> pa.Table:
+    if not parts:
+        return SCHEMA.empty_table()
+    rows = pa.concat_tables([part.rows for part in parts])
+    phase = np.concatenate([part.phase for part in parts])
+    at = np.concatenate([part.at for part in parts])
+    order = np.lexsort((at[:, 1], at[:, 0], phase))
+    return rows if (order == np.arange(len(order))).all() else rows.take(pa.array(order))
+
+
+def _types(shape: Shape) -> dict[str, str]:
+    """Types as chunks are cut by them: whole numbers are cut evenly."""
+    whole = {"smallint": "short", "integer": "integer", "bigint": "long"}
+    return {one.name: whole.get(one.type, "string") for one in shape.columns}

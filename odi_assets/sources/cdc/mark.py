@@ -1,0 +1,145 @@
+"""Marks of captured logs: how far the log was read, and what of the tables' snapshots is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from odi_assets.errors import IncrementError
+from odi_assets.sources.marks import Identity
+from odi_assets.sources.sql.marks import Chunks
+
+PARTITION = "table"
+"""The column of the change log that says which table a row is of."""
+
+
+def lsn_text(lsn: int) -> str:
+    """A position as PostgreSQL writes it: ``16/B374D848``."""
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def lsn_of(text: str) -> int:
+    """A position that PostgreSQL wrote; positions compare as 64 bit.
+
+    Raises:
+        ValueError: it is none.
+    """
+    high, _, low = text.partition("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+@dataclass(frozen=True)
+class TableMark:
+    """How far one captured table is.
+
+    Attributes:
+        key: the columns that identify its rows.
+        shape: the shape of its last rows in the log; empty before there are any.
+        chunks: what is left of its snapshot; None once all of it is in the log.
+        is_cut: whether the snapshot has begun: before, its chunks are not known.
+        again: keys of rows that are read once more: the log does not have all of their values.
+    """
+
+    key: tuple[str, ...]
+    shape: str = ""
+    chunks: Chunks | None = None
+    is_cut: bool = True
+    again: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing of its snapshot is left."""
+        return self.is_cut and self.chunks is None and not self.again
+
+    @property
+    def value(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"key": list(self.key), "shape": self.shape}
+        if not self.is_cut:
+            found["snapshot"] = None
+        elif self.chunks is not None:
+            found["snapshot"] = self.chunks.value
+        if self.again:
+            found["again"] = [list(key) for key in self.again]
+        return found
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> TableMark:
+        left = value.get("snapshot")
+        return cls(
+            tuple(value["key"]),
+            str(value.get("shape", "")),
+            None if left is None else Chunks.of(left),
+            "snapshot" not in value or left is not None,
+            tuple(tuple(key) for key in value.get("again", ())),
+        )
+
+
+@dataclass(frozen=True)
+class CaptureMark:
+    """How far the log of a database was captured.
+
+    Attributes:
+        lsn: the record that commits the last transaction whose changes are in the log, 64 bit.
+        end: where that record ends; or a later place, if no change of the tables lies between.
+        next_n: the number of the log's next row.
+        system: identifies the server's data: another cluster has another one.
+        tables: by name, the captured tables.
+        pending: transactions in the log that other sessions of the database did not see yet, by 64-bit number: their
+            commit waits for a standby.
+    """
+
+    lsn: int
+    end: int
+    next_n: int
+    system: str
+    tables: Mapping[str, TableMark] = field(default_factory=dict)
+    pending: tuple[int, ...] = ()
+    measures: Identity | None = field(default=None, compare=False)
+
+    @property
+    def snapshots_left(self) -> list[str]:
+        """The tables whose snapshots are not complete."""
+        return [name for name, one in self.tables.items() if not one.is_complete]
+
+    @property
+    def shown(self) -> str:
+        left = len(self.snapshots_left)
+        return f"{lsn_text(self.lsn)}{f', snapshots of {left:,} tables left' if left else ''}"
+
+    @property
+    def value(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "lsn": lsn_text(self.lsn),
+            "end": lsn_text(self.end),
+            "next_n": self.next_n,
+            "system": self.system,
+            "tables": {name: one.value for name, one in self.tables.items()},
+            "shown": self.shown,
+        }
+        return {**found, "pending": list(self.pending)} if self.pending else found
+
+    def with_table(self, name: str, table: TableMark) -> CaptureMark:
+        return replace(self, tables={**self.tables, name: table})
+
+    @classmethod
+    def of(cls, value: Any, label: str) -> CaptureMark:
+        """The mark that ``value`` stores.
+
+        Raises:
+            IncrementError: it stores none.
+        """
+        try:
+            tables = {str(name): TableMark.of(one) for name, one in value["tables"].items()}
+            pending = tuple(int(one) for one in value.get("pending", ()))
+            return cls(
+                lsn_of(value["lsn"]), lsn_of(value["end"]), int(value["next_n"]), str(value["system"]), tables, pending
+            )
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise IncrementError(
+                f"the HWM of {label} is {str(value)[:200]}; the HWM of a captured log needs `lsn`, `next_n`, `system` "
+                "and `tables`",
+                fix="go back to an earlier one with odi state rewind; or capture everything again with "
+                "odi run --full-refresh",
+                label=label,
+            ) from error

@@ -1,0 +1,394 @@
+"""Decodes what PostgreSQL's plugin ``pgoutput`` writes of a log: messages of protocol version 1, column by column.
+
+A Python loop over changes would cost more than everything else a capture does. So the messages of a window are joined,
+and numpy follows the fields of all changes of a relation at the same time. Only relations, truncations and transactions
+that truncate are looked at one by one.
+
+The format: https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odi_assets.errors import SourceError
+
+Numbers = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+NULL, _UNCHANGED, _TEXT = ord("n"), ord("u"), ord("t")
+_EPOCH_US = 946_684_800_000_000
+"""2000-01-01 in microseconds since 1970: the times of the log count from there."""
+_BLOCK_BYTES = 8 << 20
+_COPY_HEADER, _COPY_NULL = 19, 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class RelationColumn:
+    """A column of a relation: its name, the OID of its type, and the type's modifier."""
+
+    name: str
+    type_oid: int
+    modifier: int
+    is_key: bool
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table as the log describes it, before its first change and after each change of its columns.
+
+    Attributes:
+        identity: ``d`` (the primary key), ``i`` (an index), ``f`` (all columns), ``n`` (nothing).
+    """
+
+    oid: int
+    namespace: str
+    name: str
+    identity: str
+    columns: tuple[RelationColumn, ...]
+
+    @property
+    def table(self) -> str:
+        return f"{self.namespace}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Transactions:
+    """The transactions of a window, in the order of their commits; an array has a number for each.
+
+    Attributes:
+        lsn: of the record that commits it.
+        end: where that record ends: what is acknowledged to the server.
+        xid: 32 bits of it.
+        committed_us: microseconds since 1970, UTC.
+    """
+
+    lsn: Numbers
+    end: Numbers
+    xid: Numbers
+    committed_us: Numbers
+
+    def __len__(self) -> int:
+        return len(self.lsn)
+
+
+@dataclass(frozen=True)
+class Values:
+    """Values of changes, a row for each change and a column for each column of the relation: where their text lies in
+    the window's bytes, and of what kind they are: text, NULL, or unchanged (the log does not have them)."""
+
+    kind: npt.NDArray[np.uint8]
+    start: Numbers
+    length: Numbers
+
+    @classmethod
+    def none(cls, rows: int, columns: int) -> Values:
+        """Values that are all NULL."""
+        shape = (rows, columns)
+        return cls(np.full(shape, NULL, np.uint8), np.zeros(shape, np.int64), np.zeros(shape, np.int64))
+
+    def put(self, rows: npt.NDArray[np.bool_], other: Values) -> None:
+        """Set some of the rows."""
+        self.kind[rows], self.start[rows], self.length[rows] = other.kind, other.start, other.length
+
+    def take(self, rows: Any) -> Values:
+        """Some of the rows."""
+        return Values(self.kind[rows], self.start[rows], self.length[rows])
+
+    def columns(self, which: Sequence[int]) -> Values:
+        """Some of the columns."""
+        return Values(self.kind[:, which], self.start[:, which], self.length[:, which])
+
+    @property
+    def unchanged(self) -> npt.NDArray[np.bool_]:
+        """Which values the log does not have."""
+        return np.equal(self.kind, _UNCHANGED)
+
+    def filled_from(self, other: Values, where: npt.NDArray[np.bool_]) -> Values:
+        """These, with the values of ``other`` where a flag says so, one for each value."""
+        pairs = ((self.kind, other.kind), (self.start, other.start), (self.length, other.length))
+        return Values(*(np.where(where, theirs, ours) for ours, theirs in pairs))
+
+    def replaced(self, rows: npt.NDArray[np.bool_], other: Values) -> Values:
+        """These, with some rows of ``other``."""
+        return self.filled_from(other, rows[:, None])
+
+    def emptied(self, rows: npt.NDArray[np.bool_]) -> Values:
+        """These, with NULL in all values of some rows."""
+        return self.replaced(rows, Values.none(*self.kind.shape))
+
+    def differs(self, other: Values, window: Bytes) -> npt.NDArray[np.bool_]:
+        """Whether a row has other texts than the same row of ``other``."""
+        texts = [one.texts(window).flatten() for one in (self, other)]
+        same = pc.fill_null(pc.equal(*texts), fill_value=True).to_numpy(zero_copy_only=False).reshape(self.kind.shape)
+        found: npt.NDArray[np.bool_] = ((self.kind != other.kind) | ~same).any(axis=1)
+        return found
+
+    def texts(self, window: Bytes, missing: npt.NDArray[np.bool_] | None = None) -> pa.ListArray:
+        """The values as lists of text, one for each row; NULL where the log does not have the value.
+
+        Args:
+            missing: the rows that have no list.
+        """
+        rows, columns = self.kind.shape
+        is_text = (self.kind == _TEXT).ravel()
+        lengths = np.where(is_text, self.length.ravel(), 0)
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        data = _gathered(window, self.start.ravel(), lengths, offsets)
+        buffers = [_bits(is_text), pa.py_buffer(offsets), pa.py_buffer(data)]
+        texts = pa.Array.from_buffers(pa.large_string(), len(lengths), buffers)
+        edges = np.arange(rows + 1, dtype=np.int64) * columns
+        flags = None if missing is None else pa.array(missing)
+        return pa.LargeListArray.from_arrays(pa.array(edges), texts, mask=flags)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The inserted, updated and deleted rows of one relation in a window; the arrays have an entry for each.
+
+    Attributes:
+        at: the number of the message: the order of the changes.
+        transaction: the number of its transaction in the window.
+        op: ``I``, ``U`` or ``D``.
+        before: the row that was changed: all of it where the identity is all columns, else its key, where that changed
+            or the row was deleted; NULL elsewhere.
+        has_before: whether there is any of it.
+        after: the row; NULL in a deletion.
+    """
+
+    relation: Relation
+    at: Numbers
+    transaction: Numbers
+    op: npt.NDArray[np.uint8]
+    before: Values
+    has_before: npt.NDArray[np.bool_]
+    after: Values
+
+    def take(self, which: npt.NDArray[np.bool_]) -> Changes:
+        """Some of the changes."""
+        at, number, ops, has_before = self.at[which], self.transaction[which], self.op[which], self.has_before[which]
+        return Changes(self.relation, at, number, ops, self.before.take(which), has_before, self.after.take(which))
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """Tables that a statement emptied.
+
+    Attributes:
+        at, transaction: as of :class:`Changes`.
+        tables: by OID.
+    """
+
+    at: int
+    transaction: int
+    tables: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """What a part of the log says: whole transactions.
+
+    Attributes:
+        data: the messages, joined; :class:`Values` point into it.
+        relations: the last description of each relation, by OID.
+    """
+
+    data: Bytes
+    transactions: Transactions
+    changes: tuple[Changes, ...]
+    truncations: tuple[Truncation, ...]
+    relations: dict[int, Relation]
+
+
+class TornLogError(SourceError):
+    """The messages are none that ``pgoutput`` writes."""
+
+
+def decode(messages: Sequence[bytes | memoryview], known: dict[int, Relation] | None = None) -> Window:
+    """Decode the messages of whole transactions.
+
+    Args:
+        known: descriptions of relations from before this window. A session of the server describes each relation
+            again, so none are needed for messages that one session wrote from the beginning.
+
+    Raises:
+        TornLogError: they are no messages of ``pgoutput``, of version 1.
+    """
+    data = np.frombuffer(b"".join(messages), np.uint8)
+    lengths = np.fromiter(map(len, messages), np.int64, len(messages))
+    starts = np.cumsum(lengths) - lengths
+    kinds = data[starts] if len(messages) else np.zeros(0, np.uint8)
+    begins = starts[kinds == ord("B")]
+    commits = starts[kinds == ord("C")]
+    if len(begins) != len(commits):
+        raise TornLogError("a transaction without its end")
+    transactions = Transactions(
+        _int64(data, begins + 1),
+        _int64(data, commits + 10),
+        _int32(data, begins + 17),
+        _int64(data, begins + 9) + _EPOCH_US,
+    )
+    number = np.cumsum(kinds == ord("B")) - 1
+    described: dict[int, list[tuple[int, Relation]]] = {oid: [(-1, one)] for oid, one in (known or {}).items()}
+    for at in np.flatnonzero(kinds == ord("R")).tolist():
+        relation = _relation(bytes(messages[at]))
+        described.setdefault(relation.oid, []).append((at, relation))
+    truncations = tuple(
+        Truncation(at, int(number[at]), _truncated(bytes(messages[at])))
+        for at in np.flatnonzero(kinds == ord("T")).tolist()
+    )
+    changes = tuple(_changes(data, starts, kinds, number, described))
+    return Window(data, transactions, changes, truncations, {oid: all_[-1][1] for oid, all_ in described.items()})
+
+
+def _changes(
+    data: Bytes, starts: Numbers, kinds: Bytes, number: Numbers, described: dict[int, list[tuple[int, Relation]]]
+) -> Iterator[Changes]:
+    """The changes, by description of a relation."""
+    rows = np.flatnonzero((kinds == ord("I")) | (kinds == ord("U")) | (kinds == ord("D")))
+    oids = _int32(data, starts[rows] + 1)
+    for oid in np.unique(oids):
+        of_relation = rows[oids == oid]
+        shapes = described.get(int(oid))
+        if shapes is None:
+            raise TornLogError(f"a change of relation {oid}, which no message describes")
+        shape_of = np.searchsorted([at for at, _ in shapes], of_relation) - 1
+        for index in np.unique(shape_of):
+            at = of_relation[shape_of == index]
+            yield _of_shape(data, starts[at], kinds[at], at, number[at], shapes[int(index)][1])
+
+
+def _of_shape(data: Bytes, starts: Numbers, ops: Bytes, at: Numbers, number: Numbers, relation: Relation) -> Changes:
+    columns = len(relation.columns)
+    marker = data[starts + 5]
+    has_before = (marker == ord("K")) | (marker == ord("O"))
+    before, after = Values.none(len(at), columns), Values.none(len(at), columns)
+    # After the marker of a row that was there comes the marker of the new one, but for a deletion.
+    place = starts + 5
+    if has_before.any():
+        old, end = _tuples(data, place[has_before] + 1, columns)
+        before.put(has_before, old)
+        place = place.copy()
+        place[has_before] = end
+    has_after = ops != ord("D")
+    if has_after.any():
+        if not (data[place[has_after]] == ord("N")).all():
+            raise TornLogError(f"a change of {relation.table} without a new row")
+        new, _ = _tuples(data, place[has_after] + 1, columns)
+        after.put(has_after, new)
+    return Changes(relation, at, number, ops, before, has_before, after)
+
+
+def _tuples(data: Bytes, place: Numbers, columns: int) -> tuple[Values, Numbers]:
+    """The values of the rows that begin at ``place``, and where they end."""
+    if not (_int16(data, place) == columns).all():
+        raise TornLogError("a row has another number of columns than its relation")
+    found = Values.none(len(place), columns)
+    place = place + 2
+    for column in range(columns):
+        kind = data[place]
+        is_text = kind == _TEXT
+        length = np.where(is_text, _int32(data, np.where(is_text, place + 1, 0)), 0)
+        found.kind[:, column], found.start[:, column], found.length[:, column] = kind, place + 5, length
+        place = place + np.where(is_text, length + 5, 1)
+    known = (found.kind == _TEXT) | (found.kind == NULL) | (found.kind == _UNCHANGED)
+    if not known.all():
+        raise TornLogError("a value that is neither text nor NULL nor unchanged")
+    return found, place
+
+
+def row_values(rows: Sequence[bytes | memoryview], columns: int) -> tuple[Bytes, Values]:
+    """The values of rows that ``COPY … (FORMAT BINARY)`` wrote, whose columns are texts.
+
+    Args:
+        rows: what COPY sent: a header, the rows, an end.
+
+    Raises:
+        TornLogError: the rows have other columns.
+    """
+    parts = [bytes(row) for row in rows]
+    if parts and parts[0].startswith(b"PGCOPY"):
+        parts[0] = parts[0][_COPY_HEADER:]
+    parts = [part for part in parts if part not in (b"", b"\xff\xff")]
+    data = np.frombuffer(b"".join(parts), np.uint8)
+    lengths = np.fromiter(map(len, parts), np.int64, len(parts))
+    place = np.cumsum(lengths) - lengths
+    found = Values.none(len(parts), columns)
+    if not (_int16(data, place) == columns).all():
+        raise TornLogError("a row has another number of columns than was asked for")
+    place = place + 2
+    for column in range(columns):
+        length = _int32(data, place)
+        is_null = length == _COPY_NULL
+        found.kind[:, column] = np.where(is_null, NULL, _TEXT)
+        found.start[:, column] = place + 4
+        found.length[:, column] = np.where(is_null, 0, length)
+        place = place + 4 + found.length[:, column]
+    return data, found
+
+
+def _relation(message: bytes) -> Relation:
+    oid = int.from_bytes(message[1:5])
+    namespace, place = _string(message, 5)
+    name, place = _string(message, place)
+    identity = chr(message[place])
+    count = int.from_bytes(message[place + 1 : place + 3])
+    place += 3
+    columns = []
+    for _ in range(count):
+        is_key = bool(message[place] & 1)
+        column, place = _string(message, place + 1)
+        kind = int.from_bytes(message[place : place + 4])
+        modifier = int.from_bytes(message[place + 4 : place + 8], signed=True)
+        columns.append(RelationColumn(column, kind, modifier, is_key))
+        place += 8
+    # Tables of the catalog have an empty namespace.
+    return Relation(oid, namespace or "pg_catalog", name, identity, tuple(columns))
+
+
+def _truncated(message: bytes) -> tuple[int, ...]:
+    count = int.from_bytes(message[1:5])
+    return tuple(int.from_bytes(message[6 + 4 * i : 10 + 4 * i]) for i in range(count))
+
+
+def _string(message: bytes, place: int) -> tuple[str, int]:
+    end = message.index(0, place)
+    return message[place:end].decode(), end + 1
+
+
+def _int16(data: Bytes, place: Numbers) -> Numbers:
+    return data[place].astype(np.int64) << 8 | data[place + 1]
+
+
+def _int32(data: Bytes, place: Numbers) -> Numbers:
+    return _int16(data, place) << 16 | _int16(data, place + 2)
+
+
+def _int64(data: Bytes, place: Numbers) -> Numbers:
+    return _int32(data, place) << 32 | _int32(data, place + 4)
+
+
+def _bits(flags: npt.NDArray[np.bool_]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(flags, bitorder="little"))
+
+
+def _gathered(data: Bytes, starts: Numbers, lengths: Numbers, offsets: Numbers) -> Bytes:
+    """The pieces of ``data``, one behind the other."""
+    found = np.empty(int(offsets[-1]), np.uint8)
+    first = 0
+    while first < len(lengths):
+        # In blocks: the places of bytes take eight times as much as the bytes.
+        last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + _BLOCK_BYTES, "right")) - 1)
+        begin, end = int(offsets[first]), int(offsets[last])
+        shift = np.repeat(starts[first:last] - offsets[first:last], lengths[first:last])
+        found[begin:end] = data[shift + np.arange(begin, end)]
+        first = last
+    return found

@@ -1,0 +1,415 @@
+"""A PostgreSQL server whose log is captured: its slot, its publication, its tables, and reads of both.
+
+The log is peeked at through SQL, up to a bound, and the slot is moved after the commit that holds what was read. So the
+server keeps nothing open between two runs, and a run that dies leaves the slot where it was. All values are written by
+one session with fixed settings, in the log and in snapshots alike: the same value has the same text in both.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from odi_assets.config.models.databases import ServerConnection
+from odi_assets.errors import ConfigError, SourceError
+from odi_assets.sources.cdc.log import Shape, ShapeColumn
+from odi_assets.sources.cdc.mark import lsn_of
+from odi_assets.sources.cdc.pgoutput import Values, row_values
+from odi_assets.sources.sql import position as plain
+from odi_assets.sources.sql.dialects import Dialect
+from odi_assets.sources.sql.errors import database_error
+from odi_assets.util.words import counted
+
+_SETTINGS = {
+    "datestyle": "ISO",
+    "intervalstyle": "iso_8601",
+    "timezone": "UTC",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "xmlbinary": "hex",
+    "lc_monetary": "C",
+    "statement_timeout": "0",
+}
+"""All settings that texts of values depend on. Nobody knows how long a peek takes."""
+_BLOCK = 50_000
+"""Messages that are fetched at a time."""
+_PATIENCE = 60.0
+"""Seconds to wait for transactions of others to end, or for the log to reach the disk."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A replication slot as the server shows it.
+
+    Attributes:
+        confirmed: up to where changes are acknowledged.
+        behind_bytes: of log that the server keeps for it.
+        wal_status: ``reserved``, ``extended``, ``unreserved`` or ``lost``.
+    """
+
+    name: str
+    plugin: str
+    database: str
+    active_pid: int | None
+    confirmed: int
+    behind_bytes: int
+    wal_status: str
+
+
+@dataclass(frozen=True)
+class CapturedTable:
+    """A table of the database that can be captured.
+
+    Attributes:
+        identity: ``d``, ``i``, ``f`` or ``n``: what the log has of a row that was changed.
+        key: the columns that identify a row; none if there is no key.
+        kind: ``r`` for a table, ``p`` for one with partitions.
+    """
+
+    oid: int
+    name: str
+    identity: str
+    key: tuple[str, ...]
+    kind: str
+
+
+class ServerSession:
+    """A connection with fixed settings; see :func:`connected`."""
+
+    def __init__(self, opened: Any, label: str) -> None:
+        self.opened = opened
+        self.label = label
+
+    def rows(self, query: str, parameters: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
+        """The rows of a small query."""
+        with closing(self.opened.cursor()) as cursor:
+            cursor.execute(query, parameters)
+            return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+
+    def one(self, query: str, parameters: Sequence[Any] | None = None) -> Any:
+        """The first value of a small query; None without a row."""
+        found = self.rows(query, parameters)
+        return found[0][0] if found else None
+
+    # What the server is
+
+    def system(self) -> str:
+        """What identifies the server's data and the database in it."""
+        number, database = self.rows(
+            "SELECT system_identifier::text, (SELECT oid::text FROM pg_database WHERE datname = current_database()) "
+            "FROM pg_control_system()"
+        )[0]
+        return f"{number}/{database}"
+
+    def require_logical(self) -> None:
+        """Raises SourceError if the server's log does not hold what a capture needs, or the user may not read it."""
+        level = self.one("SHOW wal_level")
+        if level != "logical":
+            raise SourceError(
+                f"{self.label}: the server's `wal_level` is `{level}`, and its log has no changes of rows",
+                fix="ALTER SYSTEM SET wal_level = logical; then restart the server",
+                label=self.label,
+            )
+        allowed = self.one("SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user")
+        if not allowed:
+            user = self.one("SELECT quote_ident(current_user)")
+            raise SourceError(
+                f"{self.label}: the user {user} may not read the server's log",
+                fix=f"ALTER ROLE {user} REPLICATION",
+                label=self.label,
+            )
+
+    def slot(self, name: str) -> Slot | None:
+        """The slot of this name; None if there is none."""
+        found = self.rows(
+            "SELECT slot_name, plugin, database, active_pid, confirmed_flush_lsn::text, "
+            "pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, wal_status "
+            "FROM pg_replication_slots WHERE slot_name = %s",
+            [name],
+        )
+        if not found:
+            return None
+        slot, plugin, database, pid, confirmed, behind, status = found[0]
+        return Slot(slot, plugin, database or "", pid, lsn_of(confirmed or "0/0"), int(behind or 0), status or "lost")
+
+    def create_slot(self, name: str) -> int:
+        """Make a slot, and return where it begins: all transactions that commit later are in it."""
+        return lsn_of(self.one("SELECT lsn::text FROM pg_create_logical_replication_slot(%s, 'pgoutput')", [name]))
+
+    def advance(self, name: str, lsn: str) -> None:
+        """Acknowledge the log up to ``lsn``. The server keeps what is above it."""
+        self.rows("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [name, lsn])
+
+    def log_end(self) -> int:
+        """Where the log ends now: all transactions that anybody sees are below it."""
+        return lsn_of(self.one("SELECT pg_current_wal_insert_lsn()::text"))
+
+    def await_flushed(self, lsn: int) -> None:
+        """Wait until the log up to ``lsn`` is on the server's disk: only then it can be read."""
+        self._await(
+            lambda: lsn_of(self.one("SELECT pg_current_wal_flush_lsn()::text")) >= lsn,
+            "the server's log does not reach its disk",
+        )
+
+    def snapshot(self) -> Visible:
+        """The transactions that this session sees; in a repeatable read, as long as it lasts."""
+        return Visible.of(self.one("SELECT pg_current_snapshot()::text"))
+
+    def await_ended(self, below: int) -> None:
+        """Wait until all transactions with numbers below ``below`` have ended.
+
+        Raises:
+            SourceError: one of them goes on for too long.
+        """
+        self._await(lambda: self.snapshot().xmin >= below, "a transaction that began before goes on")
+
+    def _await(self, reached: Callable[[], bool], otherwise: str) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while not reached():
+            if time.monotonic() > deadline:
+                raise SourceError(
+                    f"{self.label}: {otherwise}, for {_PATIENCE:.0f} seconds now",
+                    fix="SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start shows what goes on; "
+                    "the next run tries again",
+                    label=self.label,
+                )
+            time.sleep(0.05)
+
+    # Its tables
+
+    def tables(self, patterns: Sequence[str]) -> list[CapturedTable]:
+        """The tables that ``patterns`` name: ``public.orders``, ``public.customer*``.
+
+        Raises:
+            ConfigError: a pattern names no table, or one whose changes the log does not have.
+        """
+        listed = self.rows(
+            "SELECT c.oid::bigint, n.nspname || '.' || c.relname, c.relreplident::text, c.relkind::text, "
+            "c.relpersistence::text, "
+            "ARRAY(SELECT a.attname::text FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) "
+            "  WITH ORDINALITY k(attnum, place) JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum "
+            "  WHERE i.indrelid = c.oid AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END "
+            "  ORDER BY k.place) "
+            "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND NOT c.relispartition "
+            "AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY 2"
+        )
+        found: dict[str, CapturedTable] = {}
+        for pattern in patterns:
+            matched = [row for row in listed if fnmatch.fnmatchcase(row[1], pattern)]
+            exact = any(row[1] == pattern for row in matched)
+            kept = [row for row in matched if row[3] in "rp" and row[4] == "p"]
+            if not kept:
+                raise ConfigError(_why_no_table(pattern, matched if exact or matched else [], self.label))
+            for oid, name, identity, kind, _, key in kept:
+                found[name] = CapturedTable(int(oid), name, identity, tuple(key), kind)
+        return [found[name] for name in sorted(found)]
+
+    def shape(self, table: CapturedTable, publication: str) -> Shape:
+        """The columns of a table as the log has them, in its order."""
+        listed = self.rows(
+            "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a "
+            "WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum",
+            [table.oid],
+        )
+        published = self._published_columns(table, publication)
+        columns = [(name, kind) for name, kind in listed if published is None or name in published]
+        return Shape(tuple(ShapeColumn(name, kind, name in table.key) for name, kind in columns))
+
+    def _published_columns(self, table: CapturedTable, publication: str) -> set[str] | None:
+        if self.opened.info.server_version < 150000:
+            return None
+        found = self.one(
+            "SELECT attnames::text[] FROM pg_publication_tables "
+            "WHERE pubname = %s AND schemaname || '.' || tablename = %s",
+            [publication, table.name],
+        )
+        return None if found is None else set(found)
+
+    def type_names(self, kinds: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+        """The names of types, by OID and modifier."""
+        wanted = sorted(set(kinds))
+        found = self.rows(
+            "SELECT oid, modifier, format_type(oid::oid, modifier) "
+            "FROM unnest(%s::bigint[], %s::int[]) t(oid, modifier)",
+            [[oid for oid, _ in wanted], [modifier for _, modifier in wanted]],
+        )
+        return {(int(oid), int(modifier)): str(name) for oid, modifier, name in found}
+
+    # Its publication
+
+    def published(self, publication: str) -> set[str] | None:
+        """The tables of a publication; None if there is none of this name."""
+        if self.one("SELECT 1 FROM pg_publication WHERE pubname = %s", [publication]) is None:
+            return None
+        found = self.rows(
+            "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s", [publication]
+        )
+        return {str(name) for (name,) in found}
+
+    def publish(self, publication: str, tables: Sequence[CapturedTable], *, new: bool) -> None:
+        """Make a publication of tables, or add tables to one."""
+        from psycopg import sql
+
+        listed = sql.SQL(", ").join(sql.Identifier(*table.name.split(".", 1)) for table in tables)
+        name = sql.Identifier(publication)
+        with closing(self.opened.cursor()) as cursor:
+            if new:
+                options = sql.SQL(" WITH (publish_via_partition_root = true)")
+                cursor.execute(sql.SQL("CREATE PUBLICATION {} FOR TABLE {}{}").format(name, listed, options))
+            else:
+                cursor.execute(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(name, listed))
+
+    # Reads
+
+    def peek(self, slot: str, publication: str, upto: int, most: int | None) -> list[bytes]:
+        """Messages of whole transactions that the slot has not acknowledged, in the order of their commits.
+
+        Args:
+            upto: a position of the log: transactions that commit above it are left out.
+            most: stops after the transaction with which there are as many changes; None: all.
+        """
+        return list(self._peeked(slot, publication, upto, most))
+
+    def _peeked(self, slot: str, publication: str, upto: int, most: int | None) -> Iterator[bytes]:
+        connection = self.opened.pgconn
+        bound = f"{upto >> 32:X}/{upto & 0xFFFFFFFF:X}"
+        query = (
+            "DECLARE odi_peek BINARY NO SCROLL CURSOR FOR SELECT data FROM pg_logical_slot_peek_binary_changes("
+            f"{_literal(slot)}, '{bound}', {'NULL' if most is None else most}, 'proto_version', '1', "
+            f"'publication_names', {_literal(_identifier(publication))})"
+        )
+        with self.opened.transaction():
+            self.rows(query)
+            while True:
+                result = connection.exec_params(f"FETCH {_BLOCK} FROM odi_peek".encode(), [], result_format=1)
+                if result.status != _TUPLES:
+                    raise _as_error(self.opened, result)
+                value, count = result.get_value, result.ntuples
+                yield from [value(row, 0) for row in range(count)]
+                if count < _BLOCK:
+                    break
+            self.rows("CLOSE odi_peek")
+
+    def texts(self, relation: str, columns: Sequence[str], where: str) -> tuple[Any, Values]:
+        """The rows of a table, each value as the log would have it: the bytes, and where in them the values are."""
+        connection = self.opened.pgconn
+        quoted = [_identifier(name) for name in columns]
+        # The output function of the type, as in the log; a cast to text is another one for some types.
+        asked = ", ".join(f"CASE WHEN {name} IS DISTINCT FROM NULL THEN format('%s', {name}) END" for name in quoted)
+        query = f"COPY (SELECT {asked or 'NULL'} FROM {relation} WHERE {where}) TO STDOUT (FORMAT BINARY)"
+        result = connection.exec_(query.encode())
+        if result.status != _COPY_OUT:
+            raise _as_error(self.opened, result)
+        rows: list[Any] = []
+        take = connection.get_copy_data
+        while True:
+            size, data = take(0)
+            if size < 0:
+                break
+            rows.append(data)
+        while (end := connection.get_result()) is not None:
+            if end.status != _COMMAND_OK:
+                raise _as_error(self.opened, end)
+        return row_values(rows, len(columns))
+
+
+_COMMAND_OK, _TUPLES, _COPY_OUT = 1, 2, 3
+"""libpq's ExecStatusType."""
+
+
+def _as_error(opened: Any, result: Any) -> Exception:
+    import psycopg
+
+    text = result.error_message.decode(errors="replace") if result.error_message else "no answer"
+    del opened
+    return psycopg.DatabaseError(text.strip())
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "''")
+    return f"E'{escaped}'"
+
+
+def _why_no_table(pattern: str, matched: Sequence[tuple[Any, ...]], label: str) -> str:
+    if not matched:
+        return f"{label}: no table of the database is named `{pattern}`; tables are named with their schema"
+    kinds = {"f": "a table of another server", "v": "a view", "m": "a materialized view"}
+    whys = {row[1]: kinds.get(row[3], "unlogged") for row in matched}
+    listed = ", ".join(f"{name} is {why}" for name, why in whys.items())
+    return f"{label}: `{pattern}` names nothing whose changes the log has: {listed}"
+
+
+@dataclass(frozen=True)
+class Visible:
+    """The transactions that a snapshot of the database sees, by 64-bit number.
+
+    Attributes:
+        xmin: all below it have ended.
+        xmax: none from it on is seen.
+        running: those between that are not seen.
+    """
+
+    xmin: int
+    xmax: int
+    running: frozenset[int]
+
+    @classmethod
+    def of(cls, text: str) -> Visible:
+        low, high, listed = text.split(":")
+        return cls(int(low), int(high), frozenset(int(one) for one in listed.split(",") if one))
+
+    def whole(self, xid: Any) -> Any:
+        """The 64-bit numbers of transactions of which the log has 32 bits; they are near this snapshot."""
+        near = np.asarray(xid, np.int64)
+        distance = (near - (self.xmax & 0xFFFFFFFF) + 0x80000000) % 0x100000000 - 0x80000000
+        return self.xmax + distance
+
+    def sees(self, xid: Any) -> Any:
+        """Whether it sees transactions, by 64-bit number; those that rolled back do not come into question."""
+        whole = np.asarray(xid, np.int64)
+        running = np.fromiter(self.running, np.int64, len(self.running))
+        return (whole < self.xmin) | ((whole < self.xmax) & ~np.isin(whole, running))
+
+
+@contextmanager
+def connected(dialect: Dialect, label: str) -> Iterator[ServerSession]:
+    """A session of the database whose log is captured.
+
+    Raises:
+        ConfigError: the driver is not installed.
+        SourceError: the server cannot be reached, or refuses what is asked of it.
+    """
+    driver = plain.driver_of(dialect)
+    if driver is None:
+        from odi_assets.util.extras import install_command
+
+        raise ConfigError(f"{label}: its log is read with psycopg", fix=f"run: {install_command('postgres')}")
+    import psycopg
+
+    connection = dialect.connection
+    if not isinstance(connection, ServerConnection):
+        raise AssertionError("logs are captured from servers")
+    try:
+        with closing(plain.postgres_connection(psycopg, connection, _SETTINGS)) as opened:
+            yield ServerSession(opened, label)
+    except psycopg.Error as error:
+        raise database_error(f"{type(error).__name__}: {error}", dialect, label) from None
+
+
+def lag_text(slot: Slot) -> str:
+    """How much log the server keeps for a slot, in words."""
+    return f"the server keeps {counted(slot.behind_bytes, 'byte')} of its log for slot `{slot.name}`"
+
+
+Rows = Mapping[str, Any]

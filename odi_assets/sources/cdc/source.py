@@ -1,0 +1,394 @@
+"""The log of a database as a source: all changes of some of its tables, from one slot, into one change log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from odi_assets.config.models import ChunksConfig, Connection, ReadConfig
+from odi_assets.config.models.databases import LogSettings, ServerConnection
+from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError, OdiError, SourceError
+from odi_assets.sources.cdc.capture import Capture, Step
+from odi_assets.sources.cdc.mark import CaptureMark, TableMark, lsn_text
+from odi_assets.sources.cdc.server import CapturedTable, ServerSession, Slot, connected
+from odi_assets.sources.marks import Identity, Mark
+from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
+from odi_assets.sources.source import Source, Target
+from odi_assets.sources.sql.dialects import Dialect, dialect_of
+from odi_assets.util.words import counted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
+
+MOST_CHANGES = 500_000
+"""Changes of a step, about: a transaction is never cut."""
+QUIET_BYTES = 64 << 20
+"""Log that the server keeps although no change of the tables is in it, before a commit without rows lets it go."""
+
+
+def capture_source(name: str, label: str, read: ReadConfig, target: Target, connection: Connection) -> LogSource:
+    """The source that a ``read`` with ``format: cdc`` names."""
+    if not isinstance(connection, ServerConnection) or connection.type != "postgres":
+        raise ConfigError(
+            f"{label}: `format: cdc` reads the log of a PostgreSQL server, and the connection is of another type",
+            fix="name a connection of `type: postgres`",
+            node=target.node,
+        )
+    if connection.log is None:
+        raise ConfigError(
+            f"{label}: the connection `{read.connection}` does not say which slot its log is read through",
+            fix=f"add to the connection `log: {{slot: {_slot_of(target.node)}, create: true}}`",
+            node=target.node,
+        )
+    return LogSource(
+        name=name,
+        label=label,
+        target=target,
+        connection=read.connection,
+        dialect=dialect_of(connection),
+        patterns=read.tables,
+        log=connection.log,
+        chunks=read.snapshot,
+    )
+
+
+def _slot_of(node: str) -> str:
+    return "odi_" + "".join(one if one.isalnum() else "_" for one in node.lower())
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSource(Source):
+    """The log of a PostgreSQL database.
+
+    Attributes:
+        patterns: the tables, as the project file names them.
+        log: the slot and the publication.
+        chunks: how snapshots are cut.
+        until: where the log ended when the run began, if it began with an earlier step.
+    """
+
+    dialect: Dialect
+    patterns: tuple[str, ...]
+    log: LogSettings
+    chunks: ChunksConfig
+    until: int | None = None
+
+    @property
+    def identity(self) -> Identity:
+        return Identity("cdc", f"{self.dialect.database}:{self.log.slot}", "lsn", "log", self.connection, self.uri)
+
+    @property
+    def uri(self) -> str:
+        return f"{self.dialect.uri}/{self.log.slot}"
+
+    @property
+    def watchable(self) -> bool:
+        return True
+
+    @property
+    def follows(self) -> bool:
+        return True
+
+    @property
+    def publication(self) -> str:
+        return self.log.publication or self.log.slot
+
+    def bounded(self, until: Any) -> LogSource:
+        return self if until is None else replace(self, until=int(until))
+
+    def snapshot(self) -> LogSnapshot:
+        with self.opened() as session:
+            return self._snapshot(session.slot(self.log.slot))
+
+    def _snapshot(self, slot: Slot | None) -> LogSnapshot:
+        return LogSnapshot(name=self.name, label=self.label, format="cdc", identity=self.identity, slot=slot)
+
+    def position(self) -> Position:
+        with self.opened() as session:
+            return {"lsn": lsn_text(session.log_end())}
+
+    def change_since(self, then: Position | None) -> str | None:
+        del then
+        return "what the log holds is not known without reading it"
+
+    def mark(self, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> Mark:
+        del remembered, typed
+        return CaptureMark.of(value, self.label)
+
+    def opened(self) -> Any:
+        """A session of the server."""
+        return connected(self.dialect, self.label)
+
+    def whole(self) -> Read:
+        raise ConfigError(
+            f"{self.label}: a log has no beginning that can be read again",
+            fix="odi run --full-refresh makes new snapshots of its tables, and goes on with the log from there",
+            node=self.target.node,
+        )
+
+    def plan(self, mark: Mark | None) -> PlannedRead:
+        before = mark if isinstance(mark, CaptureMark) else None
+        with self.opened() as session:
+            session.require_logical()
+            tables = {table.name: table for table in session.tables(self.patterns)}
+            slot = session.slot(self.log.slot)
+            self._require_slot(session, slot, before)
+            found = self._snapshot(slot)
+            new = [name for name in tables if before is None or name not in before.tables]
+            self._require_captured([tables[name] for name in new])
+            read = LogRead(snapshot=found, summary="", before=before, follows=True, source=self)
+            if before is None:
+                words = f"snapshots of {counted(len(tables), 'table')}, then the log from there"
+                return replace(read, summary=words)
+            left = [*dict.fromkeys([*before.snapshots_left, *new])]
+            if left:
+                words = f"snapshots of {counted(len(left), 'table')} left, and the log above {lsn_text(before.lsn)}"
+                return replace(read, summary=words)
+            until = session.log_end() if self.until is None else self.until
+            if self._has_news(session, before, until):
+                return replace(read, summary=f"the log from {lsn_text(before.lsn)} to {lsn_text(until)}")
+            quiet = until - before.end > QUIET_BYTES and self.until is None
+            words = f"no change above {lsn_text(before.lsn)}"
+            if quiet:
+                return replace(read, summary=f"{words}; the server may let {until - before.end:,} bytes of its log go")
+            return NothingNew.of(replace(read, summary=words), words, before)
+
+    def _has_news(self, session: ServerSession, mark: CaptureMark, until: int) -> bool:
+        """Whether there is a transaction above ``mark``. Acknowledged ones may be in the way of a look."""
+        from odi_assets.sources.cdc.pgoutput import decode
+
+        most = 1
+        while True:
+            messages = session.peek(self.log.slot, self.publication, until, most)
+            if not messages:
+                return False
+            found = decode(messages).transactions
+            if int(found.lsn[-1]) > mark.lsn:
+                return True
+            if len(messages) < most:
+                return False
+            most = max(len(messages), most) * 16
+
+    def _require_slot(self, session: ServerSession, slot: Slot | None, mark: CaptureMark | None) -> None:
+        """Raises an error that names a way on if the slot does not go on where the mark is."""
+        node, name = self.target.node, self.log.slot
+        again = f"odi run {node.replace('.', ' --node ')} --full-refresh makes new snapshots of its tables"
+        if slot is None:
+            if mark is None:
+                if not self.log.create:
+                    raise SourceError(
+                        f"{self.label}: the server has no slot `{name}`",
+                        fix=f"add `create: true` to `log`; or SELECT pg_create_logical_replication_slot('{name}', "
+                        "'pgoutput')",
+                    )
+                return
+            raise IdentityMismatchError(
+                f"{self.label}: the slot `{name}` is gone, and with it the log above {lsn_text(mark.lsn)}", fix=again
+            )
+        if slot.plugin != "pgoutput" or slot.database != getattr(self.dialect.connection, "database", ""):
+            raise ConfigError(
+                f"{self.label}: the slot `{name}` is one of the plugin {slot.plugin} and of the database "
+                f"{slot.database or 'none'}",
+                fix="name another slot in `log.slot` of the connection",
+                node=node,
+            )
+        if slot.wal_status == "lost":
+            raise IdentityMismatchError(
+                f"{self.label}: the server has invalidated the slot `{name}`: it was behind by more log than the "
+                "server may keep (`max_slot_wal_keep_size`)",
+                fix=f"SELECT pg_drop_replication_slot('{name}'); then {again}",
+            )
+        if slot.active_pid is not None:
+            raise SourceError(
+                f"{self.label}: the slot `{name}` is read by another session now (pid {slot.active_pid}), and a slot "
+                "has one reader",
+                fix="give each reader a slot of its own (`log.slot`); a run that has just ended lets it go at once",
+            )
+        if mark is None:
+            if slot.confirmed:
+                _log.info("%s: the slot %s is there already, and is used from %s on", node, name, slot.confirmed)
+            return
+        system = session.system()
+        if mark.system != system:
+            raise IdentityMismatchError(
+                f"{self.label}: this is another server or another database than was captured before",
+                fix=f"correct the connection; or {again}",
+            )
+        if slot.confirmed > mark.end:
+            raise IdentityMismatchError(
+                f"{self.label}: the slot `{name}` was moved to {lsn_text(slot.confirmed)} by somebody else, or made "
+                f"again; the log above {lsn_text(mark.lsn)} is lost to it",
+                fix=again,
+            )
+
+    def _require_captured(self, tables: Iterable[CapturedTable]) -> None:
+        """Raises ConfigError for tables whose changed rows the log does not identify."""
+        for table in tables:
+            if table.identity == "n" or (table.identity != "f" and not table.key):
+                why = "REPLICA IDENTITY NOTHING" if table.identity == "n" else "no primary key"
+                raise ConfigError(
+                    f"{self.label}: {table.name} has {why}, so the log does not say which row was changed, and its "
+                    "applications could change no row any more once it is published",
+                    fix=f"give it a primary key; or ALTER TABLE {table.name} REPLICA IDENTITY FULL; or leave it out "
+                    "of `tables`",
+                    node=self.target.node,
+                )
+
+    def begun(self, session: ServerSession, mark: CaptureMark | None) -> tuple[CaptureMark, dict[str, CapturedTable]]:
+        """The mark with all tables that are captured now; the publication and the slot are there then."""
+        tables = {table.name: table for table in session.tables(self.patterns)}
+        published = session.published(self.publication)
+        missing = [one for name, one in tables.items() if published is None or name not in published]
+        if missing:
+            if not self.log.create:
+                names = ", ".join(one.name for one in missing)
+                raise SourceError(
+                    f"{self.label}: the publication `{self.publication}` lacks {names}",
+                    fix=f"add `create: true` to `log`; or ALTER PUBLICATION {self.publication} ADD TABLE {names}",
+                )
+            session.publish(self.publication, missing, new=published is None)
+            # A transaction that changed a table before it was published goes without these changes into the log.
+            session.await_ended(session.snapshot().xmax)
+        if mark is None:
+            slot = session.slot(self.log.slot)
+            start = session.create_slot(self.log.slot) if slot is None else slot.confirmed
+            mark = CaptureMark(start, start, 1, session.system())
+        known = {name: one for name, one in mark.tables.items() if name in tables}
+        new = {name: TableMark(one.key, is_cut=False) for name, one in tables.items() if name not in known}
+        return replace(mark, tables={**known, **new}), tables
+
+    def step(self, mark: CaptureMark | None) -> tuple[Step, int]:
+        """The next step above a mark, and the bound of the run."""
+        with self.opened() as session:
+            before, tables = self.begun(session, mark)
+            if mark is not None:
+                session.advance(self.log.slot, lsn_text(before.end))
+            until = session.log_end() if self.until is None else self.until
+            session.await_flushed(until)
+            capture = Capture(
+                session,
+                self.dialect,
+                self.label,
+                self.log.slot,
+                self.publication,
+                tables,
+                self.chunks,
+                MOST_CHANGES,
+                partial(connected, self.dialect, self.label),
+            )
+            found = capture.step(before, until)
+            if not found.more and not found.rows.num_rows:
+                # All up to the bound was looked at.
+                found = replace(found, after=replace(found.after, end=max(found.after.end, until)))
+            return replace(found, after=replace(found.after, measures=self.identity)), until
+
+    def acknowledge(self, mark: CaptureMark) -> None:
+        """Let the server forget the log that is in the change log."""
+        try:
+            with self.opened() as session:
+                session.advance(self.log.slot, lsn_text(mark.end))
+        except OdiError as error:
+            # The next run does it first.
+            _log.warning("%s: its slot was not moved: %s", self.target.node, error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSnapshot(SourceSnapshot):
+    """What the server says of the slot."""
+
+    slot: Slot | None
+
+    @property
+    def position(self) -> Position:
+        return {} if self.slot is None else {"confirmed": lsn_text(self.slot.confirmed)}
+
+    @property
+    def summary(self) -> str:
+        return "the log"
+
+    def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
+        from odi_assets.sources.cdc.log import SCHEMA
+
+        del only
+        return spark.createDataFrame(SCHEMA.empty_table())
+
+
+class _OfLog(PlannedRead):
+    """What reads of a log have in common."""
+
+    def in_partitions(self, wanted: Partitions) -> PlannedRead:
+        del wanted
+        raise IncrementError(f"{self.label}: a log is read as it comes", fix="write it with append")
+
+    def affected(self, column: str, node: str) -> AffectedPartitions:
+        del column, node
+        return AffectedPartitions(by_rows=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogRead(_OfLog, UnresolvedRead):
+    """A step of a capture that is not read yet."""
+
+    source: LogSource
+    before: CaptureMark | None = None
+    again: bool = False
+
+    def whole(self) -> PlannedRead:
+        return self
+
+    def resolve(self, spark: SparkSession) -> Read:
+        del spark
+        found, until = self.source.step(self.before)
+        rows = counted(found.rows.num_rows, "row")
+        return CapturedRows(
+            snapshot=self.snapshot,
+            summary=f"{rows} of the log, up to {lsn_text(found.after.lsn)}",
+            before=self.before,
+            after=found.after,
+            follows=True,
+            source=self.source,
+            rows=found.rows,
+            more=found.more,
+            bound=until,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapturedRows(_OfLog, Read):
+    """A step of a capture, whose rows are here."""
+
+    source: LogSource
+    rows: pa.Table = field(repr=False, compare=False)
+    after: CaptureMark | None = None
+    more: bool = False
+    bound: int | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        return self.more
+
+    @property
+    def until(self) -> int | None:
+        return self.bound
+
+    @property
+    def rows_known(self) -> int:
+        return int(self.rows.num_rows)
+
+    def whole(self) -> PlannedRead:
+        return self
+
+    def load(self, spark: SparkSession) -> DataFrame:
+        return spark.createDataFrame(self.rows)
+
+    def after_commit(self) -> None:
+        if self.after is not None:
+            self.source.acknowledge(self.after)

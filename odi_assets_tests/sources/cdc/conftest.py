@@ -1,0 +1,108 @@
+"""A PostgreSQL server whose log is captured, and projects that capture it."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pyspark.sql import SparkSession
+
+from odi_assets_tests.nodes.support import Sandbox
+from odi_assets_tests.sources.sql.servers import DATABASE, PASSWORD, USER, PostgresServer, postgres, postgres_program
+
+SLOT = "odi_test"
+Capture = Callable[..., Sandbox]
+
+
+@pytest.fixture(scope="session")
+def of_session() -> Iterator[PostgresServer]:
+    if postgres_program("initdb") is None:
+        pytest.skip("no PostgreSQL server is installed (Debian: postgresql)")
+    if importlib.util.find_spec("psycopg") is None:
+        pytest.skip("psycopg is not installed")
+    with tempfile.TemporaryDirectory(prefix="postgres-") as folder, postgres(Path(folder)) as server:
+        yield server
+
+
+@pytest.fixture
+def server(of_session: PostgresServer) -> Iterator[PostgresServer]:
+    """The server, without what a test before has left."""
+    yield of_session
+    with opened(of_session) as database:
+        for (name,) in database.execute("SELECT slot_name FROM pg_replication_slots").fetchall():
+            database.execute("SELECT pg_drop_replication_slot(%s)", [name])
+        for (name,) in database.execute("SELECT pubname FROM pg_publication").fetchall():
+            database.execute(f'DROP PUBLICATION "{name}"')
+        database.execute("DROP SCHEMA public CASCADE")
+        database.execute("CREATE SCHEMA public")
+
+
+def opened(server: PostgresServer, *, autocommit: bool = True) -> psycopg.Connection[Any]:
+    """A connection of psycopg; values are written and read as ISO texts."""
+    place = {"host": "127.0.0.1", "port": server.port, "user": USER, "password": PASSWORD, "dbname": DATABASE}
+    options = "-c datestyle=ISO -c timezone=UTC -c standard_conforming_strings=on"
+    return psycopg.connect(**place, autocommit=autocommit, options=options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def database(server: PostgresServer) -> Iterator[psycopg.Connection[Any]]:
+    with opened(server) as connection:
+        yield connection
+
+
+NODES = """
+- pipeline: p
+  nodes:
+  - name: changes
+    read: {connection: db, format: cdc, tables: [TABLES], snapshot: {rows: ROWS}}
+    write: {connection: lake, path: changes}
+"""
+
+
+@pytest.fixture
+def capture(tmp_path: Path, spark: SparkSession, server: PostgresServer) -> Capture:
+    """A project that captures tables, and applies each to a node of the table's name."""
+
+    def box(
+        *tables: str,
+        patterns: str = "",
+        rows: int = 1000,
+        log: str = f"slot: {SLOT}, create: true",
+        history: bool = False,
+    ) -> Sandbox:
+        text = NODES.replace("TABLES", patterns or ", ".join(f"public.{name}" for name in tables))
+        for name in tables:
+            write = f"write: {{connection: lake, path: {name}}}"
+            apply = f"changes: changes, table: public.{name}{', history: true' if history else ''}"
+            text += f"  - {{name: {name}, apply: {{{apply}}}, {write}}}\n"
+        connection = server.connection.rstrip().removesuffix("}") + f", log: {{{log}}}}}\n"
+        return Sandbox(tmp_path, spark, text.replace("ROWS", str(rows)), connection)
+
+    return box
+
+
+def run_all(box: Sandbox) -> None:
+    """Run each node once, in order."""
+    for key in box.project.graph.order("p"):
+        box.run(key.node)
+
+
+def held(box: Sandbox, name: str) -> dict[Any, dict[str, Any]]:
+    """The rows of a node's table, by the value of their first column; each once."""
+    table = box.table(name).table.to_pyarrow_table().to_pylist()
+    first = next(iter(table[0])) if table else ""
+    found = {row[first]: row for row in table}
+    assert len(found) == len(table)
+    return found
+
+
+def rows_of(database: psycopg.Connection[Any], name: str) -> dict[Any, dict[str, Any]]:
+    """The rows of a table of the database, by the value of their first column."""
+    cursor = database.execute(f'SELECT * FROM "{name}"')
+    names = [column.name for column in cursor.description or ()]
+    return {row[0]: dict(zip(names, row, strict=True)) for row in cursor}
