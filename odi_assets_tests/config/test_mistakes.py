@@ -37,8 +37,8 @@ def broken(old: str, new: str) -> str:
     ("old", "new", "at", "message"),
     [
         ("incremental:", "incrementl:", "incrementl", "unknown key `incrementl`, did you mean `incremental`?"),
-        ("format: csv", "format: cvs", "cvs", "unknown value `cvs`: must be `csv`, `json`, `parquet`, `delta` or "
-         "`sql`, did you mean `csv`?"),
+        ("format: csv", "format: cvs", "cvs", "unknown value `cvs`: must be `csv`, `json`, `parquet`, `delta`, "
+         "`sql` or `cdc`, did you mean `csv`?"),
         ("mode: upsert", "mode: upsrt", "upsrt", "did you mean `upsert`?"),
         ("mode: stateful", "mode: statefull", "statefull", "unknown value `statefull`: must be `stateful`, "
          "`cursors`, `rolling_window`, `files` or `version`, did you mean `stateful`?"),
