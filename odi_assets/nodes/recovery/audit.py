@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, get_args
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.config.models import CursorsIncrement, StatefulIncrement, VersionIncrement, WriteMode
+from odi_assets.config.models import CursorsIncrement, FileFormat, StatefulIncrement, VersionIncrement, WriteMode
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.errors import errors_named
@@ -150,6 +150,14 @@ def _require_auditable(node: Node, target: TableHandle) -> None:
         raise ConfigError(
             f"{node} is a stream, whose batches are not ranges of its sources",
             fix=f"odi stream explain follows a row through it: odi stream explain {node} --key …",
+            node=str(node),
+        )
+    reads_log = node.config.read is not None and node.config.read.format is FileFormat.CDC
+    if node.config.apply is not None or reads_log:
+        raise ConfigError(
+            f"{node} is made of the log of a database, which has no ranges to compare",
+            fix="odi doctor looks at the slot and at the tables; a full refresh of the node that captures makes new "
+            "snapshots",
             node=str(node),
         )
     if not target.exists:

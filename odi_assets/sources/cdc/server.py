@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,6 @@ from odi_assets.sources.cdc.pgoutput import Values, row_values
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect
 from odi_assets.sources.sql.errors import database_error
-from odi_assets.util.words import counted
 
 _SETTINGS = {
     "datestyle": "ISO",
@@ -405,11 +404,3 @@ def connected(dialect: Dialect, label: str) -> Iterator[ServerSession]:
             yield ServerSession(opened, label)
     except psycopg.Error as error:
         raise database_error(f"{type(error).__name__}: {error}", dialect, label) from None
-
-
-def lag_text(slot: Slot) -> str:
-    """How much log the server keeps for a slot, in words."""
-    return f"the server keeps {counted(slot.behind_bytes, 'byte')} of its log for slot `{slot.name}`"
-
-
-Rows = Mapping[str, Any]

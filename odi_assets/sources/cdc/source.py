@@ -134,6 +134,15 @@ class LogSource(Source):
             node=self.target.node,
         )
 
+    def why_unreachable(self, mark: Mark) -> str | None:
+        before = mark if isinstance(mark, CaptureMark) else None
+        with self.opened() as session:
+            try:
+                self._require_slot(session, session.slot(self.log.slot), before)
+            except OdiError as error:
+                return error.message.removeprefix(f"{self.label}: ")
+        return None
+
     def plan(self, mark: Mark | None) -> PlannedRead:
         before = mark if isinstance(mark, CaptureMark) else None
         with self.opened() as session:

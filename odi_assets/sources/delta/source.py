@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
@@ -15,7 +15,7 @@ from odi_assets.delta.damage import require_no_remains
 from odi_assets.delta.files.pruning import files_in_partitions, values_of
 from odi_assets.delta.history import TableCommit, replaces_rows
 from odi_assets.delta.maintenance.restore import lost_files
-from odi_assets.delta.table import TableHandle
+from odi_assets.delta.table import LiveFile, TableHandle, rows_in
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.late import NONE_LATE, Late
@@ -259,11 +259,16 @@ class TableSnapshot(SourceSnapshot):
 
     @property
     def rows_known(self) -> int | None:
-        return self.handle.rows if self.handle.exists else None
+        return rows_in(self._files) if self.handle.exists else None
 
     @property
     def bytes(self) -> int:
-        return self.handle.bytes
+        return sum(file.size for file in self._files)
+
+    @property
+    def _files(self) -> Sequence[LiveFile]:
+        only = self.only
+        return self.handle.live_files if only is None else files_in_partitions(self.handle, only.column, only.values)
 
     def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
         only = self.only if only is None else only

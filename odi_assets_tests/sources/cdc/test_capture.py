@@ -15,6 +15,8 @@ import pytest
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
 from odi_assets.nodes.node import Node
+from odi_assets.nodes.recovery.doctor import examine
+from odi_assets.nodes.recovery.findings import Kind
 from odi_assets.sources.cdc.log import Op
 from odi_assets.sources.cdc.mark import lsn_of
 from odi_assets.sources.cdc.source import LogSource
@@ -384,12 +386,21 @@ def test_a_slot_that_is_not_where_it_was_left_stops_the_run_and_a_new_snapshot_g
     with pytest.raises(IdentityMismatchError) as stopped:
         box.run("changes")
     assert "odi run p --node changes --full-refresh" in str(stopped.value)
+    (found,) = examine(box.project, box.state, [NodeKey("p", "changes")])
+    assert (found.kind, f"slot `{SLOT}`" in found.message) == (Kind.UPSTREAM_CHANGED, True)
     box.run("changes", full_refresh=True)
     box.run("orders")
     assert held(box, "orders") == rows_of(orders, "orders")
     orders.execute("UPDATE orders SET state = 'sent' WHERE id = 3")
     run_all(box)
     assert held(box, "orders") == rows_of(orders, "orders")
+
+
+def test_doctor_has_nothing_to_say_of_a_capture_and_its_tables(capture: Capture, orders: Database) -> None:
+    del orders
+    box = capture("orders")
+    run_all(box)
+    assert examine(box.project, box.state, list(box.project.graph.order("p"))) == []
 
 
 def test_a_missing_slot_is_not_made_unasked(capture: Capture, orders: Database) -> None:
