@@ -70,7 +70,9 @@ def definition_metadata(project: Project, key: NodeKey) -> dict[str, Any]:
         "dagster/storage_kind": STORAGE_KIND,
         "write_mode": node.write.mode.value,
     }
-    if node.write.keys:
+    if node.apply is not None:
+        metadata["applies"] = f"{node.apply.table} of {node.apply.changes}"
+    elif node.write.keys:
         metadata["keys"] = ", ".join(node.write.keys)
     if increments := _increments(node):
         metadata["incremental"] = increments

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from odi_assets.config.checks import databases, increments, nodes, tables
+from odi_assets.config.checks import databases, increments, logs, nodes, tables
 from odi_assets.config.checks.view import ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake
 
@@ -13,6 +13,7 @@ CHECKS: tuple[Callable[[ProjectView], Iterator[Mistake]], ...] = (
     nodes.duplicate_names,
     nodes.wrong_references,
     databases.connections,
+    logs.logs,
     tables.shared_folders,
     tables.outside_paths,
     tables.partitions,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from odi_assets.config.models.fields import Option, Secret, Strict, Text
+from odi_assets.config.models.fields import Option, Secret, SlotName, Strict, Text
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 _PORTS = {"postgres": 5432, "mysql": 3306, "mssql": 1433}
@@ -15,7 +15,7 @@ _PORTS = {"postgres": 5432, "mysql": 3306, "mssql": 1433}
 class LogSettings(Strict):
     """How the log of a server is read, for `format: cdc`: changes go through a slot, of the tables of a publication."""
 
-    slot: Annotated[str, Field(pattern="^[a-z0-9_]{1,63}$")] = Field(
+    slot: SlotName = Field(
         description="Replication slot of this capture, of the plugin `pgoutput`; no two captures share one."
     )
     publication: Text | None = Field(default=None, description="Publication; named as the slot unless given.")

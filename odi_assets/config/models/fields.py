@@ -24,12 +24,14 @@ from odi_assets.config.diagnostics.mistakes import mistake, mistakes, refuse
 _NAME = "^[A-Za-z0-9_]+$"
 _TAG = r"^([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}$"
 _FUNCTION = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
+_SLOT = "^[a-z0-9_]{1,63}$"
 _OWNER = r"^(team:.+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7})$"
 
 PATTERNS = {
     _NAME: "is not a name: letters A-Z a-z, digits and `_` only, because it becomes part of a Dagster asset key",
     _TAG: "is not a tag: at most 63 letters, digits, `_`, `-` and `.`, with at most one `namespace/` before them",
     _FUNCTION: "is not a function: write `module:name`, as in `transforms.flights:delays`",
+    _SLOT: "is not the name of a slot: lower-case letters a-z, digits and `_` only, at most 63",
     _OWNER: "is not an owner: write an e-mail address or `team:name`",
 }
 """Patterns of texts, and what to say of a text that does not match."""
@@ -164,6 +166,7 @@ Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=_NAME)]
 PipelineName = Annotated[Name, AfterValidator(_check_reserved)]
 Owner = Annotated[str, Field(pattern=_OWNER)]
+SlotName = Annotated[str, Field(pattern=_SLOT)]
 Tag = Annotated[str, Field(pattern=_TAG)]
 FunctionRef = Annotated[str, Field(pattern=_FUNCTION)]
 SchemaDdl = Annotated[Text, AfterValidator(_check_schema)]

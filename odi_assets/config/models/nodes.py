@@ -361,14 +361,17 @@ KEYS_OF_LOG = "*"
 def _applying(data: dict[str, Any]) -> dict[str, Any]:
     """A node that applies a change log, written out: it follows the log's versions, and upserts by the log's keys."""
     apply, write = data["apply"], data.get("write")
-    if not isinstance(apply, Mapping) or not isinstance(write, Mapping) or "inputs" in data or "read" in data:
+    if not isinstance(apply, Mapping) or not isinstance(write, Mapping):
         return data
     source = {"node": apply.get("changes"), "incremental": {"mode": "version"}}
     if apply.get("history"):
         how: dict[str, Any] = {"mode": "append", "schema": "evolve"}
     else:
         how = {"mode": "upsert", "keys": [KEYS_OF_LOG], "delete_when": "_deleted", "schema": "evolve"}
-    return {**data, "inputs": {"changes": source}, "write": {**how, **write}}
+    if write.get("mode", how["mode"]) != how["mode"]:
+        # The checks say what is wrong with it.
+        how = {}
+    return {"inputs": {"changes": source}, **data, "write": {**how, **write}}
 
 
 class NodeConfig(Strict):
@@ -431,8 +434,11 @@ class NodeConfig(Strict):
     @property
     def references(self) -> dict[tuple[str | int, ...], str]:
         """The nodes that it names in ``inputs`` and ``depends_on``, by where it names them."""
+        applies = self.apply is not None
         named: dict[tuple[str | int, ...], str] = {
-            ("inputs", view, "node"): given.node for view, given in self.inputs.items() if given.read is None
+            ("apply", view) if applies else ("inputs", view, "node"): given.node
+            for view, given in self.inputs.items()
+            if given.read is None
         }
         return {**named, **{("depends_on", i): name for i, name in enumerate(self.depends_on)}}
 

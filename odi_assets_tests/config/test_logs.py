@@ -1,0 +1,76 @@
+"""Mistakes of nodes that capture a log and of nodes that apply one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from odi_assets.errors import ConfigError
+from odi_assets.nodes.project import Project
+
+PROJECT = """\
+project: demo
+connections:
+  db: {type: postgres, database: shop, log: {slot: odi_shop, create: true}}
+  plain: {type: postgres, database: shop}
+  maria: {type: mysql, database: shop}
+  lake: {type: local, base_path: lake}
+system: {connection: lake, path: system}
+pipelines:
+- pipeline: p
+  nodes:
+  - name: changes
+    read: {connection: db, format: cdc, tables: [public.orders]}
+    write: {connection: lake, path: changes}
+  - name: orders
+    apply: {changes: changes, table: public.orders}
+    write: {connection: lake, path: orders}
+"""
+
+
+def load(folder: Path, text: str) -> Project:
+    file = folder / "odibi.yaml"
+    file.write_text(text, encoding="utf-8")
+    return Project.load(file)
+
+
+def test_a_capture_appends_and_its_tables_are_upserted_by_the_keys_of_the_log(tmp_path: Path) -> None:
+    changes, orders = load(tmp_path, PROJECT).graph.nodes.values()
+    assert (changes.write.mode, changes.write.partition_by) == ("append", ("table",))
+    assert (orders.write.mode, orders.write.delete_when, orders.write.schema_policy) == ("upsert", "_deleted", "evolve")
+    history = PROJECT.replace("table: public.orders}", "table: public.orders, history: true}")
+    assert [node.write.mode for node in load(tmp_path, history).graph.nodes.values()] == ["append", "append"]
+
+
+READ = "read: {connection: db, format: cdc, tables: [public.orders]}"
+APPLY = "apply: {changes: changes, table: public.orders}"
+WRONG = [
+    (READ, "read: {connection: db, format: cdc}", "odibi.yaml:12", "names no table to capture"),
+    (READ, READ.replace("db", "plain"), "odibi.yaml:12", "does not say how its log is read"),
+    (READ, READ.replace("db", "maria"), "odibi.yaml:12", "has no log that can be captured"),
+    (READ, READ.replace("db", "lake"), "odibi.yaml:12", "is no database"),
+    (READ, READ[:-1] + ", query: SELECT 1}", "odibi.yaml:12", "has no meaning for `format: cdc`"),
+    (READ, READ[:-1] + ", incremental: {mode: files}}", "odibi.yaml:12", "has no meaning for `format: cdc`"),
+    ("format: cdc", "format: sql, table: a", "odibi.yaml:12", "is for `format: cdc`"),
+    ("path: changes}", "path: changes, mode: overwrite}", "odibi.yaml:13", "would lose changes"),
+    ("path: changes}", "path: changes, partition_by: [lsn]}", "odibi.yaml:13", "is partitioned by `table`"),
+    (READ, READ + "\n    transform: {sql: SELECT 1}", "odibi.yaml:13", "is nothing for a node that captures a log"),
+    ("changes: changes", "changes: chnges", "odibi.yaml:15", "did you mean `changes`"),
+    ("changes: changes", "changes: orders", "odibi.yaml:15", "cycle"),
+    (APPLY, APPLY + "\n    transform: {sql: SELECT 1}", "odibi.yaml:16", "is nothing for a node that applies a log"),
+    (APPLY, APPLY + "\n    inputs: {other: changes}", "odibi.yaml:16", "applies a log"),
+    ("path: orders}", "path: orders, mode: append}", "odibi.yaml:16", "leave `mode` out, it is `upsert`"),
+    ("slot: odi_shop", "slot: Odi-Shop", "odibi.yaml:3", "is not the name of a slot"),
+]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "where", "what"), WRONG, ids=[f"{wrong[:40]}-{what}" for _, wrong, _, what in WRONG]
+)
+def test_a_mistake_has_its_place(tmp_path: Path, right: str, wrong: str, where: str, what: str) -> None:
+    assert right in PROJECT
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, PROJECT.replace(right, wrong, 1))
+    assert what in str(caught.value), str(caught.value)
+    assert where in str(caught.value), str(caught.value)
