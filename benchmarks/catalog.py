@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import (
+    capture,
     change_sweep,
     cursors,
     dagster,
@@ -27,6 +28,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         start.BENCHMARK,
         state.BENCHMARK,
         cursors.BENCHMARK,
+        capture.BENCHMARK,
         exactly_once.BENCHMARK,
         kill_sweep.BENCHMARK,
         change_sweep.BENCHMARK,

@@ -1,0 +1,13 @@
+"""Captures of a database's log: hand-overs from snapshots to the log under writers, and what a change costs."""
+
+from __future__ import annotations
+
+from benchmarks.capture.handover import handovers
+from benchmarks.capture.rates import rates
+from benchmarks.harness import Benchmark
+
+BENCHMARK = Benchmark(
+    "capture",
+    "snapshots and log put together under writers, compared with the database; changes per CPU second",
+    {"handovers": handovers, "rates": rates},
+)

@@ -1,0 +1,124 @@
+"""A PostgreSQL server with tables, writers, and a project that captures them."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.project import Project
+from odi_assets.sources.cdc.source import LogSource
+from odi_assets_tests.sources.sql.servers import DATABASE, PASSWORD, USER, PostgresServer, postgres
+
+TABLES = ("accounts", "documents", "whole")
+_WRITERS = 3
+_SCHEMA = (
+    "CREATE TABLE accounts (id int PRIMARY KEY, balance int, note text)",
+    "CREATE TABLE documents (id int PRIMARY KEY, body text, n int)",
+    "ALTER TABLE documents ALTER body SET STORAGE EXTERNAL",
+    "CREATE TABLE whole (id int PRIMARY KEY, body text)",
+    "ALTER TABLE whole ALTER body SET STORAGE EXTERNAL",
+    "ALTER TABLE whole REPLICA IDENTITY FULL",
+    "INSERT INTO accounts SELECT g, 100, 'n' || g FROM generate_series(1, 1500) g",
+    "INSERT INTO documents SELECT g, repeat(md5(g::text), 100), g FROM generate_series(1, 300) g",
+    "INSERT INTO whole SELECT g, repeat('b', 5000) FROM generate_series(1, 100) g",
+)
+
+
+def opened(server: PostgresServer, *, autocommit: bool = True) -> psycopg.Connection[Any]:
+    """A connection of psycopg."""
+    place = {"host": "127.0.0.1", "port": server.port, "user": USER, "password": PASSWORD, "dbname": DATABASE}
+    options = "-c datestyle=ISO -c timezone=UTC -c standard_conforming_strings=on"
+    return psycopg.connect(**place, autocommit=autocommit, options=options)  # type: ignore[arg-type]
+
+
+@contextmanager
+def started() -> Iterator[PostgresServer]:
+    """A server of its own."""
+    with tempfile.TemporaryDirectory(prefix="postgres-") as folder, postgres(Path(folder)) as server:
+        yield server
+
+
+def emptied(server: PostgresServer) -> None:
+    """Drop what a life before has left, and make the tables."""
+    with opened(server) as database:
+        for (name,) in database.execute("SELECT slot_name FROM pg_replication_slots").fetchall():
+            database.execute("SELECT pg_drop_replication_slot(%s)", [name])
+        for (name,) in database.execute("SELECT pubname FROM pg_publication").fetchall():
+            database.execute(f'DROP PUBLICATION "{name}"')
+        database.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        for statement in _SCHEMA:
+            database.execute(statement)
+
+
+def source(server: PostgresServer, folder: Path, tables: str, rows: int) -> LogSource:
+    """The source of a node that captures tables."""
+    connection = server.connection.rstrip().removesuffix("}") + ", log: {slot: odi_benchmark, create: true}}"
+    file = folder / "odibi.yaml"
+    file.write_text(
+        f"project: capture\nconnections:\n{connection}\n  lake: {{type: local, base_path: lake}}\n"
+        "system: {connection: lake, path: system}\npipelines:\n- pipeline: p\n  nodes:\n  - name: changes\n"
+        f"    read: {{connection: db, format: cdc, tables: [{tables}], snapshot: {{rows: {rows}}}}}\n"
+        "    write: {connection: lake, path: changes}\n",
+        encoding="utf-8",
+    )
+    (found,) = Node.of(Project.load(file), NodeKey("p", "changes")).sources
+    if not isinstance(found, LogSource):
+        raise AssertionError("the node captures a log")
+    return found
+
+
+@contextmanager
+def written(server: PostgresServer, seed: int) -> Iterator[None]:
+    """Writers at work: transactions of one to eight changes, some rolled back, with savepoints and changes of keys."""
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=_write, args=(server, random.Random(f"{seed} {one}"), stop), daemon=True)
+        for one in range(_WRITERS)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def _write(server: PostgresServer, chance: random.Random, stop: threading.Event) -> None:
+    with opened(server, autocommit=False) as writer:
+        while not stop.is_set():
+            try:
+                for _ in range(chance.randint(1, 8)):
+                    writer.execute(_statement(chance))
+                (writer.rollback if chance.random() < 0.15 else writer.commit)()
+            except psycopg.Error:
+                writer.rollback()
+            time.sleep(0.002)
+
+
+def _statement(chance: random.Random) -> str:
+    table, most = chance.choice([("accounts", 1500), ("documents", 300), ("whole", 100)])
+    key, other = chance.randint(1, most), chance.randint(1, 2 * most)
+    changes = {"accounts": "balance = balance + 1", "documents": "n = n + 1", "whole": "body = 'x' || id"}
+    rows = {"accounts": f"({key}, 1, 'new')", "documents": f"({key}, repeat('z', 4000), 0)", "whole": f"({key}, 'new')"}
+    return chance.choice(
+        [
+            f"UPDATE {table} SET {changes[table]} WHERE id = {key}",
+            f"UPDATE {table} SET {changes[table]} WHERE id = {key}",
+            f"UPDATE {table} SET id = {other} WHERE id = {key}",
+            f"DELETE FROM {table} WHERE id = {key}",
+            f"INSERT INTO {table} VALUES {rows[table]} ON CONFLICT DO NOTHING",
+            "SAVEPOINT here",
+        ]
+    )

@@ -1,0 +1,109 @@
+"""Hand-overs from snapshots to the log while others write. The log is applied by a few lines of Python, not by ours."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.capture.database import TABLES, emptied, opened, source, started, written
+from benchmarks.harness import Options, Row
+from odi_assets.sources.cdc import source as captures
+from odi_assets.sources.cdc.mark import CaptureMark
+from odi_assets_tests.sources.sql.servers import PostgresServer
+
+_LIVES = 100
+_SECONDS = 4.0
+"""How long writers go on at least."""
+Rows = dict[str, dict[str, list[str | None]]]
+
+
+def handovers(options: Options) -> list[Row]:
+    """Tables are captured under writers, again and again; each time they have to be what the database holds."""
+    wrong, rows, steps = 0, 0, 0
+    lives = min(options.steps, _LIVES)
+    with tempfile.TemporaryDirectory(prefix="odi-capture-") as folder, started() as server:
+        for number in range(lives):
+            log, made = _life(server, Path(folder), options.seed + number)
+            rows, steps = rows + len(log), steps + made
+            differences = _differences(server, log)
+            wrong += len(differences)
+            for one in differences[:3]:
+                options.say(f"  seed {options.seed + number}: {one}")
+    options.say(f"{lives} hand-overs in {steps} steps, {rows:,} rows of change logs")
+    return [
+        Row("hand-overs under writers", lives, None, "", None, f">= {lives}", lives > 0),
+        Row("rows that differ from the database", wrong, None, "", None, "0", wrong == 0),
+    ]
+
+
+def _life(server: PostgresServer, folder: Path, seed: int) -> tuple[list[dict[str, Any]], int]:
+    """The change log of one capture, and in how many steps it was read."""
+    chance = random.Random(seed)
+    emptied(server)
+    tables = ", ".join(f"public.{name}" for name in TABLES)
+    found = source(server, folder, tables, chance.choice([20, 100, 400]))
+    captures.MOST_CHANGES = chance.choice([50, 500, 5000])
+    log: list[dict[str, Any]] = []
+    mark: CaptureMark | None = None
+    steps, began = 0, time.monotonic()
+    with written(server, seed):
+        while mark is None or time.monotonic() - began < _SECONDS:
+            mark, made = _run(found, mark, log, chance)
+            steps += made
+    _, made = _run(found, mark, log, chance)
+    return log, steps + made
+
+
+def _run(
+    found: captures.LogSource, mark: CaptureMark | None, log: list[dict[str, Any]], chance: random.Random
+) -> tuple[CaptureMark, int]:
+    """The steps of one run: it reads up to where the log ended when it began."""
+    until, steps = None, 0
+    while True:
+        step, until = found.bounded(until).step(mark)
+        log += step.rows.to_pylist()
+        # As commits store it.
+        mark, steps = CaptureMark.of(step.after.value, "capture"), steps + 1
+        if chance.random() < 0.7:
+            found.acknowledge(mark)
+        if not step.more:
+            return mark, steps
+
+
+def _differences(server: PostgresServer, log: list[dict[str, Any]]) -> list[str]:
+    if [row["n"] for row in log] != list(range(1, len(log) + 1)):
+        return ["the numbers of the log have gaps"]
+    ours, found = _applied(log), []
+    with opened(server) as database:
+        for name in TABLES:
+            cursor = database.execute(f"SELECT * FROM {name}")
+            theirs = {str(row[0]): [None if one is None else str(one) for one in row] for row in cursor}
+            held = ours.get(f"public.{name}", {})
+            found += [
+                f"{name} {key}: the database has {str(theirs.get(key))[:60]}, the log {str(held.get(key))[:60]}"
+                for key in sorted({*theirs, *held})
+                if theirs.get(key) != held.get(key)
+            ]
+    return found
+
+
+def _applied(log: list[dict[str, Any]]) -> Rows:
+    tables: Rows = {}
+    gone: list[str | None] | None = None
+    for row in log:
+        held = tables.setdefault(row["table"], {})
+        if row["op"] == "s":
+            continue
+        (key,) = row["key"]
+        if row["op"] == "d":
+            gone = held.pop(key, None)
+            continue
+        former = gone if row["op"] == "c" else held.get(key)
+        values = list(row["after"])
+        for place in row["unchanged"] or ():
+            values[place] = former[place] if former is not None else None
+        held[key] = values
+    return tables
