@@ -109,14 +109,14 @@ class Capture:
 
     def _chunk(self, reader: ServerSession, table: CapturedTable, before: TableMark, seen: Visible) -> _ChunkRead:
         """The rows of the next chunk of a table, and what is left of its snapshot."""
-        shape = reader.shape(table, self.publication)
+        shape = reader.shapes([table], self.publication)[table.name]
         relation = SqlRelation(
             self.dialect, self.dialect.table(table.name), f"{self.label} {table.name}", table.name, {}
         )
         chunks = before.chunks
         if not before.is_cut:
             chunks = Cutter(relation, self.chunks, _types(shape), reader.rows).chunks()
-        left = replace(before, chunks=chunks, is_cut=True)
+        left = replace(before, chunks=chunks, is_cut=True, layout=table.layout)
         if chunks is not None:
             taken = chunks.left[:1]
             left = replace(left, chunks=chunks.without(taken))
@@ -132,7 +132,9 @@ class Capture:
     def _by_keys(
         self, relation: SqlRelation, table: CapturedTable, wanted: Sequence[tuple[str, ...]], reader: ServerSession
     ) -> str:
-        columns = key_columns(relation, table.key, _types(reader.shape(table, self.publication)), reader.rows)
+        columns = key_columns(
+            relation, table.key, _types(reader.shapes([table], self.publication)[table.name]), reader.rows
+        )
         keys = keys_of(self.dialect)
         return " OR ".join(
             "("
@@ -188,6 +190,10 @@ class Capture:
             now, before = tables[chunk.table], mark.tables[chunk.table]
             shape_id = now.shape if now.shape != before.shape else chunk.shape.id
             tables[chunk.table] = replace(chunk.remaining, shape=shape_id, key=now.key)
+        for name in shapes:
+            shape_before = chunk.shape.id if chunk is not None and chunk.table == name else mark.tables[name].shape
+            if shape_before and tables[name].shape != shape_before:
+                tables[name] = tables[name].begun_again
         for name, renamed in incomplete.items():
             again = _read_again(mark.tables[name], tables[name], renamed)
             tables[name] = replace(tables[name], again=again)

@@ -39,6 +39,7 @@ class TableMark:
         chunks: what is left of its snapshot; None once all of it is in the log.
         is_cut: whether the snapshot has begun: before, its chunks are not known.
         again: keys of rows that are read once more: the log does not have all of their values.
+        layout: the numbers of its columns when its snapshot was read; empty before.
     """
 
     key: tuple[str, ...]
@@ -46,6 +47,12 @@ class TableMark:
     chunks: Chunks | None = None
     is_cut: bool = True
     again: tuple[tuple[str, ...], ...] = ()
+    layout: str = ""
+
+    @property
+    def begun_again(self) -> TableMark:
+        """The table with a new snapshot: statements that change columns may change rows without a trace in the log."""
+        return replace(self, chunks=None, is_cut=False, again=())
 
     @property
     def is_complete(self) -> bool:
@@ -54,7 +61,7 @@ class TableMark:
 
     @property
     def value(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"key": list(self.key), "shape": self.shape}
+        found: dict[str, Any] = {"key": list(self.key), "shape": self.shape, "layout": self.layout}
         if not self.is_cut:
             found["snapshot"] = None
         elif self.chunks is not None:
@@ -72,6 +79,7 @@ class TableMark:
             None if left is None else Chunks.of(left),
             "snapshot" not in value or left is not None,
             tuple(tuple(key) for key in value.get("again", ())),
+            str(value.get("layout", "")),
         )
 
 

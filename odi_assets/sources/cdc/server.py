@@ -38,6 +38,8 @@ _SETTINGS = {
 """All settings that texts of values depend on. Nobody knows how long a peek takes."""
 _BLOCK = 50_000
 """Messages that are fetched at a time."""
+_NAMES_COLUMNS = 150_000
+"""The version from which a publication may name columns and rows."""
 _PATIENCE = 60.0
 """Seconds to wait for transactions of others to end, or for the log to reach the disk."""
 
@@ -68,14 +70,14 @@ class CapturedTable:
     Attributes:
         identity: ``d``, ``i``, ``f`` or ``n``: what the log has of a row that was changed.
         key: the columns that identify a row; none if there is no key.
-        kind: ``r`` for a table, ``p`` for one with partitions.
+        layout: the numbers of its columns: a column that was dropped and made again has another one.
     """
 
     oid: int
     name: str
     identity: str
     key: tuple[str, ...]
-    kind: str
+    layout: str
 
 
 class ServerSession:
@@ -194,7 +196,9 @@ class ServerSession:
             "ARRAY(SELECT a.attname::text FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) "
             "  WITH ORDINALITY k(attnum, place) JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum "
             "  WHERE i.indrelid = c.oid AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END "
-            "  ORDER BY k.place) "
+            "  ORDER BY k.place), "
+            "(SELECT string_agg(a.attnum::text, ',' ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid "
+            "  AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '') "
             "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND NOT c.relispartition "
             "AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY 2"
@@ -206,30 +210,72 @@ class ServerSession:
             kept = [row for row in matched if row[3] in "rp" and row[4] == "p"]
             if not kept:
                 raise ConfigError(_why_no_table(pattern, matched if exact or matched else [], self.label))
-            for oid, name, identity, kind, _, key in kept:
-                found[name] = CapturedTable(int(oid), name, identity, tuple(key), kind)
+            for oid, name, identity, _, _, key, layout in kept:
+                found[name] = CapturedTable(int(oid), name, identity, tuple(key), layout or "")
         return [found[name] for name in sorted(found)]
 
-    def shape(self, table: CapturedTable, publication: str) -> Shape:
-        """The columns of a table as the log has them, in its order."""
+    def shapes(self, tables: Sequence[CapturedTable], publication: str) -> dict[str, Shape]:
+        """By table, its columns as the log has them, in its order."""
         listed = self.rows(
-            "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a "
-            "WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum",
-            [table.oid],
+            "SELECT a.attrelid::bigint, a.attname::text, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a "
+            "WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' "
+            "ORDER BY a.attrelid, a.attnum",
+            [[table.oid for table in tables]],
         )
-        published = self._published_columns(table, publication)
-        columns = [(name, kind) for name, kind in listed if published is None or name in published]
-        return Shape(tuple(ShapeColumn(name, kind, name in table.key) for name, kind in columns))
+        published = self._published_columns(publication)
+        columns: dict[int, list[tuple[str, str]]] = {table.oid: [] for table in tables}
+        for oid, name, kind in listed:
+            columns[int(oid)].append((str(name), str(kind)))
+        return {
+            table.name: Shape(
+                tuple(
+                    ShapeColumn(name, kind, name in table.key)
+                    for name, kind in columns[table.oid]
+                    if table.name not in published or name in published[table.name]
+                )
+            )
+            for table in tables
+        }
 
-    def _published_columns(self, table: CapturedTable, publication: str) -> set[str] | None:
-        if self.opened.info.server_version < 150000:
-            return None
-        found = self.one(
-            "SELECT attnames::text[] FROM pg_publication_tables "
-            "WHERE pubname = %s AND schemaname || '.' || tablename = %s",
-            [publication, table.name],
+    def _published_columns(self, publication: str) -> dict[str, set[str]]:
+        """By table of a publication, the columns that it names; before PostgreSQL 15 it cannot name columns."""
+        if self.opened.info.server_version < _NAMES_COLUMNS:
+            return {}
+        found = self.rows(
+            "SELECT schemaname || '.' || tablename, attnames::text[] FROM pg_publication_tables WHERE pubname = %s",
+            [publication],
         )
-        return None if found is None else set(found)
+        return {str(name): set(columns) for name, columns in found if columns is not None}
+
+    def require_all_published(self, publication: str, tables: Sequence[str]) -> None:
+        """Raises SourceError if a publication leaves out operations, or rows of tables: they would be missing."""
+        kinds = ("insert", "update", "delete", "truncate")
+        (flags,) = self.rows(
+            f"SELECT {', '.join(f'pub{kind}' for kind in kinds)} FROM pg_publication WHERE pubname = %s", [publication]
+        )
+        left_out = [kind for kind, flag in zip(kinds, flags, strict=True) if not flag]
+        if left_out:
+            raise SourceError(
+                f"{self.label}: the publication `{publication}` leaves out {', '.join(left_out)}",
+                fix=f"ALTER PUBLICATION {publication} SET (publish = '{', '.join(kinds)}')",
+                label=self.label,
+            )
+        if self.opened.info.server_version < _NAMES_COLUMNS:
+            return
+        filtered = self.rows(
+            "SELECT schemaname || '.' || tablename, rowfilter FROM pg_publication_tables "
+            "WHERE pubname = %s AND rowfilter IS NOT NULL AND schemaname || '.' || tablename = ANY(%s)",
+            [publication, list(tables)],
+        )
+        if filtered:
+            name, condition = filtered[0]
+            alter = f"ALTER PUBLICATION {publication}"
+            raise SourceError(
+                f"{self.label}: the publication `{publication}` leaves out rows of {name}: it has those with "
+                f"{condition}",
+                fix=f"{alter} DROP TABLE {name}; {alter} ADD TABLE {name}",
+                label=self.label,
+            )
 
     def type_names(self, kinds: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         """The names of types, by OID and modifier."""

@@ -152,12 +152,13 @@ class LogSource(Source):
             self._require_slot(session, slot, before)
             found = self._snapshot(slot)
             new = [name for name in tables if before is None or name not in before.tables]
+            changed = [] if before is None else self._with_other_columns(session, before, tables)
             self._require_captured([tables[name] for name in new])
             read = LogRead(snapshot=found, summary="", before=before, follows=True, source=self)
             if before is None:
                 words = f"snapshots of {counted(len(tables), 'table')}, then the log from there"
                 return replace(read, summary=words)
-            left = [*dict.fromkeys([*before.snapshots_left, *new])]
+            left = [*dict.fromkeys([*before.snapshots_left, *new, *changed])]
             if left:
                 words = f"snapshots of {counted(len(left), 'table')} left, and the log above {lsn_text(before.lsn)}"
                 return replace(read, summary=words)
@@ -169,6 +170,19 @@ class LogSource(Source):
             if quiet:
                 return replace(read, summary=f"{words}; the server may let {until - before.end:,} bytes of its log go")
             return NothingNew.of(replace(read, summary=words), words, before)
+
+    def _with_other_columns(
+        self, session: ServerSession, mark: CaptureMark, tables: Mapping[str, CapturedTable]
+    ) -> list[str]:
+        """The tables whose columns, types or keys are not those of their last rows in the log."""
+        known = {name: one.shape for name, one in mark.tables.items() if one.shape and name in tables}
+        now = session.shapes([tables[name] for name in known], self.publication) if known else {}
+        layouts = {name: one.layout for name, one in mark.tables.items() if one.layout}
+        return [
+            name
+            for name, shape in known.items()
+            if now[name].id != shape or tables[name].layout != layouts.get(name, tables[name].layout)
+        ]
 
     def _has_news(self, session: ServerSession, mark: CaptureMark, until: int) -> bool:
         """Whether there is a transaction above ``mark``. Acknowledged ones may be in the way of a look."""
@@ -269,8 +283,11 @@ class LogSource(Source):
         if mark is None:
             slot = session.slot(self.log.slot)
             start = session.create_slot(self.log.slot) if slot is None else slot.confirmed
-            mark = CaptureMark(start, start, 1, session.system())
+            # The record that commits a transaction may begin exactly where the slot does.
+            mark = CaptureMark(start - 1, start, 1, session.system())
+        session.require_all_published(self.publication, list(tables))
         known = {name: one for name, one in mark.tables.items() if name in tables}
+        known |= {name: known[name].begun_again for name in self._with_other_columns(session, mark, tables)}
         new = {name: TableMark(one.key, is_cut=False) for name, one in tables.items() if name not in known}
         return replace(mark, tables={**known, **new}), tables
 

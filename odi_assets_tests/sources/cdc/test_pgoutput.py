@@ -139,7 +139,7 @@ def test_positions_compare_as_64_bit() -> None:
 def test_a_mark_is_the_same_once_it_was_stored() -> None:
     chunks = Chunks(("id",), (TableChunk(None, ("5",)), TableChunk(("5",), None)), 4)
     tables = {
-        "public.a": TableMark(("id",), "s1", chunks, again=(("1",),)),
+        "public.a": TableMark(("id",), "s1", chunks, again=(("1",),), layout="1,2"),
         "public.b": TableMark(("id",), is_cut=False),
         "public.c": TableMark(("id", "x"), "s2"),
     }
