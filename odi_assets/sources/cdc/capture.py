@@ -22,12 +22,12 @@ from odi_assets.config.models import ChunksConfig
 from odi_assets.sources.cdc.log import SCHEMA, Op, Shape, ShapeColumn, numbered, rows_of, shape_row, truncation_row
 from odi_assets.sources.cdc.mark import CaptureMark, TableMark
 from odi_assets.sources.cdc.pgoutput import NULL as _NULL_KIND
-from odi_assets.sources.cdc.pgoutput import Changes, Numbers, Relation, Window, decode
+from odi_assets.sources.cdc.pgoutput import LogChanges, LogRelation, LogWindow, Numbers, decode
 from odi_assets.sources.cdc.server import CapturedTable, ServerSession, Visible
 from odi_assets.sources.sql.chunks import Cutter, key_columns
 from odi_assets.sources.sql.dialects import Dialect
 from odi_assets.sources.sql.keys import keys_of
-from odi_assets.sources.sql.statements import Relation as SqlRelation
+from odi_assets.sources.sql.statements import Relation
 
 _INSERT, _UPDATE, _DELETE = ord("I"), ord("U"), ord("D")
 _US = pa.timestamp("us", "UTC")
@@ -41,7 +41,7 @@ _FIRST, _READ, _LAST = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Step:
+class CaptureStep:
     """What one commit takes in.
 
     Attributes:
@@ -75,7 +75,7 @@ class Capture:
     most: int
     another: Callable[[], AbstractContextManager[ServerSession]]
 
-    def step(self, mark: CaptureMark, upto: int) -> Step:
+    def step(self, mark: CaptureMark, upto: int) -> CaptureStep:
         """The next step above ``mark``.
 
         Args:
@@ -110,13 +110,11 @@ class Capture:
     def _chunk(self, reader: ServerSession, table: CapturedTable, before: TableMark, seen: Visible) -> _ChunkRead:
         """The rows of the next chunk of a table, and what is left of its snapshot."""
         shape = reader.shapes([table], self.publication)[table.name]
-        relation = SqlRelation(
-            self.dialect, self.dialect.table(table.name), f"{self.label} {table.name}", table.name, {}
-        )
+        relation = Relation(self.dialect, self.dialect.table(table.name), f"{self.label} {table.name}", table.name, {})
         chunks = before.chunks
         if not before.is_cut:
             chunks = Cutter(relation, self.chunks, _types(shape), reader.rows).chunks()
-        left = replace(before, chunks=chunks, is_cut=True, layout=table.layout)
+        left = replace(before, chunks=chunks, is_cut=True, layout=table.layout, rejoined=False)
         if chunks is not None:
             taken = chunks.left[:1]
             left = replace(left, chunks=chunks.without(taken))
@@ -130,7 +128,7 @@ class Capture:
         return _ChunkRead(table.name, shape, [self._read(reader, relation, table, shape, where)], seen, left)
 
     def _by_keys(
-        self, relation: SqlRelation, table: CapturedTable, wanted: Sequence[tuple[str, ...]], reader: ServerSession
+        self, relation: Relation, table: CapturedTable, wanted: Sequence[tuple[str, ...]], reader: ServerSession
     ) -> str:
         columns = key_columns(
             relation, table.key, _types(reader.shapes([table], self.publication)[table.name]), reader.rows
@@ -144,14 +142,16 @@ class Capture:
         )
 
     def _read(
-        self, reader: ServerSession, relation: SqlRelation, table: CapturedTable, shape: Shape, where: str
+        self, reader: ServerSession, relation: Relation, table: CapturedTable, shape: Shape, where: str
     ) -> pa.Table:
         data, values = reader.texts(relation.sql, [one.name for one in shape.columns], where)
         key = values.columns(shape.key_places).texts(data) if shape.key_places else None
         given = {"after": values.texts(data), **({} if key is None else {"key": key})}
         return rows_of(table.name, Op.READ, shape, count=len(values.kind), **given)
 
-    def _put_together(self, mark: CaptureMark, window: Window, chunk: _ChunkRead | None, behind: bool = False) -> Step:
+    def _put_together(
+        self, mark: CaptureMark, window: LogWindow, chunk: _ChunkRead | None, behind: bool = False
+    ) -> CaptureStep:
         """The step of a part of the log, and of a chunk that was read before it."""
         visible = self.session.snapshot()
         new = window.transactions.lsn > mark.lsn
@@ -184,6 +184,10 @@ class Capture:
                     parts.append(_Part(row, self._phases(name, number, window, chunk), np.array([[one.at, 0]])))
         if chunk is not None:
             shapes.setdefault(chunk.table, {})[chunk.shape.id] = chunk.shape
+            if mark.tables[chunk.table].rejoined:
+                # What was deleted while nobody captured the table goes before its rows come.
+                row = truncation_row(chunk.table, mark.lsn, None, None)
+                parts.append(_Part(row, np.array([_READ]), np.array([[-1, 0]])))
             for place, read in enumerate(chunk.rows):
                 at = np.stack([np.full(read.num_rows, place), np.arange(read.num_rows)], axis=1)
                 parts.append(_Part(read, np.full(read.num_rows, _READ), at))
@@ -210,16 +214,16 @@ class Capture:
             tables=tables,
             pending=tuple(sorted(passed & visible.running)),
         )
-        return Step(rows, after, behind or bool(after.snapshots_left))
+        return CaptureStep(rows, after, behind or bool(after.snapshots_left))
 
     @staticmethod
-    def _phases(name: str, transactions: Numbers, window: Window, chunk: _ChunkRead | None) -> Numbers:
+    def _phases(name: str, transactions: Numbers, window: LogWindow, chunk: _ChunkRead | None) -> Numbers:
         if chunk is None or chunk.table != name:
             return np.full(len(transactions), _LAST)
         seen = chunk.seen.sees(chunk.seen.whole(window.transactions.xid[transactions]))
         return np.where(seen, _FIRST, _LAST)
 
-    def _shape_of(self, relation: Relation) -> Shape:
+    def _shape_of(self, relation: LogRelation) -> Shape:
         kinds = [(one.type_oid, one.modifier) for one in relation.columns]
         names = self.session.type_names(kinds)
         # Where the identity is all columns, each of them is flagged as one of the key.
@@ -259,7 +263,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class LogRows:
-    """Changes as rows of the change log.
+    """LogChanges as rows of the change log.
 
     Attributes:
         of: the number of the change of each row: a changed key makes two rows.
@@ -273,7 +277,7 @@ class LogRows:
     incomplete: tuple[Renamed, ...]
 
 
-def log_rows(changes: Changes, shape: Shape, window: Window) -> LogRows:
+def log_rows(changes: LogChanges, shape: Shape, window: LogWindow) -> LogRows:
     """The changes of a relation as rows of the change log. A row whose key changed is deleted, and made again."""
     places = shape.key_places
     of_all = changes.relation.identity == "f"
@@ -343,7 +347,7 @@ def _unchanged(flags: npt.NDArray[np.bool_]) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(edges), pa.array(places), mask=pa.array(~flags.any(axis=1)))
 
 
-def _transaction(window: Window, number: int) -> tuple[int, int, int]:
+def _transaction(window: LogWindow, number: int) -> tuple[int, int, int]:
     found = window.transactions
     return int(found.lsn[number]), int(found.xid[number]), int(found.committed_us[number])
 

@@ -88,7 +88,7 @@ def shape_row(table: str, shape: Shape, lsn: int) -> pa.Table:
     return pa.Table.from_pylist([row], schema=SCHEMA)
 
 
-def truncation_row(table: str, lsn: int, xid: int, committed_us: int) -> pa.Table:
+def truncation_row(table: str, lsn: int, xid: int | None, committed_us: int | None) -> pa.Table:
     """The row that says that a table was emptied."""
     row = {"n": 0, PARTITION: table, "op": Op.TRUNCATE.value, "lsn": lsn, "xid": xid}
     made = pa.Table.from_pylist([row], schema=SCHEMA)

@@ -40,6 +40,7 @@ class TableMark:
         is_cut: whether the snapshot has begun: before, its chunks are not known.
         again: keys of rows that are read once more: the log does not have all of their values.
         layout: the numbers of its columns when its snapshot was read; empty before.
+        rejoined: it was captured before, and left out since: what was deleted meanwhile is not in the log.
     """
 
     key: tuple[str, ...]
@@ -48,6 +49,7 @@ class TableMark:
     is_cut: bool = True
     again: tuple[tuple[str, ...], ...] = ()
     layout: str = ""
+    rejoined: bool = False
 
     @property
     def begun_again(self) -> TableMark:
@@ -66,6 +68,8 @@ class TableMark:
             found["snapshot"] = None
         elif self.chunks is not None:
             found["snapshot"] = self.chunks.value
+        if self.rejoined:
+            found["rejoined"] = True
         if self.again:
             found["again"] = [list(key) for key in self.again]
         return found
@@ -80,6 +84,7 @@ class TableMark:
             "snapshot" not in value or left is not None,
             tuple(tuple(key) for key in value.get("again", ())),
             str(value.get("layout", "")),
+            bool(value.get("rejoined")),
         )
 
 
@@ -95,6 +100,7 @@ class CaptureMark:
         tables: by name, the captured tables.
         pending: transactions in the log that other sessions of the database did not see yet, by 64-bit number: their
             commit waits for a standby.
+        left_out: tables that were captured before, and are not now.
     """
 
     lsn: int
@@ -103,6 +109,7 @@ class CaptureMark:
     system: str
     tables: Mapping[str, TableMark] = field(default_factory=dict)
     pending: tuple[int, ...] = ()
+    left_out: tuple[str, ...] = ()
     measures: Identity | None = field(default=None, compare=False)
 
     @property
@@ -125,7 +132,8 @@ class CaptureMark:
             "tables": {name: one.value for name, one in self.tables.items()},
             "shown": self.shown,
         }
-        return {**found, "pending": list(self.pending)} if self.pending else found
+        lists = {"pending": list(self.pending), "left_out": list(self.left_out)}
+        return {**found, **{name: one for name, one in lists.items() if one}}
 
     def with_table(self, name: str, table: TableMark) -> CaptureMark:
         return replace(self, tables={**self.tables, name: table})
@@ -140,9 +148,9 @@ class CaptureMark:
         try:
             tables = {str(name): TableMark.of(one) for name, one in value["tables"].items()}
             pending = tuple(int(one) for one in value.get("pending", ()))
-            return cls(
-                lsn_of(value["lsn"]), lsn_of(value["end"]), int(value["next_n"]), str(value["system"]), tables, pending
-            )
+            left_out = tuple(str(one) for one in value.get("left_out", ()))
+            places = (lsn_of(value["lsn"]), lsn_of(value["end"]), int(value["next_n"]))
+            return cls(*places, str(value["system"]), tables, pending, left_out)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise IncrementError(
                 f"the HWM of {label} is {str(value)[:200]}; the HWM of a captured log needs `lsn`, `next_n`, `system` "

@@ -31,7 +31,7 @@ _COPY_HEADER, _COPY_NULL = 19, 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
-class RelationColumn:
+class LogRelationColumn:
     """A column of a relation: its name, the OID of its type, and the type's modifier."""
 
     name: str
@@ -41,7 +41,7 @@ class RelationColumn:
 
 
 @dataclass(frozen=True)
-class Relation:
+class LogRelation:
     """A table as the log describes it, before its first change and after each change of its columns.
 
     Attributes:
@@ -52,7 +52,7 @@ class Relation:
     namespace: str
     name: str
     identity: str
-    columns: tuple[RelationColumn, ...]
+    columns: tuple[LogRelationColumn, ...]
 
     @property
     def table(self) -> str:
@@ -151,7 +151,7 @@ class Values:
 
 
 @dataclass(frozen=True)
-class Changes:
+class LogChanges:
     """The inserted, updated and deleted rows of one relation in a window; the arrays have an entry for each.
 
     Attributes:
@@ -164,7 +164,7 @@ class Changes:
         after: the row; NULL in a deletion.
     """
 
-    relation: Relation
+    relation: LogRelation
     at: Numbers
     transaction: Numbers
     op: npt.NDArray[np.uint8]
@@ -172,10 +172,10 @@ class Changes:
     has_before: npt.NDArray[np.bool_]
     after: Values
 
-    def take(self, which: npt.NDArray[np.bool_]) -> Changes:
+    def take(self, which: npt.NDArray[np.bool_]) -> LogChanges:
         """Some of the changes."""
         at, number, ops, has_before = self.at[which], self.transaction[which], self.op[which], self.has_before[which]
-        return Changes(self.relation, at, number, ops, self.before.take(which), has_before, self.after.take(which))
+        return LogChanges(self.relation, at, number, ops, self.before.take(which), has_before, self.after.take(which))
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Truncation:
     """Tables that a statement emptied.
 
     Attributes:
-        at, transaction: as of :class:`Changes`.
+        at, transaction: as of :class:`LogChanges`.
         tables: by OID.
     """
 
@@ -193,7 +193,7 @@ class Truncation:
 
 
 @dataclass(frozen=True)
-class Window:
+class LogWindow:
     """What a part of the log says: whole transactions.
 
     Attributes:
@@ -203,16 +203,16 @@ class Window:
 
     data: Bytes
     transactions: Transactions
-    changes: tuple[Changes, ...]
+    changes: tuple[LogChanges, ...]
     truncations: tuple[Truncation, ...]
-    relations: dict[int, Relation]
+    relations: dict[int, LogRelation]
 
 
 class TornLogError(SourceError):
     """The messages are none that ``pgoutput`` writes."""
 
 
-def decode(messages: Sequence[bytes | memoryview], known: dict[int, Relation] | None = None) -> Window:
+def decode(messages: Sequence[bytes | memoryview], known: dict[int, LogRelation] | None = None) -> LogWindow:
     """Decode the messages of whole transactions.
 
     Args:
@@ -237,7 +237,7 @@ def decode(messages: Sequence[bytes | memoryview], known: dict[int, Relation] | 
         _int64(data, begins + 9) + _EPOCH_US,
     )
     number = np.cumsum(kinds == ord("B")) - 1
-    described: dict[int, list[tuple[int, Relation]]] = {oid: [(-1, one)] for oid, one in (known or {}).items()}
+    described: dict[int, list[tuple[int, LogRelation]]] = {oid: [(-1, one)] for oid, one in (known or {}).items()}
     for at in np.flatnonzero(kinds == ord("R")).tolist():
         relation = _relation(bytes(messages[at]))
         described.setdefault(relation.oid, []).append((at, relation))
@@ -246,12 +246,12 @@ def decode(messages: Sequence[bytes | memoryview], known: dict[int, Relation] | 
         for at in np.flatnonzero(kinds == ord("T")).tolist()
     )
     changes = tuple(_changes(data, starts, kinds, number, described))
-    return Window(data, transactions, changes, truncations, {oid: all_[-1][1] for oid, all_ in described.items()})
+    return LogWindow(data, transactions, changes, truncations, {oid: all_[-1][1] for oid, all_ in described.items()})
 
 
 def _changes(
-    data: Bytes, starts: Numbers, kinds: Bytes, number: Numbers, described: dict[int, list[tuple[int, Relation]]]
-) -> Iterator[Changes]:
+    data: Bytes, starts: Numbers, kinds: Bytes, number: Numbers, described: dict[int, list[tuple[int, LogRelation]]]
+) -> Iterator[LogChanges]:
     """The changes, by description of a relation."""
     rows = np.flatnonzero((kinds == ord("I")) | (kinds == ord("U")) | (kinds == ord("D")))
     oids = _int32(data, starts[rows] + 1)
@@ -266,7 +266,9 @@ def _changes(
             yield _of_shape(data, starts[at], kinds[at], at, number[at], shapes[int(index)][1])
 
 
-def _of_shape(data: Bytes, starts: Numbers, ops: Bytes, at: Numbers, number: Numbers, relation: Relation) -> Changes:
+def _of_shape(
+    data: Bytes, starts: Numbers, ops: Bytes, at: Numbers, number: Numbers, relation: LogRelation
+) -> LogChanges:
     columns = len(relation.columns)
     marker = data[starts + 5]
     has_before = (marker == ord("K")) | (marker == ord("O"))
@@ -284,7 +286,7 @@ def _of_shape(data: Bytes, starts: Numbers, ops: Bytes, at: Numbers, number: Num
             raise TornLogError(f"a change of {relation.table} without a new row")
         new, _ = _tuples(data, place[has_after] + 1, columns)
         after.put(has_after, new)
-    return Changes(relation, at, number, ops, before, has_before, after)
+    return LogChanges(relation, at, number, ops, before, has_before, after)
 
 
 def _tuples(data: Bytes, place: Numbers, columns: int) -> tuple[Values, Numbers]:
@@ -335,7 +337,7 @@ def row_values(rows: Sequence[bytes | memoryview], columns: int) -> tuple[Bytes,
     return data, found
 
 
-def _relation(message: bytes) -> Relation:
+def _relation(message: bytes) -> LogRelation:
     oid = int.from_bytes(message[1:5])
     namespace, place = _string(message, 5)
     name, place = _string(message, place)
@@ -348,10 +350,10 @@ def _relation(message: bytes) -> Relation:
         column, place = _string(message, place + 1)
         kind = int.from_bytes(message[place : place + 4])
         modifier = int.from_bytes(message[place + 4 : place + 8], signed=True)
-        columns.append(RelationColumn(column, kind, modifier, is_key))
+        columns.append(LogRelationColumn(column, kind, modifier, is_key))
         place += 8
     # Tables of the catalog have an empty namespace.
-    return Relation(oid, namespace or "pg_catalog", name, identity, tuple(columns))
+    return LogRelation(oid, namespace or "pg_catalog", name, identity, tuple(columns))
 
 
 def _truncated(message: bytes) -> tuple[int, ...]:

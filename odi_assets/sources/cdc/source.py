@@ -13,7 +13,7 @@ import pyarrow as pa
 from odi_assets.config.models import ChunksConfig, Connection, ReadConfig
 from odi_assets.config.models.databases import LogSettings, ServerConnection
 from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError, OdiError, SourceError
-from odi_assets.sources.cdc.capture import Capture, Step
+from odi_assets.sources.cdc.capture import Capture, CaptureStep
 from odi_assets.sources.cdc.mark import CaptureMark, TableMark, lsn_text
 from odi_assets.sources.cdc.server import CapturedTable, ServerSession, Slot, connected
 from odi_assets.sources.marks import Identity, Mark
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MOST_CHANGES = 500_000
-"""Changes of a step, about: a transaction is never cut."""
+"""LogChanges of a step, about: a transaction is never cut."""
 QUIET_BYTES = 64 << 20
 """Log that the server keeps although no change of the tables is in it, before a commit without rows lets it go."""
 
@@ -288,10 +288,15 @@ class LogSource(Source):
         session.require_all_published(self.publication, list(tables))
         known = {name: one for name, one in mark.tables.items() if name in tables}
         known |= {name: known[name].begun_again for name in self._with_other_columns(session, mark, tables)}
-        new = {name: TableMark(one.key, is_cut=False) for name, one in tables.items() if name not in known}
-        return replace(mark, tables={**known, **new}), tables
+        new = {
+            name: TableMark(one.key, is_cut=False, rejoined=name in mark.left_out)
+            for name, one in tables.items()
+            if name not in known
+        }
+        left_out = {*mark.left_out, *mark.tables} - tables.keys()
+        return replace(mark, tables={**known, **new}, left_out=tuple(sorted(left_out))), tables
 
-    def step(self, mark: CaptureMark | None) -> tuple[Step, int]:
+    def step(self, mark: CaptureMark | None) -> tuple[CaptureStep, int]:
         """The next step above a mark, and the bound of the run."""
         with self.opened() as session:
             before, tables = self.begun(session, mark)

@@ -317,6 +317,10 @@ def test_a_table_joins_with_a_snapshot_of_its_own_and_leaves(capture: Capture, o
     orders.execute("UPDATE orders SET state = 'unseen' WHERE id = 1")
     assert [box.run(name).status for name in ("changes", "lines")] == [RunStatus.SUCCESS, RunStatus.NO_DATA]
     assert held(box, "lines") == rows_of(orders, "lines")
+    orders.execute("DELETE FROM orders WHERE id = 5")
+    box = capture("orders", "lines")
+    run_all(box)
+    assert held(box, "orders") == rows_of(orders, "orders")
 
 
 def test_history_keeps_every_version_of_a_row(capture: Capture, orders: Database) -> None:

@@ -140,10 +140,10 @@ def test_a_mark_is_the_same_once_it_was_stored() -> None:
     chunks = Chunks(("id",), (TableChunk(None, ("5",)), TableChunk(("5",), None)), 4)
     tables = {
         "public.a": TableMark(("id",), "s1", chunks, again=(("1",),), layout="1,2"),
-        "public.b": TableMark(("id",), is_cut=False),
+        "public.b": TableMark(("id",), is_cut=False, rejoined=True),
         "public.c": TableMark(("id", "x"), "s2"),
     }
-    mark = CaptureMark(lsn_of("1/2"), lsn_of("1/3"), 9, "7/5", tables, (12,))
+    mark = CaptureMark(lsn_of("1/2"), lsn_of("1/3"), 9, "7/5", tables, (12,), ("public.d",))
     assert CaptureMark.of(mark.value, "db:log") == mark
     assert mark.snapshots_left == ["public.a", "public.b"]
     assert mark.value["shown"] == "1/2, snapshots of 2 tables left"
