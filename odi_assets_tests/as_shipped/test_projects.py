@@ -27,7 +27,7 @@ from odi_assets_tests.as_shipped.installed import Installed
 from odi_assets_tests.as_shipped.shop_databases import of_mariadb, of_postgres, server_of
 from odi_assets_tests.jdbc import needs_drivers
 from odi_assets_tests.pages import PAGES, blocks, project_of
-from odi_assets_tests.sources.sql.servers import PASSWORD, Server
+from odi_assets_tests.sources.sql.servers import DATABASE, PASSWORD, Server
 
 MATERIALIZE = "dagster asset materialize -m odi_assets.definitions --select '*'"
 Deliver = Callable[[Path, int], None]
@@ -144,7 +144,7 @@ DELIVERIES = {
     "streaming.md": Delivery(orders_and_payments, ({"matched": 1}, {"matched": 1})),
     "cursors.md": Delivery(olake, ({"changes": 1, "orders": 1}, {"changes": 1, "orders": 1})),
 }
-DATABASES = {"sql.md": "the tests of databases below"}
+DATABASES = {"sql.md": "the tests of databases below", "cdc.md": "the test of a capture below"}
 
 
 def test_every_page_with_a_complete_project_has_a_delivery() -> None:
@@ -159,6 +159,35 @@ def test_the_project_of_a_page_runs_in_dagster_and_in_the_shell(
 ) -> None:
     (tmp_path / "odibi.yaml").write_text(project_of(page), encoding="utf-8")
     run_twice(installed, tmp_path, DELIVERIES[page])
+
+
+@pytest.mark.usefixtures("jvm")
+def test_the_project_of_a_capture_makes_the_tables_of_the_database(
+    databases: dict[str, Server | str], installed: Installed, tmp_path: Path
+) -> None:
+    server = server_of(databases, "postgres")
+    place = f"host: 127.0.0.1, port: {server.port}, database: {DATABASE}"
+    text = project_of("cdc.md").replace("host: localhost, database: shop", place)
+    (tmp_path / "odibi.yaml").write_text(text, encoding="utf-8")
+    for name in ("orders", "customers"):
+        server.execute(f"DROP TABLE IF EXISTS {name}", f"CREATE TABLE {name} (id int PRIMARY KEY, v text)")
+        server.insert(name, (1, "a"), (2, "b"))
+
+    def run() -> dict[str, int]:
+        printed = installed.done("odi run --json", tmp_path, SHOP_PASSWORD=PASSWORD)
+        return {one["node"]: one["rows_written"] for one in json.loads(printed)}
+
+    try:
+        assert run() == {"changes": 6, "orders": 2, "orders_history": 2}
+        server.execute("UPDATE orders SET v = 'c' WHERE id = 1", "DELETE FROM orders WHERE id = 2")
+        assert run()["orders_history"] == 2
+        shown = json.loads(installed.done("odi show orders --json", tmp_path, SHOP_PASSWORD=PASSWORD))
+        assert [(row["id"], row["v"]) for row in shown] == [(1, "c")]
+    finally:
+        server.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots",
+            "DROP PUBLICATION IF EXISTS odi_shop",
+        )
 
 
 @pytest.mark.usefixtures("jvm")

@@ -80,7 +80,7 @@ def in_order(kind: str) -> tuple[Any, ...]:
 def test_a_cursor_of_each_type_is_followed_to_its_last_digit(make: Make, server: Server, kind: str) -> None:
     table(server, kind)
     first, second, third = in_order(kind)
-    server.insert("events", (1, first), (2, NodeMark(second)))
+    server.insert("events", (1, first), (2, second))
     box = make(STATEFUL)
     result = box.run("events")
     assert (result.rows_written, result.hwm_after) == (2, NodeMark(second))
