@@ -178,6 +178,9 @@ def _typed(text: Column, kind: str, name: str) -> Column:
         return F.unhex(F.substring(text, 3, 2_147_483_647))
     value = text.try_cast(wanted)
     holds = value.isNotNull()
+    if wanted.startswith(("DATE", "TIMESTAMP")):
+        # Spark leaves out what stands behind a date.
+        holds = holds & ~text.endswith(" BC")
     if wanted.startswith("DECIMAL"):
         scale = int(wanted.rstrip(")").rpartition(",")[2])
         holds = holds & text.rlike(rf"^-?\d+(\.\d{{0,{scale}}}0*)?$")

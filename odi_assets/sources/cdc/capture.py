@@ -62,7 +62,7 @@ class Capture:
     Attributes:
         tables: by name, what is captured.
         most: how many changes a step has, about; a transaction is never cut.
-        again: opens another session.
+        another: opens another session.
     """
 
     session: ServerSession
@@ -113,6 +113,7 @@ class Capture:
         relation = Relation(self.dialect, self.dialect.table(table.name), f"{self.label} {table.name}", table.name, {})
         chunks = before.chunks
         if not before.is_cut:
+            before = replace(before, published=reader.publishing(self.publication).get(table.name, ""))
             chunks = Cutter(relation, self.chunks, _types(shape), reader.rows).chunks()
         left = replace(before, chunks=chunks, is_cut=True, layout=table.layout, rejoined=False)
         if chunks is not None:
@@ -263,7 +264,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class LogRows:
-    """LogChanges as rows of the change log.
+    """Changes as rows of the change log.
 
     Attributes:
         of: the number of the change of each row: a changed key makes two rows.

@@ -40,6 +40,7 @@ class TableMark:
         is_cut: whether the snapshot has begun: before, its chunks are not known.
         again: keys of rows that are read once more: the log does not have all of their values.
         layout: the numbers of its columns when its snapshot was read; empty before.
+        published: names the table and its place in the publication when its snapshot began; empty before.
         rejoined: it was captured before, and left out since: what was deleted meanwhile is not in the log.
     """
 
@@ -50,6 +51,7 @@ class TableMark:
     again: tuple[tuple[str, ...], ...] = ()
     layout: str = ""
     rejoined: bool = False
+    published: str = ""
 
     @property
     def begun_again(self) -> TableMark:
@@ -64,6 +66,8 @@ class TableMark:
     @property
     def value(self) -> dict[str, Any]:
         found: dict[str, Any] = {"key": list(self.key), "shape": self.shape, "layout": self.layout}
+        if self.published:
+            found["published"] = self.published
         if not self.is_cut:
             found["snapshot"] = None
         elif self.chunks is not None:
@@ -85,6 +89,7 @@ class TableMark:
             tuple(tuple(key) for key in value.get("again", ())),
             str(value.get("layout", "")),
             bool(value.get("rejoined")),
+            str(value.get("published", "")),
         )
 
 

@@ -33,6 +33,8 @@ _SETTINGS = {
     "bytea_output": "hex",
     "xmlbinary": "hex",
     "lc_monetary": "C",
+    # A policy that hides rows from the user is an error, and not a snapshot with fewer rows.
+    "row_security": "off",
     "statement_timeout": "0",
 }
 """All settings that texts of values depend on. Nobody knows how long a peek takes."""
@@ -198,7 +200,8 @@ class ServerSession:
             "  WHERE i.indrelid = c.oid AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END "
             "  ORDER BY k.place), "
             "(SELECT string_agg(a.attnum::text, ',' ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid "
-            "  AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '') "
+            "  AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''), "
+            "EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid) "
             "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND NOT c.relispartition "
             "AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY 2"
@@ -207,10 +210,10 @@ class ServerSession:
         for pattern in patterns:
             matched = [row for row in listed if fnmatch.fnmatchcase(row[1], pattern)]
             exact = any(row[1] == pattern for row in matched)
-            kept = [row for row in matched if row[3] in "rp" and row[4] == "p"]
+            kept = [row for row in matched if row[3] == "r" and row[4] == "p" and not row[7]]
             if not kept:
                 raise ConfigError(_why_no_table(pattern, matched if exact or matched else [], self.label))
-            for oid, name, identity, _, _, key, layout in kept:
+            for oid, name, identity, _, _, key, layout, _ in kept:
                 found[name] = CapturedTable(int(oid), name, identity, tuple(key), layout or "")
         return [found[name] for name in sorted(found)]
 
@@ -297,6 +300,19 @@ class ServerSession:
             "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s", [publication]
         )
         return {str(name) for (name,) in found}
+
+    def publishing(self, publication: str) -> dict[str, str]:
+        """By table of a publication, what names the table and its place in the publication: others mean that it was
+        made again, or published again."""
+        found = self.rows(
+            "SELECT t.schemaname || '.' || t.tablename, c.oid::text || '/' || p.oid || '/' || COALESCE(r.oid, 0) "
+            "FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname "
+            "JOIN pg_namespace n ON n.nspname = t.schemaname "
+            "JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename "
+            "LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid WHERE t.pubname = %s",
+            [publication],
+        )
+        return {str(name): str(place) for name, place in found}
 
     def publish(self, publication: str, tables: Sequence[CapturedTable], *, new: bool) -> None:
         """Make a publication of tables, or add tables to one."""
@@ -390,7 +406,10 @@ def _why_no_table(pattern: str, matched: Sequence[tuple[Any, ...]], label: str) 
     if not matched:
         return f"{label}: no table of the database is named `{pattern}`; tables are named with their schema"
     kinds = {"f": "a table of another server", "v": "a view", "m": "a materialized view"}
-    whys = {row[1]: kinds.get(row[3], "unlogged") for row in matched}
+    # Rows that come and go with a partition, or with a table that inherits, have no change in the log.
+    kinds["p"] = "a table with partitions, whose rows come and go without a change"
+    inherited = "a table that others inherit from"
+    whys = {row[1]: kinds.get(row[3], inherited if row[7] else "unlogged") for row in matched}
     listed = ", ".join(f"{name} is {why}" for name, why in whys.items())
     return f"{label}: `{pattern}` names nothing whose changes the log has: {listed}"
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MOST_CHANGES = 500_000
-"""LogChanges of a step, about: a transaction is never cut."""
+"""Changes of a step, about: a transaction is never cut."""
 QUIET_BYTES = 64 << 20
 """Log that the server keeps although no change of the tables is in it, before a commit without rows lets it go."""
 
@@ -158,6 +158,7 @@ class LogSource(Source):
             if before is None:
                 words = f"snapshots of {counted(len(tables), 'table')}, then the log from there"
                 return replace(read, summary=words)
+            changed += [] if before is None else self._made_again(session, before.tables)
             left = [*dict.fromkeys([*before.snapshots_left, *new, *changed])]
             if left:
                 words = f"snapshots of {counted(len(left), 'table')} left, and the log above {lsn_text(before.lsn)}"
@@ -183,6 +184,11 @@ class LogSource(Source):
             for name, shape in known.items()
             if now[name].id != shape or tables[name].layout != layouts.get(name, tables[name].layout)
         ]
+
+    def _made_again(self, session: ServerSession, known: Mapping[str, TableMark]) -> list[str]:
+        """The tables that were dropped and made again, or published again, since their snapshot was read."""
+        now = session.publishing(self.publication)
+        return [name for name, one in known.items() if one.published and one.published != now.get(name)]
 
     def _has_news(self, session: ServerSession, mark: CaptureMark, until: int) -> bool:
         """Whether there is a transaction above ``mark``. Acknowledged ones may be in the way of a look."""
@@ -288,6 +294,8 @@ class LogSource(Source):
         session.require_all_published(self.publication, list(tables))
         known = {name: one for name, one in mark.tables.items() if name in tables}
         known |= {name: known[name].begun_again for name in self._with_other_columns(session, mark, tables)}
+        # What happened to a table before it was published, made again or published again is not in the log.
+        known |= {name: replace(known[name].begun_again, rejoined=True) for name in self._made_again(session, known)}
         new = {
             name: TableMark(one.key, is_cut=False, rejoined=name in mark.left_out)
             for name, one in tables.items()

@@ -211,7 +211,12 @@ def test_a_value_that_no_type_of_the_table_holds_is_named_with_its_row(capture: 
     box.run("changes")
     with pytest.raises(Exception, match="key 7: column amount is NaN"):
         box.run("orders")
-    orders.execute("UPDATE orders SET amount = NULL, at = 'infinity' WHERE id = 7")
+    orders.execute("ALTER TABLE orders ADD born date")
+    orders.execute("UPDATE orders SET amount = NULL, born = '0044-03-15 BC' WHERE id = 7")
+    box.run("changes")
+    with pytest.raises(Exception, match="key 7: column born is 0044-03-15 BC"):
+        box.run("orders")
+    orders.execute("UPDATE orders SET born = NULL, at = 'infinity' WHERE id = 7")
     box.run("changes")
     with pytest.raises(Exception, match="key 7: column at is infinity"):
         box.run("orders")
@@ -354,10 +359,38 @@ def test_a_quiet_publication_lets_the_servers_log_go(
     assert held(box, "orders") == rows_of(orders, "orders")
 
 
+def make_again(database: Database) -> None:
+    database.execute("DROP TABLE orders")
+    database.execute("CREATE TABLE orders (id int PRIMARY KEY, state text, note text)")
+    database.execute("INSERT INTO orders VALUES (2, 'made again', NULL)")
+
+
+def publish_again(database: Database) -> None:
+    database.execute(f"ALTER PUBLICATION {SLOT} DROP TABLE orders")
+    database.execute("DELETE FROM orders WHERE id = 1")
+    database.execute("UPDATE orders SET state = 'unseen' WHERE id = 2")
+    database.execute(f"ALTER PUBLICATION {SLOT} ADD TABLE orders")
+
+
+@pytest.mark.parametrize("happens", [make_again, publish_again])
+def test_a_table_that_was_made_or_published_again_gets_a_new_snapshot_in_an_empty_table(
+    capture: Capture, orders: Database, happens: Any
+) -> None:
+    box = capture("orders")
+    run_all(box)
+    happens(orders)
+    orders.execute("INSERT INTO orders VALUES (50, 'after', NULL)")
+    run_all(box)
+    assert held(box, "orders") == rows_of(orders, "orders")
+    assert [box.run(name).status for name in ("changes", "orders")] == [RunStatus.NO_DATA] * 2
+
+
 REFUSED = [
     ("ALTER TABLE orders REPLICA IDENTITY NOTHING", "public.orders", "REPLICA IDENTITY NOTHING"),
     ("ALTER TABLE orders DROP CONSTRAINT orders_pkey", "public.orders", "no primary key"),
     ("ALTER TABLE orders SET UNLOGGED", "public.orders", "public.orders is unlogged"),
+    ("CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY RANGE (id)", "public.parts", "a table with partitions"),
+    ("CREATE TABLE child () INHERITS (orders)", "public.orders", "a table that others inherit from"),
     ("CREATE VIEW seen AS SELECT * FROM orders", "public.seen", "public.seen is a view"),
     ("SELECT 1", "public.order", "no table of the database is named `public.order`"),
 ]
