@@ -41,7 +41,7 @@ class TableMark:
         again: keys of rows that are read once more: the log does not have all of their values.
         layout: the numbers of its columns when its snapshot was read; empty before.
         published: names the table and its place in the publication when its snapshot began; empty before.
-        rejoined: it was captured before, and left out since: what was deleted meanwhile is not in the log.
+        rejoined: it was captured before, and left out since: what was deleted in between is not in the log.
     """
 
     key: tuple[str, ...]

@@ -26,6 +26,8 @@ from odi_assets.util.words import counted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from odi_assets.sources.losses import Loss
+
 _log = logging.getLogger(__name__)
 
 MOST_CHANGES = 500_000
@@ -243,7 +245,9 @@ class LogSource(Source):
             )
         if mark is None:
             if slot.confirmed:
-                _log.info("%s: the slot %s is there already, and is used from %s on", node, name, slot.confirmed)
+                _log.info(
+                    "%s: the slot %s is there already, and is used from %s on", node, name, lsn_text(slot.confirmed)
+                )
             return
         system = session.system()
         if mark.system != system:
@@ -270,6 +274,15 @@ class LogSource(Source):
                     "of `tables`",
                     node=self.target.node,
                 )
+
+    def losses(self, mark: Mark | None, then: Position | None, since: int | None) -> Iterable[Loss]:
+        from odi_assets.sources.losses import Loss
+
+        del then, since
+        if mark is not None:
+            yield Loss(
+                "the changes that were captured before: histories that are made of them begin with new snapshots"
+            )
 
     def begun(self, session: ServerSession, mark: CaptureMark | None) -> tuple[CaptureMark, dict[str, CapturedTable]]:
         """The mark with all tables that are captured now; the publication and the slot are there then."""
