@@ -103,7 +103,8 @@ class LogSource(Source):
     def publication(self) -> str:
         return self.log.publication or self.log.slot
 
-    def bounded(self, until: Any) -> LogSource:
+    def bounded(self, until: Any, mark: Mark | None) -> LogSource:
+        del mark
         return self if until is None else replace(self, until=int(until))
 
     def snapshot(self) -> LogSnapshot:
@@ -280,9 +281,8 @@ class LogSource(Source):
 
         del then, since
         if mark is not None:
-            yield Loss(
-                "the changes that were captured before: histories that are made of them begin with new snapshots"
-            )
+            text = "the changes that were captured before: histories that are made of them begin with new snapshots"
+            yield Loss(text, for_good=True)
 
     def begun(self, session: ServerSession, mark: CaptureMark | None) -> tuple[CaptureMark, dict[str, CapturedTable]]:
         """The mark with all tables that are captured now; the publication and the slot are there then."""
