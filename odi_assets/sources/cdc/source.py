@@ -133,9 +133,14 @@ class LogSource(Source):
     def whole(self) -> Read:
         raise ConfigError(
             f"{self.label}: a log has no beginning that can be read again",
-            fix="odi run --full-refresh makes new snapshots of its tables, and goes on with the log from there",
+            fix=f"{self._again}, and goes on with the log from there",
             node=self.target.node,
         )
+
+    @property
+    def _again(self) -> str:
+        node = self.target.node.replace(".", " --node ")
+        return f"odi run {node} --full-refresh --yes makes new snapshots of its tables in an empty change log"
 
     def why_unreachable(self, mark: Mark) -> str | None:
         before = mark if isinstance(mark, CaptureMark) else None
@@ -212,7 +217,7 @@ class LogSource(Source):
     def _require_slot(self, session: ServerSession, slot: Slot | None, mark: CaptureMark | None) -> None:
         """Raises an error that names a way on if the slot does not go on where the mark is."""
         node, name = self.target.node, self.log.slot
-        again = f"odi run {node.replace('.', ' --node ')} --full-refresh makes new snapshots of its tables"
+        again = self._again
         if slot is None:
             if mark is None:
                 if not self.log.create:
