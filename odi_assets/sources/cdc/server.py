@@ -70,6 +70,8 @@ class CapturedTable:
     """A table of the database that can be captured.
 
     Attributes:
+        name: with its schema, as the project file has it.
+        sql: with its schema, as SQL has it.
         identity: ``d``, ``i``, ``f`` or ``n``: what the log has of a row that was changed.
         key: the columns that identify a row; none if there is no key.
         layout: the numbers of its columns: a column that was dropped and made again has another one.
@@ -77,6 +79,7 @@ class CapturedTable:
 
     oid: int
     name: str
+    sql: str
     identity: str
     key: tuple[str, ...]
     layout: str
@@ -201,7 +204,7 @@ class ServerSession:
             "  ORDER BY k.place), "
             "(SELECT string_agg(a.attnum::text, ',' ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid "
             "  AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''), "
-            "EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid) "
+            "EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid), format('%I.%I', n.nspname, c.relname) "
             "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND NOT c.relispartition "
             "AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY 2"
@@ -213,8 +216,8 @@ class ServerSession:
             kept = [row for row in matched if row[3] == "r" and row[4] == "p" and not row[7]]
             if not kept:
                 raise ConfigError(_why_no_table(pattern, matched if exact or matched else [], self.label))
-            for oid, name, identity, _, _, key, layout, _ in kept:
-                found[name] = CapturedTable(int(oid), name, identity, tuple(key), layout or "")
+            for oid, name, identity, _, _, key, layout, _, of_sql in kept:
+                found[name] = CapturedTable(int(oid), name, of_sql, identity, tuple(key), layout or "")
         return [found[name] for name in sorted(found)]
 
     def shapes(self, tables: Sequence[CapturedTable], publication: str) -> dict[str, Shape]:
@@ -318,7 +321,7 @@ class ServerSession:
         """Make a publication of tables, or add tables to one."""
         from psycopg import sql
 
-        listed = sql.SQL(", ").join(sql.Identifier(*table.name.split(".", 1)) for table in tables)
+        listed = sql.SQL(", ").join(sql.SQL(table.sql) for table in tables)
         name = sql.Identifier(publication)
         with closing(self.opened.cursor()) as cursor:
             if new:

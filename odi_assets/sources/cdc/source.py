@@ -276,7 +276,7 @@ class LogSource(Source):
                 raise ConfigError(
                     f"{self.label}: {table.name} has {why}, so the log does not say which row was changed, and its "
                     "applications could change no row any more once it is published",
-                    fix=f"give it a primary key; or ALTER TABLE {table.name} REPLICA IDENTITY FULL; or leave it out "
+                    fix=f"give it a primary key; or ALTER TABLE {table.sql} REPLICA IDENTITY FULL; or leave it out "
                     "of `tables`",
                     node=self.target.node,
                 )
@@ -296,7 +296,7 @@ class LogSource(Source):
         missing = [one for name, one in tables.items() if published is None or name not in published]
         if missing:
             if not self.log.create:
-                names = ", ".join(one.name for one in missing)
+                names = ", ".join(one.sql for one in missing)
                 raise SourceError(
                     f"{self.label}: the publication `{self.publication}` lacks {names}",
                     fix=f"add `create: true` to `log`; or ALTER PUBLICATION {self.publication} ADD TABLE {names}",
@@ -403,6 +403,13 @@ class LogRead(_OfLog, UnresolvedRead):
 
     def resolve(self, spark: SparkSession) -> Read:
         del spark
+        return self._captured()
+
+    def without_spark(self) -> tuple[Read, pa.Table]:
+        found = self._captured()
+        return found, found.rows
+
+    def _captured(self) -> CapturedRows:
         found, until = self.source.step(self.before)
         rows = counted(found.rows.num_rows, "row")
         return CapturedRows(

@@ -359,6 +359,26 @@ def test_the_nodes_of_one_run_apply_one_version_of_the_log(
     assert (held(box, "orders"), held(box, "lines")) == (rows_of(orders, "orders"), rows_of(orders, "lines"))
 
 
+def test_a_capture_needs_no_spark_whatever_its_tables_are_named(capture: Capture, orders: Database) -> None:
+    for name in ("Order Items", "a.b=c/d", "ä%20"):
+        orders.execute(f'CREATE TABLE "{name}" (id int PRIMARY KEY)')
+        orders.execute(f'INSERT INTO "{name}" SELECT generate_series(1, 3)')
+    box = capture("orders", patterns="'public.*'", rows=2)
+
+    def open_spark() -> SparkSession:
+        raise AssertionError("a capture starts Spark")
+
+    for number in range(3):
+        history = RunHistory(box.project, box.state, f"run {number}")
+        run_node(NodeRun(history, NodeKey("p", "changes"), open_spark))
+        orders.execute('DELETE FROM "a.b=c/d" WHERE id = %s', [number])
+    assert ops(box, "public.Order Items") == ["r"] * 3
+    assert ops(box, "public.a.b=c/d") == ["r"] * 3 + ["d"]
+    assert ops(box, "public.ä%20") == ["r"] * 3
+    box.run("orders")
+    assert held(box, "orders") == rows_of(orders, "orders")
+
+
 def test_history_keeps_every_version_of_a_row(capture: Capture, orders: Database) -> None:
     box = capture("orders", history=True)
     run_all(box)
