@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from odi_assets.sources.cursor.window import Overlap
+    from odi_assets.tables.parts import TableParts
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class PlannedRead(ABC):
     is_part: ClassVar[bool] = True
     """Only a part of the source is read: what it gained, or a window."""
 
-    def without_spark(self) -> tuple[Read, pa.Table] | None:
+    def without_spark(self) -> tuple[Read, pa.Table | TableParts] | None:
         """The read with its bounds, and its rows; None if only Spark can read them."""
         return None
 

@@ -22,12 +22,13 @@ from odi_assets.config.models import ChunksConfig
 from odi_assets.sources.cdc.log import SCHEMA, Op, Shape, ShapeColumn, numbered, rows_of, shape_row, truncation_row
 from odi_assets.sources.cdc.mark import CaptureMark, TableMark
 from odi_assets.sources.cdc.pgoutput import NULL as _NULL_KIND
-from odi_assets.sources.cdc.pgoutput import LogChanges, LogRelation, LogWindow, Numbers, decode
+from odi_assets.sources.cdc.pgoutput import LogChanges, LogRelation, LogWindow, Numbers, completed, decode
 from odi_assets.sources.cdc.server import CapturedTable, ServerSession, Visible
 from odi_assets.sources.sql.chunks import Cutter, key_columns
 from odi_assets.sources.sql.dialects import Dialect
 from odi_assets.sources.sql.keys import keys_of
 from odi_assets.sources.sql.statements import Relation
+from odi_assets.tables.parts import TableParts
 
 _INSERT, _UPDATE, _DELETE = ord("I"), ord("U"), ord("D")
 _US = pa.timestamp("us", "UTC")
@@ -45,12 +46,12 @@ class CaptureStep:
     """What one commit takes in.
 
     Attributes:
-        rows: of the change log.
+        rows: of the change log; if they are too many for memory, in parts.
         after: the mark once they are in it.
         more: there is more to read below the bound of the run.
     """
 
-    rows: pa.Table
+    rows: pa.Table | TableParts
     after: CaptureMark
     more: bool
 
@@ -82,17 +83,37 @@ class Capture:
             upto: where the log ended when the run began.
         """
         name = next(iter(mark.snapshots_left), None)
-        messages = self.session.peek(self.slot, self.publication, upto, self.most)
-        behind = len(messages) >= self.most
-        if name is None or behind:
+        if name is None or sum(map(len, self._peek(upto, self.most))) >= self.most:
             # The log goes first: what the server holds of it does not grow with the snapshot.
-            return self._put_together(mark, decode(messages), None, behind)
+            return self._of_log(mark, upto)
         with self._reading(mark) as (reader, seen):
             chunk = self._chunk(reader, self.tables[name], mark.tables[name], seen)
             end = reader.log_end()
         self.session.await_flushed(end)
-        messages = self.session.peek(self.slot, self.publication, max(end, upto), None)
+        messages = [message for part in self._peek(max(end, upto), None) for message in part]
         return self._put_together(mark, decode(messages), chunk)
+
+    def _peek(self, upto: int, most: int | None) -> Iterator[list[bytes]]:
+        return self.session.peek(self.slot, self.publication, upto, most)
+
+    def _of_log(self, mark: CaptureMark, upto: int) -> CaptureStep:
+        """The step of a part of the log alone, however large its transactions are."""
+        found = self._put_together(mark, decode([]), None)
+        known: dict[int, LogRelation] = {}
+        parts: TableParts | None = None
+        count = 0
+        for messages in completed(self._peek(upto, self.most)):
+            if count:
+                parts = parts or TableParts(SCHEMA)
+                parts.add(found.rows)
+            count += len(messages)
+            window = decode(messages, known)
+            known = window.relations
+            # A transaction that was cut is new in each of its parts.
+            found = self._put_together(replace(found.after, lsn=mark.lsn), window, None)
+        if parts is not None:
+            parts.add(found.rows)
+        return replace(found, rows=parts or found.rows, more=found.more or count >= self.most)
 
     @contextmanager
     def _reading(self, mark: CaptureMark) -> Iterator[tuple[ServerSession, Visible]]:
@@ -150,9 +171,7 @@ class Capture:
         given = {"after": values.texts(data), **({} if key is None else {"key": key})}
         return rows_of(table.name, Op.READ, shape, count=len(values.kind), **given)
 
-    def _put_together(
-        self, mark: CaptureMark, window: LogWindow, chunk: _ChunkRead | None, behind: bool = False
-    ) -> CaptureStep:
+    def _put_together(self, mark: CaptureMark, window: LogWindow, chunk: _ChunkRead | None) -> CaptureStep:
         """The step of a part of the log, and of a chunk that was read before it."""
         visible = self.session.snapshot()
         new = window.transactions.lsn > mark.lsn
@@ -215,7 +234,7 @@ class Capture:
             tables=tables,
             pending=tuple(sorted(passed & visible.running)),
         )
-        return CaptureStep(rows, after, behind or bool(after.snapshots_left))
+        return CaptureStep(rows, after, bool(after.snapshots_left))
 
     @staticmethod
     def _phases(name: str, transactions: Numbers, window: LogWindow, chunk: _ChunkRead | None) -> Numbers:

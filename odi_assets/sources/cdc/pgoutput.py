@@ -9,7 +9,7 @@ The format: https://www.postgresql.org/docs/current/protocol-logicalrep-message-
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -206,6 +206,19 @@ class LogWindow:
     changes: tuple[LogChanges, ...]
     truncations: tuple[Truncation, ...]
     relations: dict[int, LogRelation]
+
+
+def completed(parts: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
+    """Parts of a log, each of whole transactions: a transaction that was cut begins and ends in each of its parts."""
+    begun: bytes | None = None
+    for part in parts:
+        messages = part if begun is None else [begun, *part]
+        edge = next(message for message in reversed(messages) if message[:1] in (b"B", b"C"))
+        begun = edge if edge[:1] == b"B" else None
+        # The end of the commit's record comes with the last part; until then it is where the record begins.
+        yield messages if begun is None else [*messages, b"C\0" + begun[1:9] + begun[1:9] + begun[9:17]]
+    if begun is not None:
+        raise TornLogError("a transaction without its end")
 
 
 class TornLogError(SourceError):

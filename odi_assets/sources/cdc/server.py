@@ -38,7 +38,8 @@ _SETTINGS = {
     "statement_timeout": "0",
 }
 """All settings that texts of values depend on. Nobody knows how long a peek takes."""
-_BLOCK = 50_000
+_FIRST_BLOCK, _LARGEST_BLOCK = 1_000, 50_000
+_BLOCK_BYTES, _PART_BYTES = 16 << 20, 64 << 20
 """Messages that are fetched at a time."""
 _NAMES_COLUMNS = 150_000
 """The version from which a publication may name columns and rows."""
@@ -332,16 +333,15 @@ class ServerSession:
 
     # Reads
 
-    def peek(self, slot: str, publication: str, upto: int, most: int | None) -> list[bytes]:
+    def peek(self, slot: str, publication: str, upto: int, most: int | None) -> Iterator[list[bytes]]:
         """Messages of whole transactions that the slot has not acknowledged, in the order of their commits.
+
+        They come in parts of about 64 MB, which may end within a transaction.
 
         Args:
             upto: a position of the log: transactions that commit above it are left out.
             most: stops after the transaction with which there are as many changes; None: all.
         """
-        return list(self._peeked(slot, publication, upto, most))
-
-    def _peeked(self, slot: str, publication: str, upto: int, most: int | None) -> Iterator[bytes]:
         connection = self.opened.pgconn
         bound = f"{upto >> 32:X}/{upto & 0xFFFFFFFF:X}"
         query = (
@@ -351,15 +351,27 @@ class ServerSession:
         )
         with self.opened.transaction():
             self.rows(query)
+            part: list[bytes] = []
+            held, block = 0, _FIRST_BLOCK
             while True:
-                result = connection.exec_params(f"FETCH {_BLOCK} FROM odi_peek".encode(), [], result_format=1)
+                result = connection.exec_params(f"FETCH {block} FROM odi_peek".encode(), [], result_format=1)
                 if result.status != _TUPLES:
                     raise _as_error(self.opened, result)
                 value, count = result.get_value, result.ntuples
-                yield from [value(row, 0) for row in range(count)]
-                if count < _BLOCK:
+                fetched = [value(row, 0) for row in range(count)]
+                part += fetched
+                size = sum(map(len, fetched))
+                held += size
+                if count < block:
                     break
+                if held > _PART_BYTES:
+                    yield part
+                    part, held = [], 0
+                # Rows may be large.
+                block = max(1, min(_LARGEST_BLOCK, _BLOCK_BYTES * count // max(size, 1)))
             self.rows("CLOSE odi_peek")
+        if part:
+            yield part
 
     def texts(self, relation: str, columns: Sequence[str], where: str) -> tuple[Any, Values]:
         """The rows of a table, each value as the log would have it: the bytes, and where in them the values are."""

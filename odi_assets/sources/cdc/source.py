@@ -21,6 +21,7 @@ from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source, Target
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
+from odi_assets.tables.parts import TableParts
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -200,19 +201,15 @@ class LogSource(Source):
 
     def _has_news(self, session: ServerSession, mark: CaptureMark, until: int) -> bool:
         """Whether there is a transaction above ``mark``. Acknowledged ones may be in the way of a look."""
-        from odi_assets.sources.cdc.pgoutput import decode
-
-        most = 1
-        while True:
-            messages = session.peek(self.log.slot, self.publication, until, most)
-            if not messages:
-                return False
-            found = decode(messages).transactions
-            if int(found.lsn[-1]) > mark.lsn:
-                return True
-            if len(messages) < most:
-                return False
-            most = max(len(messages), most) * 16
+        most, count = 1, 1
+        while count >= most:
+            most, count = most * 16, 0
+            for part in session.peek(self.log.slot, self.publication, until, most):
+                count += len(part)
+                begun = (message[1:9] for message in part if message[:1] == b"B")
+                if any(int.from_bytes(lsn, "big") > mark.lsn for lsn in begun):
+                    return True
+        return False
 
     def _require_slot(self, session: ServerSession, slot: Slot | None, mark: CaptureMark | None) -> None:
         """Raises an error that names a way on if the slot does not go on where the mark is."""
@@ -405,7 +402,7 @@ class LogRead(_OfLog, UnresolvedRead):
         del spark
         return self._captured()
 
-    def without_spark(self) -> tuple[Read, pa.Table]:
+    def without_spark(self) -> tuple[Read, pa.Table | TableParts]:
         found = self._captured()
         return found, found.rows
 
@@ -430,7 +427,7 @@ class CapturedRows(_OfLog, Read):
     """A step of a capture, whose rows are here."""
 
     source: LogSource
-    rows: pa.Table = field(repr=False, compare=False)
+    rows: pa.Table | TableParts = field(repr=False, compare=False)
     after: CaptureMark | None = None
     more: bool = False
     bound: int | None = None
@@ -451,7 +448,7 @@ class CapturedRows(_OfLog, Read):
         return self
 
     def load(self, spark: SparkSession) -> DataFrame:
-        return spark.createDataFrame(self.rows)
+        return spark.createDataFrame(self.rows.whole() if isinstance(self.rows, TableParts) else self.rows)
 
     def after_commit(self) -> None:
         if self.after is not None:

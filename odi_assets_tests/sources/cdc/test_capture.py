@@ -305,6 +305,36 @@ def test_a_backlog_is_taken_in_windows_of_whole_transactions(
     assert held(box, "orders") == rows_of(orders, "orders")
 
 
+def test_a_transaction_that_is_too_large_for_memory_is_taken_in_parts_and_committed_once(
+    capture: Capture, orders: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.execute("CREATE TABLE lines (id int PRIMARY KEY, n int)")
+    box = capture("orders", "lines")
+    run_all(box)
+    monkeypatch.setattr("odi_assets.sources.cdc.server._PART_BYTES", 300)
+    monkeypatch.setattr("odi_assets.sources.cdc.server._FIRST_BLOCK", 3)
+    monkeypatch.setattr("odi_assets.sources.cdc.server._BLOCK_BYTES", 200)
+    draw = random.Random(25)
+    for _ in range(3):
+        with orders.transaction():
+            for _ in range(60):
+                one, name = draw.randrange(30), draw.choice(("orders", "lines"))
+                column, value = ("state", draw.choice("abc")) if name == "orders" else ("n", draw.randrange(9))
+                orders.execute(
+                    f"INSERT INTO {name} (id, {column}) VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET {column} = %s",
+                    [one, value, value],
+                )
+                if draw.random() < 0.3:
+                    orders.execute(f"DELETE FROM {name} WHERE id = %s", [draw.randrange(30)])
+            if draw.random() < 0.5:
+                orders.execute("TRUNCATE lines")
+        version = box.table("changes").version
+        run_all(box)
+        assert box.table("changes").version == int(version or 0) + 1
+        assert (held(box, "orders"), held(box, "lines")) == (rows_of(orders, "orders"), rows_of(orders, "lines"))
+    ops(box)
+
+
 def test_a_table_joins_with_a_snapshot_of_its_own_and_leaves(capture: Capture, orders: Database) -> None:
     run_all(capture("orders"))
     orders.execute("CREATE TABLE lines (id int PRIMARY KEY, n int)")
