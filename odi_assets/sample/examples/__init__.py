@@ -9,10 +9,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from odi_assets.config.json_schema import SCHEMA_FILE, schema_text
-from odi_assets.errors import ConfigError
 from odi_assets.nodes.project import DEFAULT_PROJECT_FILE
 from odi_assets.sample import shop_db
 from odi_assets.sample.orders_payments import in_order, json_files
+from odi_assets.util.new_files import require_new, write_new
 
 
 class Example(StrEnum):
@@ -71,23 +71,11 @@ def create(folder: Path, example: Example) -> tuple[Path, ...]:
     """
     contents = {folder / name: text for name, text in _contents(example)}
     made = [*contents, *([folder / shop_db.FOLDER] if example is Example.SQL else [])]
-    there = [path for path in made if path.exists() or path.is_symlink()]
-    if there:
-        named = ", ".join(str(path.relative_to(folder)) for path in there[:3]) + (" …" if len(there) > 3 else "")
-        raise ConfigError(
-            f"{folder.resolve()} has {named} already, and nothing was written",
-            fix="name another folder: odi init FOLDER",
-            path=str(there[0]),
-        )
-    blocked = next((path for path in contents for above in path.parents if above.is_file()), None)
-    if blocked is not None:
-        raise ConfigError(f"{blocked.parent} cannot be made: a file is in the way", fix="name another folder")
+    require_new(folder, made)
     if example is Example.SQL:
         folder.mkdir(parents=True, exist_ok=True)
         shop_db.execute(folder, shop_db.TABLE, create=True)
-    for path, text in contents.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    write_new(contents)
     in_order(contents)
     return tuple(made)
 
