@@ -155,7 +155,9 @@ def _postgres(ask: Ask, dialect: Dialect, schemas: Sequence[str]) -> Catalog:
     catalog.require(schemas)
     within = ", ".join(dialect.literal(name, "str") for name in schemas)
     columns: dict[int, list[TableColumn]] = {}
-    for table, name, declared, nullable, dimensions, grows, indexed in ask(_POSTGRES_COLUMNS.replace("SCHEMAS", within)):
+    for table, name, declared, nullable, dimensions, grows, indexed in ask(
+        _POSTGRES_COLUMNS.replace("SCHEMAS", within)
+    ):
         column = TableColumn(name, declared, nullable, int(dimensions), grows=grows, indexed=indexed)
         columns.setdefault(int(table), []).append(column)
     indexes = ask(_POSTGRES_KEYS.replace("SCHEMAS", within))

@@ -18,13 +18,13 @@ from odi_assets.scaffold.catalog import CatalogTable, read_catalog
 from odi_assets.scaffold.names import job_name, node_names, slug
 from odi_assets.scaffold.reading import reading_of
 from odi_assets.scaffold.values import OddValue, odd_values
-from odi_assets.scaffold.yaml_text import flow, in_comment
 from odi_assets.sources.cdc.server import CapturedTable, connected
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
 from odi_assets.util.extras import install_command
 from odi_assets.util.new_files import require_new, write_new
 from odi_assets.util.words import counted
+from odi_assets.util.yaml_text import flow, in_comment
 
 _LAKE, _CHANGES, _SYSTEM = "lake", "changes", "system"
 _DELETED = "_deleted"
@@ -241,8 +241,8 @@ class DatabaseLook:
         nodes: list[Node] = [_capture_node(self._connection, [one.name for one in captured.values()])]
         nodes += [_apply_node(names[one.identity], captured[one.identity]) for one in chosen.tables]
         head = [
-            "`changes` has the changes of all tables, from one slot. Each other node makes of it the table that it names,",
-            "with its deletes. docs/cdc.md says what holds.",
+            "`changes` has the changes of all tables, from one slot. Each other node makes a table of it, as the database",
+            "has it, without the rows that are deleted. docs/cdc.md says what holds.",
         ]
         log = {"log": {"slot": slot, "create": True}}
         notes = {names[one.identity]: _HISTORY for one in chosen.tables if not captured[one.identity].key}
@@ -293,10 +293,15 @@ class DatabaseLook:
         if chosen.left_out:
             lines += _comment(["Left out:", *(f"  {name}: {why}" for name, why in chosen.left_out.items())])
         if lacking:
-            lines += _comment(["Before the first run, for its user lacks it:", *(f"  {one.statement}" for one in lacking)])
+            lines += _comment(
+                ["Before the first run, for its user lacks it:", *(f"  {one.statement}" for one in lacking)]
+            )
         project = job_name(self.address.connection.database)
         lines += [f"project: {flow(project)}", "connections:", *self._connection_lines(log)]
-        lines += [f"  {_LAKE}: {{type: local, base_path: {_LAKE}}}", f"system: {{connection: {_LAKE}, path: {_SYSTEM}}}"]
+        lines += [
+            f"  {_LAKE}: {{type: local, base_path: {_LAKE}}}",
+            f"system: {{connection: {_LAKE}, path: {_SYSTEM}}}",
+        ]
         if package is not None:
             lines.append(f'spark: {{packages: ["{package}"]}}')
         lines += ["pipelines:", f"- pipeline: {flow(project)}", "  nodes:"]

@@ -74,9 +74,7 @@ def reading_of(
     return _by_changes(table, usable, types)
 
 
-def _by_changes(
-    table: CatalogTable, usable: list[TableColumn], types: Mapping[str, TypeName | None]
-) -> TableReading:
+def _by_changes(table: CatalogTable, usable: list[TableColumn], types: Mapping[str, TypeName | None]) -> TableReading:
     moving = [one for one in usable if one.moves and types.get(one.name) in _LAGS]
     named = moving or _times(usable, _CHANGED, types)
     if not named:
@@ -97,7 +95,7 @@ def _by_changes(
 
 def _followed(table: CatalogTable, columns: tuple[str, ...], lag: str | int, why: str) -> TableReading:
     index = [] if table.column(columns[0]).indexed else [f"An index of {columns[0]} makes it fast."]
-    incremental = {"mode": "cursors", "columns": columns, "watermark_lag": lag}
+    incremental: dict[str, Any] = {"mode": "cursors", "columns": columns, "watermark_lag": lag}
     if not table.is_primary:
         incremental["snapshot"] = {"by": table.key}
     return TableReading({"incremental": incremental}, {"mode": "upsert", "keys": table.key}, (why, *index))

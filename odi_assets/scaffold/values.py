@@ -36,9 +36,7 @@ def odd_values(session: Session, dialect: Dialect, table: CatalogTable, *, array
     """
     types = session.columns(table.in_sql(dialect)) if arrays else {}
     conditions = {
-        one.name: condition
-        for one in table.columns
-        if (condition := _condition(one, dialect, types)) is not None
+        one.name: condition for one in table.columns if (condition := _condition(one, dialect, types)) is not None
     }
     if not conditions:
         return []

@@ -212,10 +212,12 @@ class ServerSession:
     def listed(self) -> list[ListedTable]:
         """All tables of the database, and what looks like tables, in the order of their names."""
         listed = self.rows(
-            "SELECT c.oid::bigint, n.nspname, c.relname, c.relreplident::text, c.relkind::text, c.relpersistence::text, "
+            "SELECT c.oid::bigint, n.nspname, c.relname, c.relreplident::text, c.relkind::text, "
+            "c.relpersistence::text, "
             "ARRAY(SELECT a.attname::text FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) "
             "  WITH ORDINALITY k(attnum, place) JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum "
-            "  WHERE i.indrelid = c.oid AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END "
+            "  WHERE i.indrelid = c.oid AND k.place <= i.indnkeyatts "
+            "  AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END "
             "  ORDER BY k.place), "
             "(SELECT string_agg(a.attnum::text, ',' ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid "
             "  AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''), "
