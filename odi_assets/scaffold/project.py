@@ -236,13 +236,13 @@ class DatabaseLook:
                     chosen.left_out[table.shown] = why
             self._require_some(chosen)
             slot = free_slot(session, f"odi_{slug(self.address.connection.database, 'db').lower()}"[:60])
-            lacking = list(needs(session, slot, list(captured.values())))
+            lacking = tuple(needs(session, slot, list(captured.values())))
         names = node_names([one.identity for one in chosen.tables], (_SYSTEM, _CHANGES))
         nodes: list[Node] = [_capture_node(self._connection, [one.name for one in captured.values()])]
         nodes += [_apply_node(names[one.identity], captured[one.identity]) for one in chosen.tables]
         head = [
-            "`changes` has the changes of all tables, from one slot. Each other node makes a table of it, as the database",
-            "has it, without the rows that are deleted. docs/cdc.md says what holds.",
+            "`changes` has the changes of all tables, from one slot. Each other node makes a table of it, with the",
+            "rows that the database has. docs/cdc.md says what holds.",
         ]
         log = {"log": {"slot": slot, "create": True}}
         notes = {names[one.identity]: _HISTORY for one in chosen.tables if not captured[one.identity].key}

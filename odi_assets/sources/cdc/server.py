@@ -73,7 +73,8 @@ class CapturedTable:
         name: its schema and its name, with a dot between: what the change log calls it.
         quoted: its name in SQL.
         identity: ``d``, ``i``, ``f`` or ``n``: what the log has of a row that was changed.
-        key: the columns that identify a row; none if there is no key.
+        key: the columns that identify a row, in the order of the table's columns, as the log has them; none if there
+            is no key.
         layout: the numbers of its columns: a column that was dropped and made again has another one.
     """
 
@@ -218,7 +219,7 @@ class ServerSession:
             "  WITH ORDINALITY k(attnum, place) JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum "
             "  WHERE i.indrelid = c.oid AND k.place <= i.indnkeyatts "
             "  AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END "
-            "  ORDER BY k.place), "
+            "  ORDER BY k.attnum), "
             "(SELECT string_agg(a.attnum::text, ',' ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid "
             "  AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''), "
             "EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid) "
