@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from odi_assets.errors import SourceError
 from odi_assets.sources.cdc.server import CapturedTable, ListedTable, ServerSession
 
 HIDES = "row policies hide rows of it from the user"
-_DELETED = "_deleted"
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,11 @@ def _unpublished(
     session: ServerSession, user: str, publication: str, tables: Sequence[CapturedTable]
 ) -> Iterator[Need]:
     published = session.published(publication)
+    if published is not None:
+        try:
+            session.require_all_published(publication, [table.name for table in tables])
+        except SourceError as error:
+            yield Need(error.message.removeprefix(f"{session.label}: "), str(error.fix))
     missing = [table for table in tables if published is None or table.name not in published]
     if not missing:
         return

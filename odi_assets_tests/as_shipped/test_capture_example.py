@@ -21,7 +21,7 @@ STOP = "python -m odi_assets.sample.shop_postgres stop"
 
 @pytest.fixture
 def folder(installed: Installed) -> Iterator[Path]:
-    """An empty folder that other users reach: as root, the server runs as another one. What runs in `shop` is stopped."""
+    """An empty folder that other users reach: as root, the server runs as another one. What runs there is stopped."""
     if postgres_program("initdb") is None:
         pytest.skip("no PostgreSQL server is installed (Debian: postgresql)")
     if importlib.util.find_spec("psycopg") is None:

@@ -147,6 +147,29 @@ def test_an_owner_needs_the_right_to_make_a_publication_and_the_server_a_free_sl
     ]
 
 
+def test_a_publication_of_somebody_else_is_used_and_has_to_have_all(server: Server) -> None:
+    execute(
+        server,
+        "CREATE TABLE orders (id int PRIMARY KEY); CREATE TABLE lines (id int PRIMARY KEY)",
+        "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader; ALTER ROLE reader REPLICATION",
+        "CREATE PUBLICATION odi_look FOR TABLE orders WITH (publish = 'insert')",
+    )
+    made = project_of(url(server, "reader"), CDC)
+    assert [need.what.partition(" ")[0] for need in made.needs] == ["the", "reader"]
+    execute(server, *(need.statement for need in made.needs))
+    assert project_of(url(server, "reader"), CDC).needs == ()
+
+
+def test_rows_that_a_policy_hides_keep_a_table_out(server: Server) -> None:
+    execute(
+        server,
+        "CREATE TABLE open (id int PRIMARY KEY); CREATE TABLE hidden (id int PRIMARY KEY)",
+        "ALTER TABLE hidden ENABLE ROW LEVEL SECURITY",
+    )
+    assert "row policies" in project_of(url(server, "reader"), CDC).left_out["public.hidden"]
+    assert project_of(url(server), CDC).left_out == {}
+
+
 def test_a_slot_of_another_capture_is_not_shared(server: Server) -> None:
     execute(
         server,
