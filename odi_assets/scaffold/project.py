@@ -239,7 +239,7 @@ class DatabaseLook:
             lacking = tuple(needs(session, slot, list(captured.values())))
         names = node_names([one.identity for one in chosen.tables], (_SYSTEM, _CHANGES))
         nodes: list[Node] = [_capture_node(self._connection, [one.name for one in captured.values()])]
-        nodes += [_apply_node(names[one.identity], captured[one.identity]) for one in chosen.tables]
+        nodes += _apply_nodes({names[one]: table for one, table in captured.items()})
         head = [
             "`changes` has the changes of all tables, from one slot. Each other node makes a table of it, with the",
             "rows that the database has. docs/cdc.md says what holds.",
@@ -330,6 +330,23 @@ _HISTORY = ("Each change, for without a key nothing says which rows the table ha
 def _capture_node(connection: str, tables: Sequence[str]) -> Node:
     read = {"connection": connection, "format": "cdc", "tables": list(tables)}
     return {"name": _CHANGES, "read": read, "write": {"connection": _LAKE, "path": _CHANGES}}
+
+
+def _apply_nodes(tables: Mapping[str, CapturedTable]) -> Iterator[Node]:
+    """By the names of their nodes, what applies tables: one node for all whose nodes have their names, if there are
+    several, and one for each of the others."""
+    alike = {name: one for name, one in tables.items() if one.key and _fills_in(name, one)}
+    if len(alike) > 1:
+        apply = {"changes": _CHANGES, "tables": [one.name for one in alike.values()]}
+        yield {"name": "{table}", "apply": apply, "write": {"connection": _LAKE, "path": "{table}"}}
+    for name, table in tables.items():
+        if len(alike) < 2 or name not in alike:
+            yield _apply_node(name, table)
+
+
+def _fills_in(name: str, table: CapturedTable) -> bool:
+    """Whether ``{table}`` of a node of several tables is the name of this table's node."""
+    return table.name.rpartition(".")[2] == name and not any(sign in table.name for sign in "*?")
 
 
 def _apply_node(name: str, table: CapturedTable) -> Node:
