@@ -15,7 +15,8 @@ from odi_assets.nodes.project import DEFAULT_PROJECT_FILE
 from odi_assets.scaffold.address import DatabaseAddress, read_address
 from odi_assets.scaffold.capture import Need, free_slot, needs, why_not_captured
 from odi_assets.scaffold.catalog import CatalogTable, read_catalog
-from odi_assets.scaffold.names import job_name, node_names, slug
+from odi_assets.scaffold.file import LAKE, SYSTEM, Node, ProjectFile
+from odi_assets.scaffold.names import node_names, slug
 from odi_assets.scaffold.reading import reading_of
 from odi_assets.scaffold.values import OddValue, odd_values
 from odi_assets.sources.cdc.server import CapturedTable, connected
@@ -24,12 +25,10 @@ from odi_assets.sources.sql.dialects import Dialect, dialect_of
 from odi_assets.util.extras import install_command
 from odi_assets.util.new_files import require_new, write_new
 from odi_assets.util.words import counted
-from odi_assets.util.yaml_text import flow, in_comment
 
-_LAKE, _CHANGES, _SYSTEM = "lake", "changes", "system"
+_CHANGES = "changes"
 _DELETED = "_deleted"
 """The column that marks rows which are gone, of nodes that apply a change log."""
-Node = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -70,10 +69,15 @@ class MadeProject:
 
 @dataclass
 class _Chosen:
-    """Tables that are read, and those that are left out with the reason of each."""
+    """Tables that are read, and those that are left out with the reason of each.
+
+    Attributes:
+        unseen: by table, why nobody looked for values that Spark's types do not hold.
+    """
 
     tables: list[CatalogTable] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+    unseen: dict[str, str] = field(default_factory=dict)
 
 
 def project_of(url: str, wanted: Wanted, environment: Mapping[str, str] = os.environ) -> MadeProject:
@@ -163,10 +167,10 @@ class DatabaseLook:
                 chosen.tables.append(table)
             else:
                 chosen.left_out[table.shown] = why
-        names = node_names([one.identity for one in chosen.tables], (_SYSTEM,))
+        names = node_names([one.identity for one in chosen.tables], (SYSTEM,))
         for table in list(chosen.tables):
             try:
-                node, lines = self._node(table, names[table.identity])
+                node, lines = self._node(table, names[table.identity], chosen.unseen)
             except SourceError as error:
                 chosen.tables.remove(table)
                 chosen.left_out[table.shown] = error.message.removeprefix(f"{self.address.shown}: ")
@@ -178,12 +182,12 @@ class DatabaseLook:
             "Tables are read with Spark, through JDBC. What is read by a column that moves with each change has to be",
             "committed within its `watermark_lag`, and rows that are deleted there stay here. docs/sql.md says more.",
         ]
-        text = self._text(head, chosen, (), {}, nodes, notes, package=self.dialect.package)
-        return self._made(text, chosen, ())
+        file = ProjectFile(self.address, self._connection, self.asks_password, nodes, notes, self.dialect.package)
+        return self._made(file, head, chosen, ())
 
-    def _node(self, table: CatalogTable, name: str) -> tuple[Node, Sequence[str]]:
+    def _node(self, table: CatalogTable, name: str, unseen: dict[str, str]) -> tuple[Node, Sequence[str]]:
         types = self.ask(lambda session: session.columns(table.in_sql(self.dialect)))
-        odd, lines = self._odd_values(table, arrays=True)
+        odd = self._odd_values(table, unseen, arrays=True)
         appended = _is_named(table, self.wanted.appended)
         reading = reading_of(table, types, appended=appended, unusable=frozenset(one.column for one in odd))
         casts = {one.column: self.dialect.written(self.dialect.quoted(one.column)) for one in odd}
@@ -195,8 +199,8 @@ class DatabaseLook:
             **({"columns": casts} if casts else {}),
         }
         why = [f"{one.column} comes as text: {one.example} is no value of its type in Spark." for one in odd]
-        node = {"name": name, "read": read, "write": {"connection": _LAKE, "path": name, **reading.write}}
-        return node, [*reading.why, *why, *lines]
+        node = {"name": name, "read": read, "write": {"connection": LAKE, "path": name, **reading.write}}
+        return node, [*reading.why, *why]
 
     def _named(self, table: CatalogTable) -> str:
         """The table as ``read.table`` names it."""
@@ -207,13 +211,14 @@ class DatabaseLook:
             return ".".join(self.dialect.quoted(part) for part in parts)
         return ".".join(parts)
 
-    def _odd_values(self, table: CatalogTable, *, arrays: bool) -> tuple[list[OddValue], list[str]]:
-        """The columns with values that Spark does not hold, and what is to be said if nobody could look."""
+    def _odd_values(self, table: CatalogTable, unseen: dict[str, str], *, arrays: bool) -> list[OddValue]:
+        """The columns with values that Spark does not hold; ``unseen`` gets the reason if nobody could look."""
         try:
-            return self.ask(lambda session: odd_values(session, self.dialect, table, arrays=arrays)), []
+            found: list[OddValue] = self.ask(lambda session: odd_values(session, self.dialect, table, arrays=arrays))
         except SourceError as error:
-            said = error.message.removeprefix(f"{self.address.shown}: ")
-            return [], [f"Nobody looked for values that Spark does not hold: {said}"]
+            unseen[table.shown] = error.message.removeprefix(f"{self.address.shown}: ")
+            return []
+        return found
 
     # Captures
 
@@ -228,7 +233,7 @@ class DatabaseLook:
                 table = tables.get((one.schema, name))
                 if table is None:
                     continue
-                why = why_not_captured(one, listed, session) or self._why_not_applied(table)
+                why = why_not_captured(one, listed, session) or self._why_not_applied(table, chosen.unseen)
                 if why is None:
                     chosen.tables.append(table)
                     captured[table.identity] = one.table
@@ -237,23 +242,23 @@ class DatabaseLook:
             self._require_some(chosen)
             slot = free_slot(session, f"odi_{slug(self.address.connection.database, 'db').lower()}"[:60])
             lacking = tuple(needs(session, slot, list(captured.values())))
-        names = node_names([one.identity for one in chosen.tables], (_SYSTEM, _CHANGES))
+        names = node_names([one.identity for one in chosen.tables], (SYSTEM, _CHANGES))
         nodes: list[Node] = [_capture_node(self._connection, [one.name for one in captured.values()])]
         nodes += _apply_nodes({names[one]: table for one, table in captured.items()})
         head = [
             "`changes` has the changes of all tables, from one slot. Each other node makes a table of it, with the",
             "rows that the database has. docs/cdc.md says what holds.",
         ]
-        log = {"log": {"slot": slot, "create": True}}
         notes = {names[one.identity]: _HISTORY for one in chosen.tables if not captured[one.identity].key}
-        return self._made(self._text(head, chosen, lacking, log, nodes, notes), chosen, lacking)
+        file = ProjectFile(self.address, self._connection, self.asks_password, nodes, notes, slot=slot)
+        return self._made(file, head, chosen, lacking)
 
-    def _why_not_applied(self, table: CatalogTable) -> str | None:
+    def _why_not_applied(self, table: CatalogTable, unseen: dict[str, str]) -> str | None:
         if any(one.name.lower() == _DELETED for one in table.columns):
             return f"its column {_DELETED} has the name of the mark of rows that are gone"
         if table.same_columns:
             return table.same_columns
-        odd, _ = self._odd_values(table, arrays=False)
+        odd = self._odd_values(table, unseen, arrays=False)
         return f"{odd[0].column} holds {odd[0].example}, which is no value of its type in Spark" if odd else None
 
     # The file
@@ -261,7 +266,7 @@ class DatabaseLook:
     @property
     def _connection(self) -> str:
         name = slug(self.address.connection.database, "db").lower()
-        return f"{name}_db" if name == _LAKE else name
+        return f"{name}_db" if name == LAKE else name
 
     def _require_some(self, chosen: _Chosen) -> None:
         if not chosen.tables:
@@ -272,56 +277,20 @@ class DatabaseLook:
                 fix="name another schema: `--schema`",
             )
 
-    def _made(self, text: str, chosen: _Chosen, lacking: Sequence[Need]) -> MadeProject:
+    def _made(self, file: ProjectFile, head: Sequence[str], chosen: _Chosen, lacking: Sequence[Need]) -> MadeProject:
+        count = counted(len(chosen.tables), "table")
+        lines = [f"{count} of {self.address.shown}, made by `odi init --from`.", *head]
+        lines += _section("Left out:", chosen.left_out)
+        lines += _section("Nobody looked whether all values are such that Spark holds them:", chosen.unseen)
+        if lacking:
+            lines += ["Before the first run, for its user lacks it:", *(f"  {one.statement}" for one in lacking)]
         variable = self.address.variable if self.asks_password else None
         user = str(self.address.connection.user)
-        return MadeProject(text, len(chosen.tables), chosen.left_out, lacking, variable, user)
+        return MadeProject(file.text(lines), len(chosen.tables), chosen.left_out, lacking, variable, user)
 
-    def _text(
-        self,
-        head: Sequence[str],
-        chosen: _Chosen,
-        lacking: Sequence[Need],
-        log: Mapping[str, Any],
-        nodes: Sequence[Node],
-        notes: Mapping[str, Sequence[str]],
-        package: str | None = None,
-    ) -> str:
-        count = counted(len(chosen.tables), "table")
-        lines = ["# yaml-language-server: $schema=odibi.schema.json"]
-        lines += _comment([f"{count} of {self.address.shown}, made by `odi init --from`.", *head])
-        if chosen.left_out:
-            lines += _comment(["Left out:", *(f"  {name}: {why}" for name, why in chosen.left_out.items())])
-        if lacking:
-            lines += _comment(
-                ["Before the first run, for its user lacks it:", *(f"  {one.statement}" for one in lacking)]
-            )
-        project = job_name(self.address.connection.database)
-        lines += [f"project: {flow(project)}", "connections:", *self._connection_lines(log)]
-        lines += [
-            f"  {_LAKE}: {{type: local, base_path: {_LAKE}}}",
-            f"system: {{connection: {_LAKE}, path: {_SYSTEM}}}",
-        ]
-        if package is not None:
-            lines.append(f'spark: {{packages: ["{package}"]}}')
-        lines += ["pipelines:", f"- pipeline: {flow(project)}", "  nodes:"]
-        for node in nodes:
-            lines += [f"  {line}" for line in _comment(notes.get(str(node["name"]), ()))]
-            lines += _node_lines(node)
-        return "\n".join(lines) + "\n"
 
-    def _connection_lines(self, log: Mapping[str, Any]) -> Iterator[str]:
-        one = self.address.connection
-        settings = {"type": one.type, "host": one.host, "port": one.port, "database": one.database, "user": one.user}
-        yield f"  {flow(self._connection)}:"
-        for name, value in settings.items():
-            yield f"    {name}: {flow(value)}"
-        if self.asks_password:
-            yield f'    password: "${{{self.address.variable}}}"'
-        if one.options:
-            yield f"    options: {flow(one.options)}"
-        for name, value in log.items():
-            yield f"    {name}: {flow(value)}"
+def _section(title: str, listed: Mapping[str, str]) -> list[str]:
+    return [title, *(f"  {name}: {why}" for name, why in listed.items())] if listed else []
 
 
 _HISTORY = ("Each change, for without a key nothing says which rows the table has now.",)
@@ -329,7 +298,7 @@ _HISTORY = ("Each change, for without a key nothing says which rows the table ha
 
 def _capture_node(connection: str, tables: Sequence[str]) -> Node:
     read = {"connection": connection, "format": "cdc", "tables": list(tables)}
-    return {"name": _CHANGES, "read": read, "write": {"connection": _LAKE, "path": _CHANGES}}
+    return {"name": _CHANGES, "read": read, "write": {"connection": LAKE, "path": _CHANGES}}
 
 
 def _apply_nodes(tables: Mapping[str, CapturedTable]) -> Iterator[Node]:
@@ -338,7 +307,7 @@ def _apply_nodes(tables: Mapping[str, CapturedTable]) -> Iterator[Node]:
     alike = {name: one for name, one in tables.items() if one.key and _fills_in(name, one)}
     if len(alike) > 1:
         apply = {"changes": _CHANGES, "tables": [one.name for one in alike.values()]}
-        yield {"name": "{table}", "apply": apply, "write": {"connection": _LAKE, "path": "{table}"}}
+        yield {"name": "{table}", "apply": apply, "write": {"connection": LAKE, "path": "{table}"}}
     for name, table in tables.items():
         if len(alike) < 2 or name not in alike:
             yield _apply_node(name, table)
@@ -352,33 +321,7 @@ def _fills_in(name: str, table: CapturedTable) -> bool:
 def _apply_node(name: str, table: CapturedTable) -> Node:
     history = {} if table.key else {"history": True}
     apply = {"changes": _CHANGES, "table": table.name, **history}
-    return {"name": name, "apply": apply, "write": {"connection": _LAKE, "path": name}}
-
-
-def _node_lines(node: Node) -> Iterator[str]:
-    """A node in lines that people like to read: one for each of its parts, more for a long one."""
-    yield f"  - name: {flow(node['name'])}"
-    for part, settings in node.items():
-        if part == "name":
-            continue
-        line = f"    {part}: {flow(settings)}"
-        if len(line) <= _WIDTH:
-            yield line
-            continue
-        yield f"    {part}:"
-        for key, value in settings.items():
-            if isinstance(value, list) and len(flow(value)) > _WIDTH:
-                yield f"      {key}:"
-                yield from (f"      - {flow(one)}" for one in value)
-            else:
-                yield f"      {key}: {flow(value)}"
-
-
-_WIDTH = 140
-
-
-def _comment(lines: Sequence[str]) -> list[str]:
-    return [f"# {in_comment(line)}" for line in lines]
+    return {"name": name, "apply": apply, "write": {"connection": LAKE, "path": name}}
 
 
 def _is_named(table: CatalogTable, patterns: Sequence[str]) -> bool:

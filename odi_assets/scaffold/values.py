@@ -12,6 +12,7 @@ from odi_assets.sources.sql.position import Session
 
 _DIGITS, _MADE_UP = 38, 18
 """The most digits of a decimal in Spark, and how many of them stand after the point where a database does not say."""
+_LONGEST = 60
 _NUMBER = re.compile(r"(?:numeric|decimal)(?:\((\d+)(?:,(-?\d+))?\))?( unsigned)?( zerofill)?")
 _TIMES = re.compile(r"date|datetime(\(\d\))?|timestamp(\(\d\))?( with(out)? time zone)?")
 
@@ -46,7 +47,7 @@ def odd_values(session: Session, dialect: Dialect, table: CatalogTable, *, array
     ]
     (row,) = session.rows(f"SELECT {', '.join(asked)} FROM {table.in_sql(dialect)}")
     found = zip(conditions, row, strict=True)
-    return [OddValue(name, str(example)) for name, example in found if example is not None]
+    return [OddValue(name, str(example)[:_LONGEST]) for name, example in found if example is not None]
 
 
 def _condition(column: TableColumn, dialect: Dialect, types: Mapping[str, object]) -> str | None:

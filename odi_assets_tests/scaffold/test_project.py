@@ -114,7 +114,7 @@ def test_schemas_and_patterns_choose_tables(server: Server, tmp_path: Path, monk
 def test_what_a_user_lacks_is_said_with_the_statement_that_gives_it(server: Server) -> None:
     execute(
         server,
-        "CREATE TABLE orders (id int PRIMARY KEY)",
+        "CREATE TABLE orders (id int PRIMARY KEY, day date)",
         "CREATE SCHEMA sales",
         'CREATE TABLE sales."Order Lines" (id int PRIMARY KEY)',
     )
@@ -127,8 +127,11 @@ def test_what_a_user_lacks_is_said_with_the_statement_that_gives_it(server: Serv
         'reader does not own "public"."orders", "sales"."Order Lines", and only owners publish',
     ]
     assert all(f"#   {need.statement}\n" in made.text for need in made.needs)
+    assert "# Nobody looked whether" in project_of(url(server, "reader"), CDC).text
     execute(server, *(need.statement for need in made.needs))
-    assert project_of(url(server, "reader"), wanted).needs == ()
+    again = project_of(url(server, "reader"), wanted)
+    assert again.needs == ()
+    assert "# Nobody looked" not in again.text
 
 
 def test_an_owner_needs_the_right_to_make_a_publication_and_the_server_a_free_slot(server: Server) -> None:
