@@ -85,7 +85,8 @@ def postgres(server: Server) -> Iterator[OddDatabase]:
 
     def execute(*statements: str, database: str = name) -> list[Row]:
         place = {"host": "127.0.0.1", "port": server.port, "user": USER, "password": PASSWORD, "dbname": database}
-        with psycopg.connect(**place, autocommit=True) as opened:  # type: ignore[arg-type]
+        iso = "-c datestyle=ISO -c timezone=UTC"
+        with psycopg.connect(**place, autocommit=True, options=iso) as opened:  # type: ignore[arg-type]
             for statement in statements:
                 cursor = opened.execute(statement.encode())
             return [tuple(row) for row in cursor] if cursor.description else []
