@@ -29,6 +29,7 @@ _TABLES = (
     "CREATE TABLE {odd$${{x}}} (id int PRIMARY KEY, v varchar(20))",
 )
 """Names in braces are quoted as the server does it."""
+_KEY = "ALTER TABLE {odd} REPLICA IDENTITY USING INDEX {odd_id_key}"
 _ROWS = (
     "INSERT INTO {odd.orders} VALUES (1, 'a', {past}), (2, 'b', {past})",
     "INSERT INTO {odd Order.Lines} VALUES (1, 7, 'x'), (2, 6, NULL), (3, 5, 'z')",
@@ -137,9 +138,11 @@ def held(folder: Path, node: str) -> list[Row]:
     return sorted((tuple(row.values()) for row in found), key=repr)
 
 
-def made(installed: Installed, folder: Path, database: OddDatabase, options: str) -> dict[str, str]:
-    """Make the project; the environment that its commands need."""
-    database.run(*_TABLES, *_ROWS)
+def made(
+    installed: Installed, folder: Path, database: OddDatabase, options: str = "", more: tuple[str, ...] = ()
+) -> dict[str, str]:
+    """Make the tables, by ``more`` statements too, and the project; the environment that its commands need."""
+    database.run(*_TABLES, *more, *_ROWS)
     ended = installed.run(f'odi init made --from "{database.url}" --tables "odd*" --tables "ODD*" {options}', folder)
     assert ended.returncode == 0, ended.stderr
     (line,) = (line for line in ended.stderr.splitlines() if "export" in line)
@@ -158,7 +161,7 @@ def test_a_capture_of_tables_with_odd_names_makes_the_tables_of_the_database(
     databases: dict[str, Server | str], installed: Installed, tmp_path: Path
 ) -> None:
     with postgres(server_of(databases, "postgres")) as database:
-        folder, variables = tmp_path / "made", made(installed, tmp_path, database, "--cdc")
+        folder, variables = tmp_path / "made", made(installed, tmp_path, database, "--cdc", (_KEY,))
         installed.done("odi config check", folder, **variables)
         installed.done("odi plan", folder, **variables)
         assert set(run(installed, folder, variables).values()) == {"SUCCESS"}
@@ -178,7 +181,7 @@ def test_tables_with_odd_names_are_read_each_run_as_the_database_has_them(
 ) -> None:
     needs_drivers()
     with KINDS[kind](server_of(databases, kind)) as database:
-        folder, variables = tmp_path / "made", made(installed, tmp_path, database, "")
+        folder, variables = tmp_path / "made", made(installed, tmp_path, database)
         installed.done("odi config check", folder, **variables)
         installed.done("odi plan", folder, **variables)
         nodes = {
