@@ -242,7 +242,7 @@ def _filled(rows: DataFrame, names: Mapping[str, str], key: Sequence[str], store
     there = [name for name in names if name in stored.columns]
     kept = stored.select([F.col(quoted(name)).alias(f"s_{name}") for name in there])
     needs = rows.where(lacking)
-    same = [needs[f"k_{place}"] == kept[f"s_{name}"] for place, name in enumerate(key)]
+    same = [needs[f"k_{place}"] == kept[quoted(f"s_{name}")] for place, name in enumerate(key)]
     filled = [
         F.when(F.col(f"u_{place}"), F.col(quoted(f"s_{name}"))).otherwise(F.col(f"t_{place}")).alias(f"t_{place}")
         if name in there

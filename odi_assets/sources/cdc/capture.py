@@ -131,7 +131,7 @@ class Capture:
     def _chunk(self, reader: ServerSession, table: CapturedTable, before: TableMark, seen: Visible) -> _ChunkRead:
         """The rows of the next chunk of a table, and what is left of its snapshot."""
         shape = reader.shapes([table], self.publication)[table.name]
-        relation = Relation(self.dialect, table.sql, f"{self.label} {table.name}", table.sql, {})
+        relation = Relation(self.dialect, table.quoted, f"{self.label} {table.name}", table.quoted, {})
         chunks = before.chunks
         if not before.is_cut:
             before = replace(before, published=reader.publishing(self.publication).get(table.name, ""))

@@ -268,12 +268,11 @@ class LogSource(Source):
     def _require_captured(self, tables: Iterable[CapturedTable]) -> None:
         """Raises ConfigError for tables whose changed rows the log does not identify."""
         for table in tables:
-            if table.identity == "n" or (table.identity != "f" and not table.key):
-                why = "REPLICA IDENTITY NOTHING" if table.identity == "n" else "no primary key"
+            if table.unidentified is not None:
                 raise ConfigError(
-                    f"{self.label}: {table.name} has {why}, so the log does not say which row was changed, and its "
-                    "applications could change no row any more once it is published",
-                    fix=f"give it a primary key; or ALTER TABLE {table.sql} REPLICA IDENTITY FULL; or leave it out "
+                    f"{self.label}: {table.name} has {table.unidentified}, so the log does not say which row was "
+                    "changed, and its applications could change no row any more once it is published",
+                    fix=f"give it a primary key; or ALTER TABLE {table.quoted} REPLICA IDENTITY FULL; or leave it out "
                     "of `tables`",
                     node=self.target.node,
                 )
@@ -293,10 +292,11 @@ class LogSource(Source):
         missing = [one for name, one in tables.items() if published is None or name not in published]
         if missing:
             if not self.log.create:
-                names = ", ".join(one.sql for one in missing)
+                names = ", ".join(one.name for one in missing)
+                quoted = ", ".join(one.quoted for one in missing)
                 raise SourceError(
                     f"{self.label}: the publication `{self.publication}` lacks {names}",
-                    fix=f"add `create: true` to `log`; or ALTER PUBLICATION {self.publication} ADD TABLE {names}",
+                    fix=f"add `create: true` to `log`; or ALTER PUBLICATION {self.publication} ADD TABLE {quoted}",
                 )
             session.publish(self.publication, missing, new=published is None)
             # A transaction that changed a table before it was published goes without these changes into the log.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 import threading
@@ -81,6 +82,42 @@ def test_a_large_value_that_did_not_change_is_the_stored_one_through_all_keys_of
     run_all(box)
     assert held(box, "orders") == rows_of(orders, "orders")
     assert held(box, "orders")[23]["note"].startswith("nnn")
+
+
+def test_a_key_is_one_whatever_its_order_and_whatever_its_index_includes(capture: Capture, database: Database) -> None:
+    database.execute("CREATE TABLE lines (id int, note text, place int, PRIMARY KEY (place, id) INCLUDE (note))")
+    database.execute("INSERT INTO lines VALUES (1, 'a', 7), (2, NULL, 8), (3, 'c', 9)")
+    box = capture("lines")
+    run_all(box)
+    database.execute("DELETE FROM lines WHERE id = 1")
+    database.execute("UPDATE lines SET place = 80 WHERE id = 2")
+    run_all(box)
+    assert held(box, "lines") == rows_of(database, "lines")
+    assert ops(box, "public.lines") == ["r", "r", "r", "d", "d", "c"]
+
+
+ODD_NAMES = ("My.Table", "Order Items", 'the "best"', "list[1]*", "Straße", "it's a/b", "select")
+
+
+def test_tables_of_any_name_are_captured(capture: Capture, database: Database) -> None:
+    for name in ODD_NAMES:
+        database.execute(f"CREATE TABLE {quoted(name)} (id int PRIMARY KEY)")
+        database.execute(f"INSERT INTO {quoted(name)} VALUES (1)")
+    # A name names its table, and not what it would mean as a pattern.
+    database.execute("CREATE TABLE list1x (id int PRIMARY KEY)")
+    box = capture(patterns=", ".join(json.dumps(f"public.{name}", ensure_ascii=False) for name in ODD_NAMES))
+    box.run("changes")
+    for name in ODD_NAMES:
+        database.execute(f"UPDATE {quoted(name)} SET id = 2")
+    box.run("changes")
+    assert {name: ops(box, f"public.{name}") for name in (*ODD_NAMES, "list1x")} == {
+        **{name: ["r", "d", "c"] for name in ODD_NAMES},
+        "list1x": [],
+    }
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def test_rows_that_go_and_come_back_in_one_window_are_the_last_ones(capture: Capture, orders: Database) -> None:
