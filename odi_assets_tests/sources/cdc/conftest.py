@@ -55,6 +55,14 @@ def database(server: PostgresServer) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
+@pytest.fixture
+def orders(database: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+    database.execute("CREATE TABLE orders (id int PRIMARY KEY, state text, note text)")
+    database.execute("ALTER TABLE orders ALTER note SET STORAGE EXTERNAL")
+    database.execute("INSERT INTO orders SELECT g, 'new', repeat('n', 3000) || g FROM generate_series(1, 10) g")
+    return database
+
+
 NODES = """
 - pipeline: p
   nodes:
