@@ -74,7 +74,8 @@ class CapturedTable:
         name: with its schema, as the project file has it.
         sql: with its schema, as SQL has it.
         identity: ``d``, ``i``, ``f`` or ``n``: what the log has of a row that was changed.
-        key: the columns that identify a row; none if there is no key.
+        key: the columns that identify a row, in the order of the table's columns, as the log has their values; none if
+            there is no key.
         layout: the numbers of its columns: a column that was dropped and made again has another one.
     """
 
@@ -199,10 +200,10 @@ class ServerSession:
         listed = self.rows(
             "SELECT c.oid::bigint, n.nspname || '.' || c.relname, c.relreplident::text, c.relkind::text, "
             "c.relpersistence::text, "
-            "ARRAY(SELECT a.attname::text FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) "
-            "  WITH ORDINALITY k(attnum, place) JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum "
+            "ARRAY(SELECT a.attname::text FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) k(attnum) "
+            "  JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum "
             "  WHERE i.indrelid = c.oid AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END "
-            "  ORDER BY k.place), "
+            "  ORDER BY a.attnum), "
             "(SELECT string_agg(a.attnum::text, ',' ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid "
             "  AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''), "
             "EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid), format('%I.%I', n.nspname, c.relname) "

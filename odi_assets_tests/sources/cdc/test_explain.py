@@ -126,6 +126,40 @@ def test_a_row_that_waits_is_said_to_wait_and_one_that_never_was_is_not_there(
     assert explained(box, "none").finding is KeyFinding.NOT_LANDED
 
 
+BELOW = """\
+  - name: paid
+    inputs: [orders]
+    transform: {sql: "SELECT id AS order_id, state FROM orders WHERE state = 'paid'"}
+    write: {connection: lake, path: paid}
+"""
+
+
+def test_a_key_of_a_node_below_is_followed_through_the_applied_table_into_the_log(
+    capture: Capture, orders: Database
+) -> None:
+    box = capture("orders", more=BELOW)
+    orders.execute("UPDATE orders SET state = 'paid' WHERE id IN (1, 2)")
+    run_all(box)
+    orders.execute("DELETE FROM orders WHERE id = 2")
+    run_all(box)
+    there, gone, other = (explained(box, key, "paid", "order_id") for key in "123")
+    assert [place.name for place in there.places] == ["db:public.orders", "p.changes", "p.orders", "p.paid"]
+    assert (there.finding, there.changes[0].op) == (KeyFinding.PRESENT, "snapshot")
+    assert (gone.finding, gone.absent_since, gone.changes[-1].op) == (KeyFinding.DELETED, "p.orders", "delete")
+    assert (other.finding, other.absent_since) == (KeyFinding.FILTERED, "p.paid")
+
+
+def test_a_history_is_explained_with_all_versions_of_a_row(capture: Capture, orders: Database) -> None:
+    box = capture("orders", history=True)
+    run_all(box)
+    orders.execute("UPDATE orders SET state = 'paid' WHERE id = 1")
+    assert explained(box, "1").places[-1].rows == 1
+    run_all(box)
+    found = explained(box, "1")
+    assert (found.finding, found.places[-1].rows) == (KeyFinding.PRESENT, 2)
+    assert ops(found) == [("snapshot", True), ("update", True)]
+
+
 def test_a_row_that_somebody_took_out_of_the_table_is_unexplained(capture: Capture, orders: Database) -> None:
     del orders
     box = capture("orders")

@@ -35,7 +35,8 @@ UNFINISHED = (
     '{"type":"STREAM","version":7,"global":{"state":{"lsn":"LSN"},"streams":[]},"streams":[{"stream":"orders",'
     '"namespace":"public","sync_mode":"","state":{"chunks":[{"min":"1","max":"5"},{"min":"5","max":null}]}}]}'
 )
-DOCUMENTS = {"GLOBAL": REPOSITORY, "STREAM": STREAM, "a snapshot under way": UNFINISHED}
+STRICT = '{"type":"STREAM","version":7,"global":{"state":{"lsn":"LSN"},"streams":["public.orders"]},"streams":[]}'
+DOCUMENTS = {"GLOBAL": REPOSITORY, "STREAM": STREAM, "a snapshot under way": UNFINISHED, "strict_cdc": STRICT}
 
 
 def olake(database: Database) -> str:
