@@ -113,5 +113,17 @@ def _show(found: Audit) -> None:
     note(f"Compared by {found.by}: {', '.join(found.compared) or 'the number of rows'}.")
     for text in found.notes:
         note(f"{text[0].upper()}{text[1:]}.")
+    note(_conclusion(found))
+
+
+def _conclusion(found: Audit) -> str:
+    if found.is_by_key:
+        one = found.ranges[0].found
+        differing = one.missing + one.extra + one.repeated + one.changed
+        return (
+            f"{counted(differing, 'key')} of {one.source_rows + one.extra:,} differ."
+            if differing
+            else (f"All of {counted(one.source_rows, 'key')} agree.")
+        )
     of = counted(len(found.ranges), "range")
-    note(f"{len(found.differing):,} of {of} differ." if found.differing else f"All of {of} agree.")
+    return f"{len(found.differing):,} of {of} differ." if found.differing else f"All of {of} agree."

@@ -19,7 +19,7 @@ from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.apply import LogShape, column_types, shapes_of, text_of, typed
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.apply import applied_below, key_in_log, mark_of_log
-from odi_assets.nodes.recovery.audit_found import Audit, AuditRange, KeyDifference
+from odi_assets.nodes.recovery.audit_found import BY_KEY, Audit, AuditRange, KeyDifference
 from odi_assets.nodes.recovery.audit_rows import RangeDifference, as_stored
 from odi_assets.sources.cdc.compare import TableNow, emptied, table_now
 from odi_assets.sources.cdc.log import Op
@@ -171,7 +171,7 @@ class _TableAudit:
         if command is not None:
             again = f"odi run {str(self.node.applies).replace('.', ' --node ')} --full-refresh"
             notes = (*notes, f"if it differs after the repair too, the log lacks a change: {again}")
-        return Audit(self.node.key, "key", compared, notes, (AuditRange(one, "all keys", command),), tuple(keys))
+        return Audit(self.node.key, BY_KEY, compared, notes, (AuditRange(one, "all keys", command),), tuple(keys))
 
     def _named(self, rows: DataFrame, compared: Sequence[str]) -> list[KeyDifference]:
         def shown(side: str, name: str) -> Column:

@@ -10,6 +10,8 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.recovery.audit_rows import RangeDifference
 from odi_assets.util.words import counted
 
+BY_KEY = "key"
+
 
 @dataclass(frozen=True)
 class AuditRange:
@@ -62,6 +64,11 @@ class Audit:
     notes: tuple[str, ...]
     ranges: tuple[AuditRange, ...]
     keys: tuple[KeyDifference, ...] = ()
+
+    @property
+    def is_by_key(self) -> bool:
+        """Whether all keys were compared one by one, as one range."""
+        return self.by == BY_KEY
 
     @property
     def differing(self) -> tuple[AuditRange, ...]:
