@@ -169,7 +169,7 @@ class _TableAudit:
         command = None if one.agrees else f"odi run {self.node.command} --full-refresh"
         notes = self._notes(now, table, left_out, sum(found.values()) - len(keys))
         if command is not None:
-            again = f"odi run {str(self.node.applies).replace('.', ' --node ')} --full-refresh"
+            again = f"odi run {str(self.node.applies).replace('.', ' --node ')} --full-refresh --yes"
             notes = (*notes, f"if it differs after the repair too, the log lacks a change: {again}")
         return Audit(self.node.key, BY_KEY, compared, notes, (AuditRange(one, "all keys", command),), tuple(keys))
 

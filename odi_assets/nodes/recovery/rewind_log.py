@@ -38,7 +38,7 @@ def require_log_kept(node: Node, hwm: NodeMark | None, version: int) -> None:
         f"{node} cannot go back to version {version}: it would read the server's log above {lsn_text(mark.end)} once "
         f"more, and {gone}",
         fix=f"rewind only the nodes that apply it, for they read the change log: {rewinds}; or make new snapshots: odi "
-        f"run {node.command} --full-refresh",
+        f"run {node.command} --full-refresh --yes",
         node=str(node),
         version=version,
     )

@@ -39,8 +39,8 @@ class TableNow:
 
     def chunks(self) -> Iterator[pa.Table]:
         """All rows of the table, as the change log would have them."""
-        dialect, name = self.capture.dialect, self.table.name
-        relation = Relation(dialect, dialect.table(name), f"{self.capture.label} {name}", name, {})
+        dialect, table = self.capture.dialect, self.table
+        relation = Relation(dialect, table.sql, f"{self.capture.label} {table.name}", table.sql, {})
         types = types_of(self.shape)
         chunks = Cutter(relation, self.capture.chunks, types, self.reader.rows).chunks()
         if chunks is None:
@@ -48,7 +48,7 @@ class TableNow:
         columns = key_columns(relation, chunks.by, types, self.reader.rows)
         for chunk in chunks.left:
             where = keys_of(dialect).within(chunk, columns)
-            yield self.capture.rows_where(self.reader, relation, self.table, self.shape, where)
+            yield self.capture.rows_where(self.reader, relation, table, self.shape, where)
 
 
 @contextmanager

@@ -13,6 +13,9 @@ import pytest
 from odi_assets.cli import main
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError, SourceError
+from odi_assets.nodes.explain.batch import trace
+from odi_assets.nodes.explain.places import KeyFinding
+from odi_assets.nodes.explain.stream import key_text
 from odi_assets.nodes.recovery.audit import audit
 from odi_assets.nodes.recovery.audit_found import Audit
 from odi_assets_tests.nodes.support import Sandbox
@@ -64,6 +67,25 @@ def test_each_key_that_differs_is_named_with_its_columns_and_the_repair_makes_it
     assert "state: new → damaged" in capfd.readouterr().out
     box.run("orders", full_refresh=True)
     assert audited(box).differing == ()
+
+
+PARTS = """\
+  - name: parts
+    apply: {changes: changes, table: public.Some.Parts}
+    write: {connection: lake, path: parts}
+"""
+
+
+def test_a_table_whose_name_has_dots_and_capitals_is_compared(capture: Capture, database: Database) -> None:
+    database.execute('CREATE TABLE "Some.Parts" (a int, "B" text, PRIMARY KEY ("B", a))')
+    database.execute("INSERT INTO \"Some.Parts\" VALUES (1, 'x'), (2, 'y')")
+    box = capture(patterns="public.Some.Parts", more=PARTS)
+    run_all(box)
+    assert audited(box, "parts").differing == ()
+    box.table("parts").table.delete("a = 2")
+    assert [one.key for one in audited(box, "parts").keys] == [{"a": "2", "B": "y"}]
+    (found,) = trace(box.project, box.spark, box.state, NodeKey("p", "parts"), ["a", "B"], [key_text(("2", "y"))])
+    assert (found.finding, found.places[0].rows) == (KeyFinding.UNEXPLAINED, 1)
 
 
 def test_changes_that_are_not_captured_or_not_applied_yet_are_no_differences(
