@@ -157,7 +157,7 @@ def _require_publication(source: LogSource, session: ServerSession, slot: Slot, 
     if session.published(source.publication) is not None:
         try:
             # One that was made later is not known to this part of the log.
-            session.peek(slot.name, source.publication, end, 1)
+            next(session.peek(slot.name, source.publication, end, 1), None)
         except psycopg.Error as error:
             why = str(error)
         else:

@@ -18,6 +18,7 @@ from odi_assets.sources.cdc.source import LogSource
 from odi_assets.sources.sql.chunks import Cutter, key_columns
 from odi_assets.sources.sql.keys import keys_of
 from odi_assets.sources.sql.statements import Relation
+from odi_assets.tables.parts import TableParts
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def table_now(source: LogSource, mark: CaptureMark, table: str) -> Iterator[Tabl
             if slot is None or slot.confirmed > mark.end:
                 raise _run_first(source, "the log was captured further in the meantime", "odi audit again")
             shape = session.shapes([captured], source.publication)[table]
-            yield TableNow(end, shape, step.rows, capture, reader, captured)
+            waiting = step.rows.whole() if isinstance(step.rows, TableParts) else step.rows
+            yield TableNow(end, shape, waiting, capture, reader, captured)
 
 
 def emptied(rows: pa.Table) -> bool:
