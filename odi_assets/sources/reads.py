@@ -137,6 +137,11 @@ class PlannedRead(ABC):
         return self.snapshot.bytes
 
     @property
+    def metrics(self) -> Mapping[str, Any]:
+        """Figures of the source that the history of runs keeps."""
+        return {}
+
+    @property
     def overlap(self) -> Overlap | None:
         """The rows of this read that may be in the target already; None: all are new, or that is not known yet."""
         return None
@@ -185,6 +190,7 @@ class PlannedRead(ABC):
             "rows_below_hwm_is_exact": self.late.is_exact,
             "hwm_before": hwm_text(self.before.value if self.before else None),
             "hwm_after": mark_text(self.after),
+            **self.metrics,
         }
 
 
@@ -311,6 +317,10 @@ class NothingNew(Read):
     @property
     def bytes(self) -> int:
         return 0
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        return self.increment.metrics
 
     def load(self, spark: SparkSession) -> DataFrame:
         return self.snapshot.rows(spark).limit(0)

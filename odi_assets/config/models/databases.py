@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from odi_assets.config.models.fields import Option, Secret, SlotName, Strict, Text
+from odi_assets.config.models.fields import Option, Secret, Size, SlotName, Strict, Text
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 _PORTS = {"postgres": 5432, "mysql": 3306, "mssql": 1433}
@@ -21,6 +21,11 @@ class LogSettings(Strict):
     publication: Text | None = Field(default=None, description="Publication; named as the slot unless given.")
     create: bool = Field(
         default=False, description="Make the slot and the publication, and add tables to it, where they are missing."
+    )
+    warn_lag: Size = Field(
+        default=1 << 30,
+        description="Bytes of the log that a capture may be behind, as in `1GB`, before the asset check `log_lag` and "
+        "`odi doctor` warn.",
     )
 
 

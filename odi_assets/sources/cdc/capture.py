@@ -56,6 +56,26 @@ class CaptureStep:
     more: bool
 
 
+@contextmanager
+def repeatable_read(
+    another: Callable[[], AbstractContextManager[ServerSession]], mark: CaptureMark
+) -> Iterator[tuple[ServerSession, Visible]]:
+    """A repeatable read that sees all transactions below ``mark``, and what it sees.
+
+    Args:
+        another: opens a session.
+    """
+    with another() as reader:
+        if mark.pending:
+            reader._await(
+                lambda: not set(mark.pending) & reader.snapshot().running,
+                "a transaction that is in the log is not seen by anybody yet: its commit waits for a standby",
+            )
+        reader.rows("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        yield reader, reader.snapshot()
+        reader.rows("ROLLBACK")
+
+
 @dataclass(frozen=True)
 class Capture:
     """A capture that reads its server, with an open session.
@@ -86,7 +106,7 @@ class Capture:
         if name is None or sum(map(len, self._peek(upto, self.most))) >= self.most:
             # The log goes first: what the server holds of it does not grow with the snapshot.
             return self._of_log(mark, upto)
-        with self._reading(mark) as (reader, seen):
+        with repeatable_read(self.another, mark) as (reader, seen):
             chunk = self._chunk(reader, self.tables[name], mark.tables[name], seen)
             end = reader.log_end()
         self.session.await_flushed(end)
@@ -115,19 +135,6 @@ class Capture:
             parts.add(found.rows)
         return replace(found, rows=parts or found.rows, more=found.more or count >= self.most)
 
-    @contextmanager
-    def _reading(self, mark: CaptureMark) -> Iterator[tuple[ServerSession, Visible]]:
-        """A repeatable read that sees all transactions below ``mark``, and what it sees."""
-        with self.another() as reader:
-            if mark.pending:
-                reader._await(
-                    lambda: not set(mark.pending) & reader.snapshot().running,
-                    "a transaction that is in the log is not seen by anybody yet: its commit waits for a standby",
-                )
-            reader.rows("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            yield reader, reader.snapshot()
-            reader.rows("ROLLBACK")
-
     def _chunk(self, reader: ServerSession, table: CapturedTable, before: TableMark, seen: Visible) -> _ChunkRead:
         """The rows of the next chunk of a table, and what is left of its snapshot."""
         shape = reader.shapes([table], self.publication)[table.name]
@@ -135,25 +142,25 @@ class Capture:
         chunks = before.chunks
         if not before.is_cut:
             before = replace(before, published=reader.publishing(self.publication).get(table.name, ""))
-            chunks = Cutter(relation, self.chunks, _types(shape), reader.rows).chunks()
+            chunks = Cutter(relation, self.chunks, types_of(shape), reader.rows).chunks()
         left = replace(before, chunks=chunks, is_cut=True, layout=table.layout, rejoined=False)
         if chunks is not None:
             taken = chunks.left[:1]
             left = replace(left, chunks=chunks.without(taken))
-            columns = key_columns(relation, chunks.by, _types(shape), reader.rows)
+            columns = key_columns(relation, chunks.by, types_of(shape), reader.rows)
             where = keys_of(self.dialect).within(taken[0], columns)
         elif before.again:
             left = replace(left, again=before.again[_KEYS_AT_ONCE:])
             where = self._by_keys(relation, table, before.again[:_KEYS_AT_ONCE], reader)
         else:
             return _ChunkRead(table.name, shape, [], seen, left)
-        return _ChunkRead(table.name, shape, [self._read(reader, relation, table, shape, where)], seen, left)
+        return _ChunkRead(table.name, shape, [self.rows_where(reader, relation, table, shape, where)], seen, left)
 
     def _by_keys(
         self, relation: Relation, table: CapturedTable, wanted: Sequence[tuple[str, ...]], reader: ServerSession
     ) -> str:
         columns = key_columns(
-            relation, table.key, _types(reader.shapes([table], self.publication)[table.name]), reader.rows
+            relation, table.key, types_of(reader.shapes([table], self.publication)[table.name]), reader.rows
         )
         keys = keys_of(self.dialect)
         return " OR ".join(
@@ -163,9 +170,10 @@ class Capture:
             for key in wanted
         )
 
-    def _read(
+    def rows_where(
         self, reader: ServerSession, relation: Relation, table: CapturedTable, shape: Shape, where: str
     ) -> pa.Table:
+        """Rows of a table as the log has them."""
         data, values = reader.texts(relation.sql, [one.name for one in shape.columns], where)
         key = values.columns(shape.key_places).texts(data) if shape.key_places else None
         given = {"after": values.texts(data), **({} if key is None else {"key": key})}
@@ -382,7 +390,7 @@ def _in_order(parts: Sequence[_Part]) -> pa.Table:
     return rows if (order == np.arange(len(order))).all() else rows.take(pa.array(order))
 
 
-def _types(shape: Shape) -> dict[str, str]:
+def types_of(shape: Shape) -> dict[str, str]:
     """Types as chunks are cut by them: whole numbers are cut evenly."""
     whole = {"smallint": "short", "integer": "integer", "bigint": "long"}
     return {one.name: whole.get(one.type, "string") for one in shape.columns}

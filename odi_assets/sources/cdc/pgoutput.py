@@ -262,6 +262,14 @@ def decode(messages: Sequence[bytes | memoryview], known: dict[int, LogRelation]
     return LogWindow(data, transactions, changes, truncations, {oid: all_[-1][1] for oid, all_ in described.items()})
 
 
+def begun(messages: Iterable[bytes]) -> Iterator[tuple[int, int]]:
+    """The transactions that begin in some messages: where each commits, and when, in microseconds since 1970."""
+    for message in messages:
+        if message[:1] == b"B":
+            committed = int.from_bytes(message[9:17], "big", signed=True)
+            yield int.from_bytes(message[1:9], "big"), committed + _EPOCH_US
+
+
 def _changes(
     data: Bytes, starts: Numbers, kinds: Bytes, number: Numbers, described: dict[int, list[tuple[int, LogRelation]]]
 ) -> Iterator[LogChanges]:

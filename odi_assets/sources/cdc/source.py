@@ -14,6 +14,7 @@ from odi_assets.config.models import ChunksConfig, Connection, ReadConfig
 from odi_assets.config.models.databases import LogSettings, ServerConnection
 from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError, OdiError, SourceError
 from odi_assets.sources.cdc.capture import Capture, CaptureStep
+from odi_assets.sources.cdc.lag import LogLag, age_seconds
 from odi_assets.sources.cdc.mark import CaptureMark, TableMark, lsn_text
 from odi_assets.sources.cdc.server import CapturedTable, ServerSession, Slot, connected
 from odi_assets.sources.marks import Identity, Mark
@@ -147,7 +148,7 @@ class LogSource(Source):
         before = mark if isinstance(mark, CaptureMark) else None
         with self.opened() as session:
             try:
-                self._require_slot(session, session.slot(self.log.slot), before)
+                self.require_slot(session, session.slot(self.log.slot), before)
             except OdiError as error:
                 return error.message.removeprefix(f"{self.label}: ")
         return None
@@ -158,30 +159,34 @@ class LogSource(Source):
             session.require_logical()
             tables = {table.name: table for table in session.tables(self.patterns)}
             slot = session.slot(self.log.slot)
-            self._require_slot(session, slot, before)
+            self.require_slot(session, slot, before)
             found = self._snapshot(slot)
             new = [name for name in tables if before is None or name not in before.tables]
-            changed = [] if before is None else self._with_other_columns(session, before, tables)
+            changed = [] if before is None else self.with_other_columns(session, before, tables)
             self._require_captured([tables[name] for name in new])
-            read = LogRead(snapshot=found, summary="", before=before, follows=True, source=self)
+            lag = None if before is None or slot is None else self._lag(session, slot, before)
+            read = LogRead(snapshot=found, summary="", before=before, follows=True, source=self, lag=lag)
             if before is None:
                 words = f"snapshots of {counted(len(tables), 'table')}, then the log from there"
                 return replace(read, summary=words)
-            changed += [] if before is None else self._made_again(session, before.tables)
+            changed += [] if before is None else self.made_again(session, before.tables)
             left = [*dict.fromkeys([*before.snapshots_left, *new, *changed])]
             if left:
                 words = f"snapshots of {counted(len(left), 'table')} left, and the log above {lsn_text(before.lsn)}"
                 return replace(read, summary=words)
             until = session.log_end() if self.until is None else self.until
-            if self._has_news(session, before, until):
-                return replace(read, summary=f"the log from {lsn_text(before.lsn)} to {lsn_text(until)}")
+            oldest = self._first_above(session, before, until)
+            lag = None if slot is None else self._lag(session, slot, before, oldest or 0)
+            read = replace(read, lag=lag)
+            if oldest is not None:
+                return replace(read, summary=f"the log from {lsn_text(before.lsn)} to {lsn_text(until)}: {lag}")
             quiet = until - before.end > QUIET_BYTES and self.until is None
             words = f"no change above {lsn_text(before.lsn)}"
             if quiet:
                 return replace(read, summary=f"{words}; the server may let {until - before.end:,} bytes of its log go")
             return NothingNew.of(replace(read, summary=words), words, before)
 
-    def _with_other_columns(
+    def with_other_columns(
         self, session: ServerSession, mark: CaptureMark, tables: Mapping[str, CapturedTable]
     ) -> list[str]:
         """The tables whose columns, types or keys are not those of their last rows in the log."""
@@ -194,24 +199,50 @@ class LogSource(Source):
             if now[name].id != shape or tables[name].layout != layouts.get(name, tables[name].layout)
         ]
 
-    def _made_again(self, session: ServerSession, known: Mapping[str, TableMark]) -> list[str]:
+    def made_again(self, session: ServerSession, known: Mapping[str, TableMark]) -> list[str]:
         """The tables that were dropped and made again, or published again, since their snapshot was read."""
         now = session.publishing(self.publication)
         return [name for name, one in known.items() if one.published and one.published != now.get(name)]
 
-    def _has_news(self, session: ServerSession, mark: CaptureMark, until: int) -> bool:
-        """Whether there is a transaction above ``mark``. Acknowledged ones may be in the way of a look."""
+    def lag(self, mark: CaptureMark) -> LogLag | None:
+        """How far a capture is behind now; None if its slot is gone.
+
+        Raises:
+            SourceError: the server cannot be reached, or the slot is read by somebody else.
+        """
+        with self.opened() as session:
+            slot = session.slot(self.log.slot)
+            oldest = None if slot is None else self._first_above(session, mark, session.log_end())
+            return None if slot is None else self._lag(session, slot, mark, oldest or 0)
+
+    def _lag(self, session: ServerSession, slot: Slot, mark: CaptureMark, oldest: int | None = None) -> LogLag:
+        """How far a capture is behind.
+
+        Args:
+            oldest: when the first transaction above the mark was committed, in microseconds; 0: there is none.
+        """
+        until = session.log_end() if self.until is None else self.until
+        seconds = age_seconds(session, oldest) if oldest else oldest
+        return LogLag(max(0, until - mark.end), seconds, slot.behind_bytes)
+
+    def _first_above(self, session: ServerSession, mark: CaptureMark, until: int) -> int | None:
+        """When the first transaction above ``mark`` was committed, in microseconds since 1970; None if there is none.
+
+        Acknowledged ones may be in the way of a look.
+        """
+        from odi_assets.sources.cdc.pgoutput import begun
+
         most, count = 1, 1
         while count >= most:
             most, count = most * 16, 0
             for part in session.peek(self.log.slot, self.publication, until, most):
                 count += len(part)
-                begun = (message[1:9] for message in part if message[:1] == b"B")
-                if any(int.from_bytes(lsn, "big") > mark.lsn for lsn in begun):
-                    return True
-        return False
+                for lsn, committed_us in begun(part):
+                    if lsn > mark.lsn:
+                        return committed_us
+        return None
 
-    def _require_slot(self, session: ServerSession, slot: Slot | None, mark: CaptureMark | None) -> None:
+    def require_slot(self, session: ServerSession, slot: Slot | None, mark: CaptureMark | None) -> None:
         """Raises an error that names a way on if the slot does not go on where the mark is."""
         node, name = self.target.node, self.log.slot
         again = self._again
@@ -308,9 +339,9 @@ class LogSource(Source):
             mark = CaptureMark(start - 1, start, 1, session.system())
         session.require_all_published(self.publication, list(tables))
         known = {name: one for name, one in mark.tables.items() if name in tables}
-        known |= {name: known[name].begun_again for name in self._with_other_columns(session, mark, tables)}
+        known |= {name: known[name].begun_again for name in self.with_other_columns(session, mark, tables)}
         # What happened to a table before it was published, made again or published again is not in the log.
-        known |= {name: replace(known[name].begun_again, rejoined=True) for name in self._made_again(session, known)}
+        known |= {name: replace(known[name].begun_again, rejoined=True) for name in self.made_again(session, known)}
         new = {
             name: TableMark(one.key, is_cut=False, rejoined=name in mark.left_out)
             for name, one in tables.items()
@@ -327,22 +358,25 @@ class LogSource(Source):
                 session.advance(self.log.slot, lsn_text(before.end))
             until = session.log_end() if self.until is None else self.until
             session.await_flushed(until)
-            capture = Capture(
-                session,
-                self.dialect,
-                self.label,
-                self.log.slot,
-                self.publication,
-                tables,
-                self.chunks,
-                MOST_CHANGES,
-                partial(connected, self.dialect, self.label),
-            )
-            found = capture.step(before, until)
+            found = self.capture(session, tables).step(before, until)
             if not found.more and not found.rows.num_rows:
                 # All up to the bound was looked at.
                 found = replace(found, after=replace(found.after, end=max(found.after.end, until)))
             return replace(found, after=replace(found.after, measures=self.identity)), until
+
+    def capture(self, session: ServerSession, tables: dict[str, CapturedTable]) -> Capture:
+        """What reads the log of some tables, and their snapshots."""
+        return Capture(
+            session,
+            self.dialect,
+            self.label,
+            self.log.slot,
+            self.publication,
+            tables,
+            self.chunks,
+            MOST_CHANGES,
+            partial(connected, self.dialect, self.label),
+        )
 
     def acknowledge(self, mark: CaptureMark) -> None:
         """Let the server forget the log that is in the change log."""
@@ -375,8 +409,19 @@ class LogSnapshot(SourceSnapshot):
         return spark.createDataFrame(SCHEMA.empty_table())
 
 
+@dataclass(frozen=True, kw_only=True)
 class _OfLog(PlannedRead):
-    """What reads of a log have in common."""
+    """What reads of a log have in common.
+
+    Attributes:
+        lag: how far the capture was behind when the read was planned; None before the first one.
+    """
+
+    lag: LogLag | None = None
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        return {} if self.lag is None else self.lag.metrics
 
     def in_partitions(self, wanted: Partitions) -> PlannedRead:
         del wanted
@@ -419,6 +464,7 @@ class LogRead(_OfLog, UnresolvedRead):
             rows=found.rows,
             more=found.more,
             bound=until,
+            lag=self.lag,
         )
 
 

@@ -32,14 +32,6 @@ from odi_assets_tests.sources.sql.servers import PostgresServer
 Database = psycopg.Connection[Any]
 
 
-@pytest.fixture
-def orders(database: Database) -> Database:
-    database.execute("CREATE TABLE orders (id int PRIMARY KEY, state text, note text)")
-    database.execute("ALTER TABLE orders ALTER note SET STORAGE EXTERNAL")
-    database.execute("INSERT INTO orders SELECT g, 'new', repeat('n', 3000) || g FROM generate_series(1, 10) g")
-    return database
-
-
 def confirmed(database: Database) -> int:
     (row,) = database.execute("SELECT confirmed_flush_lsn::text FROM pg_replication_slots").fetchall()
     return lsn_of(row[0])
@@ -304,6 +296,28 @@ def test_snapshots_and_the_log_are_put_together_under_writers(
             one.join()
     run_all(box)
     assert held(box, "orders") == rows_of(orders, "orders")
+
+
+def test_a_row_that_moves_to_a_chunk_that_was_read_is_read_again_by_its_key_whatever_the_order_of_its_columns(
+    capture: Capture, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.execute("CREATE TABLE parts (a int, b int, note text, PRIMARY KEY (b, a))")
+    database.execute("ALTER TABLE parts ALTER note SET STORAGE EXTERNAL")
+    database.execute("INSERT INTO parts SELECT g, g + 100, repeat('n', 3000) || g FROM generate_series(1, 20) g")
+    step, steps = LogSource.step, []
+
+    def moving(source: LogSource, mark: Any) -> Any:
+        found = step(source, mark)
+        if not steps:
+            database.execute("UPDATE parts SET b = 1 WHERE a = 20")
+        steps.append(found)
+        return found
+
+    monkeypatch.setattr(LogSource, "step", moving)
+    box = capture("parts", rows=5)
+    run_all(box)
+    assert len(steps) > 3
+    assert held(box, "parts") == rows_of(database, "parts")
 
 
 def test_the_slot_moves_after_the_commit_and_never_past_it(
