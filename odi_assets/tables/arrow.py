@@ -72,24 +72,23 @@ class ArrowWrite(Write):
             remote, root = location.in_store()
             filesystem = PyFileSystem(FSSpecHandler(remote))
         form = ds.ParquetFileFormat()
-        ds.write_dataset(
-            _without_empty_texts(df, by) if self.parts is None else self._scanned(df.schema, self.parts),
-            f"{root}/{self.folder(step)}",
-            format=form,
-            file_options=form.make_write_options(compression="snappy", coerce_timestamps="us"),
-            filesystem=filesystem,
-            partitioning=ds.partitioning(pa.schema([df.schema.field(name) for name in by]), flavor="hive"),
-            basename_template=f"part-{{i}}-{uuid.uuid4().hex}.parquet",
-            max_partitions=_MOST_PARTITIONS,
-            existing_data_behavior="error",
+        # A writer of Arrow takes batches faster than it writes them, so each table is written by itself.
+        tables = (
+            [df] if self.parts is None else (_aligned(storable(one, self.uri), self.schema_json) for one in self.parts)
         )
+        for table in tables:
+            ds.write_dataset(
+                _without_empty_texts(table, by),
+                f"{root}/{self.folder(step)}",
+                format=form,
+                file_options=form.make_write_options(compression="snappy", coerce_timestamps="us"),
+                filesystem=filesystem,
+                partitioning=ds.partitioning(pa.schema([df.schema.field(name) for name in by]), flavor="hive"),
+                basename_template=f"part-{{i}}-{uuid.uuid4().hex}.parquet",
+                max_partitions=_MOST_PARTITIONS,
+                existing_data_behavior="error" if self.parts is None else "overwrite_or_ignore",
+            )
         return self.files(step)
-
-    def _scanned(self, schema: pa.Schema, parts: TableParts) -> ds.Scanner:
-        by = self.spec.partition_by
-        stored = (_aligned(storable(part, self.uri), self.schema_json) for part in parts)
-        batches = (batch for part in stored for batch in _without_empty_texts(part, by).to_batches())
-        return ds.Scanner.from_batches(batches, schema=schema)
 
 
 def write_arrow(

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+_BYTES = 64 << 20
+
 
 class TableParts:
     """Tables that are read one after the other, as often as they are asked for.
@@ -26,7 +28,7 @@ class TableParts:
         self._files: list[Path] = []
 
     def add(self, rows: pa.Table) -> None:
-        """Write a part."""
+        """Write rows behind those that are there."""
         file = Path(self._folder.name) / f"{len(self._files)}.arrow"
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, self.schema) as writer:
             writer.write_table(rows)
@@ -34,9 +36,14 @@ class TableParts:
         self.num_rows += rows.num_rows
 
     def __iter__(self) -> Iterator[pa.Table]:
+        """The rows, in tables of about 64 MB."""
+        held: list[pa.Table] = []
         for file in self._files:
             with pa.OSFile(str(file), "rb") as source:
-                yield pa.ipc.open_file(source).read_all()
+                held.append(pa.ipc.open_file(source).read_all())
+            if sum(table.nbytes for table in held) >= _BYTES or file == self._files[-1]:
+                yield pa.concat_tables(held)
+                held = []
 
     def whole(self) -> pa.Table:
         """All of it, in memory."""
