@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-_BYTES = 64 << 20
+_BYTES = 24 << 20
 
 
 class TableParts:
@@ -36,7 +36,7 @@ class TableParts:
         self.num_rows += rows.num_rows
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """The rows, in tables of about 64 MB."""
+        """The rows, in tables of about 24 MB."""
         held: list[pa.Table] = []
         for file in self._files:
             with pa.OSFile(str(file), "rb") as source:

@@ -27,7 +27,7 @@ def keys_there(source: LogSource, table: str, keys: Sequence[tuple[str, ...]]) -
     with source.opened() as session:
         (found,) = session.tables([table])
         shape = session.shapes([found], source.publication)[table]
-        relation = Relation(source.dialect, found.sql, f"{source.label} {table}", found.sql, {})
+        relation = Relation(source.dialect, found.quoted, f"{source.label} {table}", found.quoted, {})
         columns = key_columns(relation, shape.key, types_of(shape), session.rows)
         written = keys_of(source.dialect)
         for first in range(0, len(keys), _AT_ONCE):

@@ -39,7 +39,7 @@ _SETTINGS = {
 }
 """All settings that texts of values depend on. Nobody knows how long a peek takes."""
 _FIRST_BLOCK, _LARGEST_BLOCK = 1_000, 50_000
-_BLOCK_BYTES, _PART_BYTES = 4 << 20, 8 << 20
+_BLOCK_BYTES, _PART_BYTES = 2 << 20, 4 << 20
 """Messages that are fetched at a time."""
 _NAMES_COLUMNS = 150_000
 """The version from which a publication may name columns and rows."""
@@ -372,7 +372,7 @@ class ServerSession:
     def peek(self, slot: str, publication: str, upto: int, most: int | None) -> Iterator[list[bytes]]:
         """Messages of whole transactions that the slot has not acknowledged, in the order of their commits.
 
-        They come in parts of about 8 MB, which may end within a transaction.
+        They come in parts of about 4 MB, which may end within a transaction.
 
         Args:
             upto: a position of the log: transactions that commit above it are left out.
