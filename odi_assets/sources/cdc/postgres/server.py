@@ -18,9 +18,11 @@ import numpy as np
 
 from odi_assets.config.models.databases import ServerConnection
 from odi_assets.errors import ConfigError, SourceError
+from odi_assets.sources.cdc.changes import Values
+from odi_assets.sources.cdc.database import CapturedTable
 from odi_assets.sources.cdc.log import Shape, ShapeColumn
 from odi_assets.sources.cdc.mark import lsn_of
-from odi_assets.sources.cdc.pgoutput import Values, row_values
+from odi_assets.sources.cdc.postgres.pgoutput import row_values
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect
 from odi_assets.sources.sql.errors import database_error
@@ -66,20 +68,15 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class CapturedTable:
+class PostgresTable(CapturedTable):
     """A table of the database that can be captured.
 
     Attributes:
         identity: ``d``, ``i``, ``f`` or ``n``: what the log has of a row that was changed.
-        key: the columns that identify a row; none if there is no key.
-        layout: the numbers of its columns: a column that was dropped and made again has another one.
     """
 
     oid: int
-    name: str
     identity: str
-    key: tuple[str, ...]
-    layout: str
 
 
 class ServerSession:
@@ -155,7 +152,7 @@ class ServerSession:
 
     def await_flushed(self, lsn: int) -> None:
         """Wait until the log up to ``lsn`` is on the server's disk: only then it can be read."""
-        self._await(
+        self.wait(
             lambda: lsn_of(self.one("SELECT pg_current_wal_flush_lsn()::text")) >= lsn,
             "the server's log does not reach its disk",
         )
@@ -170,9 +167,10 @@ class ServerSession:
         Raises:
             SourceError: one of them goes on for too long.
         """
-        self._await(lambda: self.snapshot().xmin >= below, "a transaction that began before goes on")
+        self.wait(lambda: self.snapshot().xmin >= below, "a transaction that began before goes on")
 
-    def _await(self, reached: Callable[[], bool], otherwise: str) -> None:
+    def wait(self, reached: Callable[[], bool], otherwise: str) -> None:
+        """Wait until something is so; raises SourceError that says ``otherwise`` if it takes too long."""
         deadline = time.monotonic() + _PATIENCE
         while not reached():
             if time.monotonic() > deadline:
@@ -186,7 +184,7 @@ class ServerSession:
 
     # Its tables
 
-    def tables(self, patterns: Sequence[str]) -> list[CapturedTable]:
+    def tables(self, patterns: Sequence[str]) -> list[PostgresTable]:
         """The tables that ``patterns`` name: ``public.orders``, ``public.customer*``.
 
         Raises:
@@ -206,7 +204,7 @@ class ServerSession:
             "WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND NOT c.relispartition "
             "AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY 2"
         )
-        found: dict[str, CapturedTable] = {}
+        found: dict[str, PostgresTable] = {}
         for pattern in patterns:
             matched = [row for row in listed if fnmatch.fnmatchcase(row[1], pattern)]
             exact = any(row[1] == pattern for row in matched)
@@ -214,10 +212,10 @@ class ServerSession:
             if not kept:
                 raise ConfigError(_why_no_table(pattern, matched if exact or matched else [], self.label))
             for oid, name, identity, _, _, key, layout, _ in kept:
-                found[name] = CapturedTable(int(oid), name, identity, tuple(key), layout or "")
+                found[name] = PostgresTable(name, tuple(key), layout or "", int(oid), identity)
         return [found[name] for name in sorted(found)]
 
-    def shapes(self, tables: Sequence[CapturedTable], publication: str) -> dict[str, Shape]:
+    def shapes(self, tables: Sequence[PostgresTable], publication: str) -> dict[str, Shape]:
         """By table, its columns as the log has them, in its order."""
         listed = self.rows(
             "SELECT a.attrelid::bigint, a.attname::text, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a "
@@ -314,7 +312,7 @@ class ServerSession:
         )
         return {str(name): str(place) for name, place in found}
 
-    def publish(self, publication: str, tables: Sequence[CapturedTable], *, new: bool) -> None:
+    def publish(self, publication: str, tables: Sequence[PostgresTable], *, new: bool) -> None:
         """Make a publication of tables, or add tables to one."""
         from psycopg import sql
 
