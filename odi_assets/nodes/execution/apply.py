@@ -7,7 +7,6 @@ the row before it, in the log or in the table; if the key of a row changed, of t
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,9 @@ from pyspark.sql import functions as F
 
 from odi_assets.config.models import WriteMode
 from odi_assets.errors import IncrementError
-from odi_assets.nodes.planning.apply import key_of_log
+from odi_assets.nodes.planning.apply import key_of_log, value_types
 from odi_assets.sources.cdc.log import Op
+from odi_assets.sources.cdc.value_types import ValueTypes
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.reader import read_table
 
@@ -30,20 +30,6 @@ DELETED = "_deleted"
 """The marker of rows that are gone: ``write.delete_when`` of nodes that apply a log."""
 _N, _KEY, _AFTER, _UNCHANGED = "n", "key", "after", "unchanged"
 _DATA = (Op.READ, Op.CREATE, Op.UPDATE, Op.DELETE)
-_SPARK_TYPES = {
-    "smallint": "SMALLINT",
-    "integer": "INT",
-    "bigint": "BIGINT",
-    "real": "FLOAT",
-    "double precision": "DOUBLE",
-    "boolean": "BOOLEAN",
-    "date": "DATE",
-    "bytea": "BINARY",
-    "timestamp without time zone": "TIMESTAMP_NTZ",
-    "timestamp with time zone": "TIMESTAMP",
-}
-_NUMERIC = re.compile(r"numeric(?:\((\d+),(-?\d+)\))?")
-_MOST_DIGITS = 38
 
 
 @dataclass(frozen=True)
@@ -72,13 +58,14 @@ def applied(rows: DataFrame, plan: ResolvedPlan, spark: SparkSession) -> DataFra
     of_table = rows.where(F.col("table") == config.table)
     shapes = _shapes(of_table, str(plan.node))
     changes = of_table.where(F.col("op") != Op.SHAPE.value)
+    types = value_types(plan)
     if config.history:
-        return _history(changes, shapes)
+        return _history(changes, shapes, types)
     key = key_of_log(plan)
     stored = None
     if plan.target.exists and plan.write.mode is WriteMode.UPSERT:
         stored = read_table(spark, plan.target)
-    return _state(changes, shapes, key, stored, spark)
+    return _state(changes, shapes, key, stored, types, spark)
 
 
 def _shapes(rows: DataFrame, node: str) -> list[_LogShape]:
@@ -149,34 +136,17 @@ def _is_unchanged(shapes: Sequence[_LogShape], name: str) -> Column:
     return F.coalesce(_by_shape(shapes, make).cast("boolean"), F.lit(False))
 
 
-def spark_type(kind: str) -> str:
-    """Spark's type for a type of PostgreSQL: exact, or text as the database writes it."""
-    if kind in _SPARK_TYPES:
-        return _SPARK_TYPES[kind]
-    # timestamp(3) without time zone
-    bare = re.sub(r"\(\d+\)", "", kind)
-    if bare in _SPARK_TYPES and not kind.startswith("numeric"):
-        return _SPARK_TYPES[bare]
-    numeric = _NUMERIC.fullmatch(kind)
-    if numeric is not None:
-        precision, scale = (int(one) for one in (numeric[1] or 38, numeric[2] or 18))
-        if scale < 0:
-            precision, scale = precision - scale, 0
-        precision = max(precision, scale)
-        return f"DECIMAL({precision},{scale})" if precision <= _MOST_DIGITS else "STRING"
-    return "STRING"
-
-
-def _typed(text: Column, kind: str, name: str) -> Column:
+def _typed(text: Column, kind: str, name: str, types: ValueTypes) -> Column:
     """A text of the log as a value; a value that the type does not hold ends the run, and names the row."""
-    wanted = spark_type(kind)
+    wanted = types.spark_type(kind)
     if wanted == "STRING":
         return text
     if wanted == "BOOLEAN":
-        return F.when(text == "t", F.lit(True)).when(text == "f", F.lit(False))
+        return F.when(text == types.true, F.lit(True)).when(text == types.false, F.lit(False))
     if wanted == "BINARY":
         return F.unhex(F.substring(text, 3, 2_147_483_647))
-    value = text.try_cast(wanted)
+    # Spark takes an instant without a zone for one of the session's zone.
+    value = (F.concat(text, F.lit(types.zone)) if wanted == "TIMESTAMP" else text).try_cast(wanted)
     holds = value.isNotNull()
     if wanted.startswith(("DATE", "TIMESTAMP")):
         # Spark leaves out what stands behind a date.
@@ -190,9 +160,9 @@ def _typed(text: Column, kind: str, name: str) -> Column:
     )
 
 
-def _history(changes: DataFrame, shapes: Sequence[_LogShape]) -> DataFrame:
+def _history(changes: DataFrame, shapes: Sequence[_LogShape], types: ValueTypes) -> DataFrame:
     """Each change as a row, with what it is and when it was committed."""
-    columns = [_typed(_text(shapes, name), kind, name).alias(name) for name, kind in _names(shapes).items()]
+    columns = [_typed(_text(shapes, name), kind, name, types).alias(name) for name, kind in _names(shapes).items()]
     facts = [
         F.col("op").alias("_op"),
         F.col(_N).alias("_n"),
@@ -205,7 +175,12 @@ def _history(changes: DataFrame, shapes: Sequence[_LogShape]) -> DataFrame:
 
 
 def _state(
-    changes: DataFrame, shapes: Sequence[_LogShape], key: Sequence[str], stored: DataFrame | None, spark: SparkSession
+    changes: DataFrame,
+    shapes: Sequence[_LogShape],
+    key: Sequence[str],
+    stored: DataFrame | None,
+    types: ValueTypes,
+    spark: SparkSession,
 ) -> DataFrame:
     """The last row of each key that changed, marked if it is gone."""
     names = _names(shapes)
@@ -218,8 +193,8 @@ def _state(
     for (name, kind), text in zip(names.items(), map(F.col, _places("v", names)), strict=True):
         # A row that is gone has no values but its key.
         known = F.when(F.col("gone"), F.col(_KEY)[key.index(name)]).otherwise(text) if name in key else text
-        values.append(_typed(known, kind, name))
-    sources = [_typed(F.col("source")[place], names[name], name) for place, name in enumerate(key)]
+        values.append(_typed(known, kind, name, types))
+    sources = [_typed(F.col("source")[place], names[name], name, types) for place, name in enumerate(key)]
     found = last.select(
         "gone",
         *_places("u", names),

@@ -1,4 +1,4 @@
-"""What a node that applies a change log takes from the log without Spark: the key of its table."""
+"""What a node that applies a change log takes from it without Spark: the key of its table, and how values are read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.sources.cdc.value_types import MARIADB, POSTGRES, ValueTypes
 from odi_assets.sources.delta.source import TableSnapshot
 
 if TYPE_CHECKING:
@@ -21,10 +22,7 @@ def key_of_log(plan: NodePlan) -> tuple[str, ...]:
     node, config = plan.node, plan.node.config.apply
     if config is None:
         raise AssertionError("a node that applies a log")
-    tables: dict[str, Any] = {}
-    for read in plan.reads:
-        if isinstance(read.snapshot, TableSnapshot):
-            tables = _tables_of(read.snapshot)
+    tables = _mark_of_log(plan).get("tables", {})
     if config.table not in tables:
         listed = ", ".join(sorted(tables)) or "none"
         raise ConfigError(
@@ -42,10 +40,19 @@ def key_of_log(plan: NodePlan) -> tuple[str, ...]:
     return key
 
 
-def _tables_of(snapshot: TableSnapshot) -> dict[str, Any]:
-    for stamp in snapshot.handle.stamps():
-        hwm = CommitFacts.of(stamp).hwm
-        mark = hwm.mark if hwm is not None else None
-        if mark is not None and isinstance(mark.value, dict) and "tables" in mark.value:
-            return dict(mark.value["tables"])
+def value_types(plan: NodePlan) -> ValueTypes:
+    """How the texts of the log are read, as the database writes them."""
+    return MARIADB if "binlog" in _mark_of_log(plan) else POSTGRES
+
+
+def _mark_of_log(plan: NodePlan) -> dict[str, Any]:
+    """How far the log was captured, as its last commit has it; empty if there is none."""
+    for read in plan.reads:
+        if not isinstance(read.snapshot, TableSnapshot):
+            continue
+        for stamp in read.snapshot.handle.stamps():
+            hwm = CommitFacts.of(stamp).hwm
+            mark = hwm.mark if hwm is not None else None
+            if mark is not None and isinstance(mark.value, dict) and "tables" in mark.value:
+                return dict(mark.value)
     return {}

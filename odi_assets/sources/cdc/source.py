@@ -149,6 +149,12 @@ class LogSource(Source):
                 return error.message.removeprefix(f"{self.label}: ")
         return None
 
+    def why_soon_unreachable(self, mark: Mark) -> str | None:
+        if not isinstance(mark, CaptureMark):
+            return None
+        with self.opened() as log:
+            return log.worries(mark)
+
     def plan(self, mark: Mark | None) -> PlannedRead:
         before = mark if isinstance(mark, CaptureMark) else None
         with self.opened() as log:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -49,6 +49,8 @@ from odi_assets.util.words import counted
 _log = logging.getLogger(__name__)
 _COUNTED_BYTES = 1 << 20
 """Rows are counted when there are as many bytes of them: an event does not say how many it has."""
+_MOST_BYTES = 256 << 20
+"""Rows of a window, about: they are held in memory."""
 _PATIENCE = 60.0
 """Seconds to wait until transactions that are in the log are seen."""
 
@@ -188,11 +190,12 @@ class MariadbLog(DatabaseLog):
         """When a file of the log was made, in seconds since 1970."""
         if file not in self._created:
             reader = EventReader(self._label, frozenset(), self._base, file)
-            for event in self._session.events(self._name(file), 4, self._database.server_id):
-                for _ in reader.committed([event]):
-                    pass
-                if file in reader.created:
-                    break
+            with closing(self._session.events(self._name(file), 4, self._database.server_id)) as events:
+                for event in events:
+                    for _ in reader.committed([event]):
+                        pass
+                    if file in reader.created:
+                        break
             self._created |= reader.created
         return self._created[file]
 
@@ -266,7 +269,7 @@ class MariadbLog(DatabaseLog):
         return int(file.rpartition(".")[2]) << 32 | place
 
     def has_news(self, mark: CaptureMark, until: int) -> bool:
-        return any(one.entries for one in self._part(mark, until, 1).transactions)
+        return bool(self._part(mark, until, 1).transactions)
 
     def outrun(self, mark: CaptureMark, until: int, most_bytes: int) -> str | None:
         is_far = until - mark.end > most_bytes
@@ -282,15 +285,20 @@ class MariadbLog(DatabaseLog):
         taken: list[Committed] = []
         counter = _Counter(most)
         cut = None
-        for transaction in reader.committed(events):
-            if transaction.position > upto:
-                break
-            if transaction.position <= mark.lsn:
-                continue
-            taken.append(transaction)
-            cut = counter.full_with(transaction)
-            if cut is not None:
-                break
+        with closing(events):
+            for transaction in reader.committed(events):
+                if transaction.position > upto:
+                    break
+                if transaction.position <= mark.lsn or not transaction.entries:
+                    continue
+                taken.append(transaction)
+                cut = counter.full_with(transaction)
+                if cut is not None:
+                    break
+            if cut is None:
+                # Those that were not counted yet; if all of them are enough, nothing is left.
+                cut = counter.full()
+                cut = None if cut == len(taken) else cut
         self._created |= reader.created
         began = [one.began for one in reader.prepared.values()]
         if cut is None:
@@ -426,26 +434,32 @@ class _Counter:
     """Counts the changes of transactions."""
 
     def __init__(self, most: int | None) -> None:
-        self._most, self._changes, self._done = most, 0, 0
+        self._most, self._changes, self._done, self._all_bytes = most, 0, 0, 0
         self._waiting: list[Committed] = []
         self._bytes, self._entries = 0, 0
 
     def full_with(self, transaction: Committed) -> int | None:
-        """How many of the transactions have enough changes, once there are as many; None before."""
+        """How many of the transactions are enough, in changes or in bytes, once there are as many; None before."""
         if self._most is None:
             return None
         self._waiting.append(transaction)
         self._entries += len(transaction.entries)
         self._bytes += sum(len(one.rows) for one in transaction.entries if isinstance(one, ChangedRows))
-        if self._bytes < _COUNTED_BYTES and self._changes + self._entries < self._most:
+        is_counted = self._bytes >= _COUNTED_BYTES or self._changes + self._entries >= self._most
+        return self.full() if is_counted else None
+
+    def full(self) -> int | None:
+        """What :meth:`full_with` says, once all transactions are counted."""
+        if self._most is None:
             return None
         for count in self._counts():
             self._changes += count
             self._done += 1
             if self._changes >= self._most:
                 return self._done
+        self._all_bytes += self._bytes
         self._waiting, self._bytes, self._entries = [], 0, 0
-        return None
+        return self._done if self._all_bytes >= _MOST_BYTES else None
 
     def _counts(self) -> list[int]:
         """The changes of each transaction that waits."""

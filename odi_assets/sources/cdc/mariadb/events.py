@@ -48,11 +48,6 @@ class ChangedRows:
     def __init__(self, table: BinlogTable, op: str, rows: bytes) -> None:
         self.table, self.op, self.rows = table, op, rows
 
-    @property
-    def most(self) -> int:
-        """No fewer than there are rows."""
-        return len(self.rows) // self.table.least_bytes + 1
-
 
 LogEntry = ChangedRows | Statement
 

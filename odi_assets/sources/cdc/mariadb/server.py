@@ -8,7 +8,7 @@ replicas with one number that drive each other out. All values are written by se
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +20,7 @@ from odi_assets.sources.cdc.changes import TEXT, Values
 from odi_assets.sources.cdc.database import CapturedTable
 from odi_assets.sources.cdc.log import Shape, ShapeColumn
 from odi_assets.sources.cdc.mariadb.tables import listed_type, remedy, why_not_exact
-from odi_assets.sources.cdc.mariadb.texts import TextPool, as_in_log
+from odi_assets.sources.cdc.mariadb.texts import ALIKE, UNICODE, TextPool, as_in_log
 from odi_assets.sources.cdc.mariadb.wire import dumped, selected
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect, Mysql
@@ -155,7 +155,7 @@ class MariadbSession:
         name, _, host = str(self.rows("SELECT CURRENT_USER()")[0][0]).rpartition("@")
         return f"'{name}'@'{host}'"
 
-    def events(self, file: str, place: int, server_id: int) -> Iterator[bytes]:
+    def events(self, file: str, place: int, server_id: int) -> Generator[bytes]:
         """The events of the log from a position on, over a connection of their own."""
         import pymysql
 
@@ -265,11 +265,15 @@ class MariadbSession:
                 f"has the foreign key `{constraint}` with {rule}: what InnoDB changes by it is not in the log",
                 f"make the key again with ON DELETE RESTRICT ON UPDATE RESTRICT; {leave}",
             )
-        for column, kind in self.rows(
-            "SELECT column_name, column_type FROM information_schema.columns WHERE "
-            f"table_schema = {utf8_text(database)} AND table_name = {utf8_text(table)} ORDER BY ordinal_position"
+        for column, kind, charset, most in self.rows(
+            "SELECT column_name, column_type, COALESCE(c.character_set_name, ''), COALESCE(s.maxlen, 1) "
+            "FROM information_schema.columns c LEFT JOIN information_schema.character_sets s "
+            f"ON s.character_set_name = c.character_set_name WHERE table_schema = {utf8_text(database)} "
+            f"AND table_name = {utf8_text(table)} ORDER BY ordinal_position"
         ):
             why = why_not_exact(str(kind))
+            if why is None and int(most) > 1 and charset not in ALIKE | UNICODE.keys():
+                why = f"is of the character set {charset}"
             if why is not None:
                 return f"has the column `{column}`, which {why}: the log does not tell its values", remedy(column)
         return None

@@ -77,11 +77,6 @@ class BinlogTable:
         return (1 << len(self.columns)) - 1
 
     @cached_property
-    def least_bytes(self) -> int:
-        """No row is shorter."""
-        return self.bitmap_bytes
-
-    @cached_property
     def key_places(self) -> list[int]:
         return [place for place, one in enumerate(self.columns) if one.is_key]
 

@@ -20,9 +20,9 @@ from odi_assets.sources.cdc.mariadb.tables import BINARY, BinlogColumn, remedy
 from odi_assets.sources.cdc.mariadb.wire import big, little
 
 _ZERO, _MINUS, _POINT, _COLON, _DASH, _SPACE = (ord(one) for one in "0-.:- ")
-_ALIKE = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
+ALIKE = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
 """Character sets whose texts are those of the change log, byte for byte."""
-_UNICODE = {"ucs2": "utf-16-be", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be"}
+UNICODE = {"ucs2": "utf-16-be", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be"}
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 Place = tuple[Numbers, Numbers]
 """Where texts begin, and how long they are."""
@@ -264,7 +264,7 @@ class Charsets:
 
     def is_alike(self, collation: int) -> bool:
         """Whether a text is the same, byte for byte."""
-        return self._names[collation] in _ALIKE
+        return self._names[collation] in ALIKE
 
     def texts(self, pool: TextPool, start: Numbers, length: Numbers, column: BinlogColumn) -> Place:
         """Texts of a column in the characters of the change log."""
@@ -282,8 +282,8 @@ class Charsets:
 
     def _decoder(self, column: BinlogColumn) -> Callable[[bytes], bytes]:
         charset = self._names[column.collation]
-        if charset in _UNICODE:
-            return lambda text: text.decode(_UNICODE[charset]).encode()
+        if charset in UNICODE:
+            return lambda text: text.decode(UNICODE[charset]).encode()
         if charset not in self._tables:
             self._tables[charset] = self._table(charset)
         table = self._tables[charset]
