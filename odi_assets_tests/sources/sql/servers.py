@@ -163,7 +163,7 @@ def mariadb(folder: Path) -> Iterator[MariadbServer]:
         f"CREATE USER '{USER}'@'127.0.0.1' IDENTIFIED BY '{quoted}';\n"
         f"GRANT ALL ON {DATABASE}.* TO '{USER}'@'127.0.0.1';\n"
         f"GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO '{USER}'@'127.0.0.1';\n"
-        f"GRANT ALL ON *.* TO '{ADMIN}'@'127.0.0.1' IDENTIFIED BY '{quoted}';\n",
+        f"GRANT ALL ON *.* TO '{ADMIN}'@'127.0.0.1' IDENTIFIED BY '{quoted}' WITH GRANT OPTION;\n",
         encoding="utf-8",
     )
     as_user = _given_to("mysql", folder)
