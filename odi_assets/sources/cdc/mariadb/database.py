@@ -245,7 +245,7 @@ class MariadbLog(DatabaseLog):
         del tables
         end = self.log_end()
         if joined:
-            self._require_none_prepared()
+            self._await_prepared()
         if mark is not None:
             return mark
         with self._snapshot(end) as (_, seen):
@@ -253,16 +253,24 @@ class MariadbLog(DatabaseLog):
             binlog = BinlogPlace(self._base, self._created_of(end >> 32))
             return CaptureMark(max(seen, end), end, 1, self._session.system(), binlog=binlog)
 
-    def _require_none_prepared(self) -> None:
-        """Raises SourceError if XA has prepared transactions: their changes are in the log already, and count later."""
-        prepared = self._session.rows("XA RECOVER")
-        if prepared:
-            raise SourceError(
-                f"{self._label}: {counted(len(prepared), 'transaction')} prepared by XA may have changed the tables, "
-                "and have neither committed nor rolled back",
-                fix="XA RECOVER lists them; XA COMMIT or XA ROLLBACK ends them. The next run tries again",
-                label=self._label,
-            )
+    def _await_prepared(self) -> None:
+        """Wait until transactions of XA have ended: their changes are in the log already, and count later.
+
+        Raises:
+            SourceError: one of them goes on for too long.
+        """
+        left = {row[3] for row in self._session.rows("XA RECOVER")}
+        deadline = time.monotonic() + _PATIENCE
+        while left:
+            if time.monotonic() > deadline:
+                raise SourceError(
+                    f"{self._label}: {counted(len(left), 'transaction')} prepared by XA may have changed the tables, "
+                    f"and have neither committed nor rolled back for {_PATIENCE:.0f} seconds now",
+                    fix="XA RECOVER lists them; XA COMMIT or XA ROLLBACK ends them. The next run tries again",
+                    label=self._label,
+                )
+            time.sleep(0.05)
+            left &= {row[3] for row in self._session.rows("XA RECOVER")}
 
     def log_end(self) -> int:
         file, place, _, _ = self._session.status()

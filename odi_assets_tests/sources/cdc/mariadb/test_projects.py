@@ -7,9 +7,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from odi_assets.config.errors import ProjectFileError
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.errors import ConfigError
 from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.nodes.recovery.findings import Kind
 from odi_assets.state.records import RunStatus
@@ -113,7 +113,7 @@ def test_a_plan_writes_nothing_at_the_source(capture: Capture, orders: Database,
     ("log", "why"), [("slot: odi", "is nothing for `type: mysql`; `log` of it has server_id"), ("server_id: 0", "log")]
 )
 def test_settings_of_another_database_are_mistakes(capture: Capture, log: str, why: str) -> None:
-    with pytest.raises(ProjectFileError, match=why):
+    with pytest.raises(ConfigError, match=why):
         capture("orders", log=log)
 
 

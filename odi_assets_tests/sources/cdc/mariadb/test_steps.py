@@ -107,7 +107,10 @@ def test_transactions_of_xa_count_where_they_commit(
     other.opened.close()
 
 
-def test_a_table_does_not_join_while_a_transaction_of_xa_is_prepared(steps: Made, orders: Database) -> None:
+def test_a_table_does_not_join_while_a_transaction_of_xa_is_prepared(
+    steps: Made, orders: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("odi_assets.sources.cdc.mariadb.database._PATIENCE", 0.3)
     prepared(orders, "open", "DELETE FROM orders WHERE id = 1")
     with pytest.raises(SourceError, match="1 transaction prepared by XA") as stopped:
         steps("orders").run()
