@@ -19,6 +19,7 @@ from odi_assets_tests.sources.sql.servers import ADMIN, DATABASE, MariadbServer,
 
 TABLES = ("accounts", "documents", "whole")
 _WRITERS = 3
+_XA_SHARE = 0.1
 _SCHEMA = (
     "CREATE TABLE accounts (id int PRIMARY KEY, balance int, note text)",
     "CREATE TABLE documents (id int PRIMARY KEY, body text, n int)",
@@ -101,7 +102,7 @@ def _transaction(opened: Any, chance: random.Random, name: str) -> None:
             cursor.execute(
                 chance.choice(["FLUSH BINARY LOGS", "ALTER TABLE whole ADD IF NOT EXISTS extra int DEFAULT 1"])
             )
-        is_xa = chance.random() < 0.1
+        is_xa = chance.random() < _XA_SHARE
         if is_xa:
             cursor.execute(f"XA START '{name}'")
         for _ in range(chance.randint(1, 8)):

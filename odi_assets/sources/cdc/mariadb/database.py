@@ -6,6 +6,11 @@ transactions become visible in the order of the log, for an instant, and notes a
 below. So nothing is locked while a chunk is read, and nothing is written. Only InnoDB keeps the promise: tables of
 other engines are refused.
 
+The promise does not hold for transactions of XA: ``XA COMMIT`` is in the log before they become visible, and a
+snapshot in between does not wait. So such transactions are waited for after the log was read, and a chunk that is read
+then counts as if it saw the log only up to before the next one of them. What comes from there on is applied to its rows
+once more: the log has whole rows, and the last change of a row decides.
+
 A commit is in the log before others see it: for a moment, or as long as it waits for a replica. A chunk is read once
 the snapshot has reached the last transaction that is in the change log. The mark is two positions. All transactions
 that end at or below ``lsn`` are in the change log. Reading goes on at ``end``, which is below if a transaction was
@@ -86,14 +91,16 @@ class MariadbDatabase(LoggedDatabase):
 class MariadbReader(SnapshotReader):
     """A consistent snapshot of a MariaDB server, and the position of the log that it sees."""
 
-    def __init__(self, session: MariadbSession, position: int) -> None:
-        self._session, self._position = session, position
+    def __init__(self, session: MariadbSession, position: int, log: MariadbLog) -> None:
+        self._session, self._position, self._log = session, position, log
+        self._settled = log.settled
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         return self._session.rows(query)
 
     def sees(self, transactions: Transactions) -> Any:
-        return transactions.lsn <= self._position
+        unknown = [one for one in self._log.of_xa if one > self._settled]
+        return transactions.lsn <= min([self._position, *(one - 1 for one in unknown)])
 
     def log_end(self) -> int:
         return self._position
@@ -126,13 +133,19 @@ class _Part:
 
 
 class MariadbLog(DatabaseLog):
-    """The log of a MariaDB server, through a session of it."""
+    """The log of a MariaDB server, through a session of it.
+
+    Attributes:
+        settled: up to this position, all transactions of XA that the last window read are seen by everybody.
+        of_xa: where those of them end.
+    """
 
     def __init__(self, database: MariadbDatabase, session: MariadbSession) -> None:
         self._database, self._session = database, session
         self._created: dict[int, int] = {}
         self._gtid = ""
         self._types: dict[str, dict[str, str]] = {}
+        self.settled, self.of_xa = 0, list[int]()
 
     @property
     def _label(self) -> str:
@@ -245,32 +258,39 @@ class MariadbLog(DatabaseLog):
         del tables
         end = self.log_end()
         if joined:
-            self._await_prepared()
+            # Their changes are in the log already, and count later.
+            before = self._session.prepared()
+            self._await_ended(before, "may have changed the tables, and have neither committed nor rolled back")
         if mark is not None:
             return mark
-        with self._snapshot(end) as (_, seen):
-            # What was prepared before `end` and committed since is seen; what is prepared from there on is read.
-            binlog = BinlogPlace(self._base, self._created_of(end >> 32))
-            return CaptureMark(max(seen, end), end, 1, self._session.system(), binlog=binlog)
+        with self._snapshot(0) as (_, seen):
+            # The log may end behind what any snapshot sees: it has more than transactions.
+            start = min(seen, end)
+        binlog = BinlogPlace(self._base, self._created_of(start >> 32))
+        return CaptureMark(start, start, 1, self._session.system(), binlog=binlog)
 
-    def _await_prepared(self) -> None:
-        """Wait until transactions of XA have ended: their changes are in the log already, and count later.
-
-        Raises:
-            SourceError: one of them goes on for too long.
-        """
-        left = {row[3] for row in self._session.rows("XA RECOVER")}
+    def _await_ended(self, prepared: set[str], otherwise: str) -> None:
+        """Wait until transactions of XA have ended; raises SourceError if one of them goes on for too long."""
         deadline = time.monotonic() + _PATIENCE
+        left = prepared & self._session.prepared()
         while left:
             if time.monotonic() > deadline:
                 raise SourceError(
-                    f"{self._label}: {counted(len(left), 'transaction')} prepared by XA may have changed the tables, "
-                    f"and have neither committed nor rolled back for {_PATIENCE:.0f} seconds now",
+                    f"{self._label}: {counted(len(left), 'transaction')} prepared by XA {otherwise}, for "
+                    f"{_PATIENCE:.0f} seconds now",
                     fix="XA RECOVER lists them; XA COMMIT or XA ROLLBACK ends them. The next run tries again",
                     label=self._label,
                 )
-            time.sleep(0.05)
-            left &= {row[3] for row in self._session.rows("XA RECOVER")}
+            time.sleep(0.02)
+            left &= self._session.prepared()
+
+    def _settle(self, part: _Part) -> None:
+        """Wait until everybody sees the transactions of XA in a part of the log."""
+        of_xa = [one for one in part.transactions if one.xa]
+        self._await_ended({one.xa for one in of_xa}, "are in the log, and not seen by anybody")
+        self.of_xa = [one.position for one in of_xa]
+        if part.transactions:
+            self.settled = max(self.settled, part.transactions[-1].position)
 
     def log_end(self) -> int:
         file, place, _, _ = self._session.status()
@@ -316,6 +336,7 @@ class MariadbLog(DatabaseLog):
 
     def window(self, mark: CaptureMark, upto: int, most: int | None) -> LogWindow:
         part = self._part(mark, upto, most)
+        self._settle(part)
         if part.transactions:
             self._gtid = part.transactions[-1].gtid
         entries = [(number, one) for number, made in enumerate(part.transactions) for one in made.entries]
@@ -390,7 +411,7 @@ class MariadbLog(DatabaseLog):
     @contextmanager
     def reading(self, mark: CaptureMark) -> Iterator[MariadbReader]:
         with self._snapshot(mark.lsn) as (session, position):
-            yield MariadbReader(session, position)
+            yield MariadbReader(session, position, self)
 
     @contextmanager
     def _snapshot(self, least: int) -> Iterator[tuple[MariadbSession, int]]:

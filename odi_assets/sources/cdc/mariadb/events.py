@@ -63,6 +63,7 @@ class Committed:
         second: when it was committed, in seconds since 1970.
         began: where its changes begin in the log.
         entries: what it did, in order.
+        xa: the name that XA gave it, as `XA RECOVER FORMAT='SQL'` lists it; empty for any other.
     """
 
     position: int
@@ -71,6 +72,7 @@ class Committed:
     sequence: int
     second: int
     entries: list[LogEntry]
+    xa: str = ""
 
 
 @dataclass
@@ -258,7 +260,8 @@ class EventReader:
 
     def _ended(self, opened: _Open, second: int) -> Committed:
         self._open = None
-        return Committed(self.position, opened.began, opened.gtid, opened.sequence, second, opened.entries)
+        name = "" if opened.completes is None else _listed(opened.completes)
+        return Committed(self.position, opened.began, opened.gtid, opened.sequence, second, opened.entries, name)
 
     def _require_harmless(self, kind: int, flags: int) -> None:
         """Raises an error for events that a capture may not pass."""
@@ -291,6 +294,12 @@ def _opened(event: bytes, server: int, began: int) -> _Open:
         else:
             found.completes = name
     return found
+
+
+def _listed(name: bytes) -> str:
+    """The name of a transaction of XA as the server lists it."""
+    first, end = name[6 : 6 + name[4]], name[6 + name[4] :]
+    return f"X'{first.hex()}',X'{end.hex()}',{int.from_bytes(name[:4], 'little')}"
 
 
 def _query(event: bytes, kind: int) -> tuple[str, str]:

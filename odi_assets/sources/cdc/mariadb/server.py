@@ -206,6 +206,10 @@ class MariadbSession:
                 label=self.label,
             )
 
+    def prepared(self) -> set[str]:
+        """The transactions that XA has prepared, and that have not ended."""
+        return {str(row[3]) for row in self.rows("XA RECOVER FORMAT='SQL'")}
+
     # Its tables
 
     def tables(self, patterns: Sequence[str]) -> list[MariadbTable]:
