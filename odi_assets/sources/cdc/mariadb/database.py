@@ -56,6 +56,8 @@ _COUNTED_BYTES = 1 << 20
 """Rows are counted when there are as many bytes of them: an event does not say how many it has."""
 _MOST_BYTES = 256 << 20
 """Rows of a window, about: they are held in memory."""
+_LISTED_SECONDS = 1.0
+"""Seconds after which a transaction that XA prepares is listed, if it is in the log."""
 _PATIENCE = 60.0
 """Seconds to wait until transactions that are in the log are seen."""
 
@@ -257,9 +259,11 @@ class MariadbLog(DatabaseLog):
     ) -> CaptureMark:
         del tables
         end = self.log_end()
-        if joined:
-            # Their changes are in the log already, and count later.
+        if joined and self._session.has_prepared():
+            # Their changes are in the log already, and count later. A transaction is in the log before it is listed.
             before = self._session.prepared()
+            time.sleep(_LISTED_SECONDS)
+            before |= self._session.prepared()
             self._await_ended(before, "may have changed the tables, and have neither committed nor rolled back")
         if mark is not None:
             return mark
@@ -312,10 +316,12 @@ class MariadbLog(DatabaseLog):
         events = self._session.events(self._name(reader.file), mark.end & 0xFFFFFFFF, self._database.server_id)
         taken: list[Committed] = []
         counter = _Counter(most)
-        cut = None
+        cut, began = None, [upto]
         with closing(events):
             for transaction in reader.committed(events):
                 if transaction.position > upto:
+                    # It may have been prepared below.
+                    began.append(transaction.began)
                     break
                 if transaction.position <= mark.lsn or not transaction.entries:
                     continue
@@ -328,9 +334,9 @@ class MariadbLog(DatabaseLog):
                 cut = counter.full()
                 cut = None if cut == len(taken) else cut
         self._created |= reader.created
-        began = [one.began for one in reader.prepared.values()]
+        began += [one.began for one in reader.prepared.values()]
         if cut is None:
-            return _Part(taken, False, min([upto, *began]))
+            return _Part(taken, False, min(began))
         kept, left = taken[:cut], taken[cut:]
         return _Part(kept, True, min([kept[-1].position, *(one.began for one in left), *began]))
 

@@ -206,6 +206,11 @@ class MariadbSession:
                 label=self.label,
             )
 
+    def has_prepared(self) -> bool:
+        """Whether XA has prepared transactions since the server was started, or there are some from before."""
+        (row,) = self.rows("SHOW GLOBAL STATUS LIKE 'Com_xa_prepare'")
+        return int(row[1]) > 0 or bool(self.prepared())
+
     def prepared(self) -> set[str]:
         """The transactions that XA has prepared, and that have not ended."""
         return {str(row[3]) for row in self.rows("XA RECOVER FORMAT='SQL'")}

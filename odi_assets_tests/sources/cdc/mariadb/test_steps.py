@@ -107,6 +107,24 @@ def test_transactions_of_xa_count_where_they_commit(
     other.opened.close()
 
 
+def test_a_transaction_of_xa_that_commits_behind_the_bound_of_a_run_is_taken_by_the_next(
+    steps: Made, orders: Database
+) -> None:
+    found = steps("orders")
+    found.run()
+    prepared(orders, "a", "UPDATE orders SET state = 'xa' WHERE id = 1")
+    with found.source.opened() as log:
+        until = log.log_end()
+    orders.execute("XA COMMIT 'a'")
+    assert found.mark is not None
+    step, _ = found.source.bounded(until).step(found.mark)
+    assert (step.rows.num_rows, step.after.end < until) == (0, True)
+    found.mark = step.after
+    found.run()
+    assert found.ops()[10:] == ["u"]
+    assert found.held() == texts_of(orders)
+
+
 def test_a_table_does_not_join_while_a_transaction_of_xa_is_prepared(
     steps: Made, orders: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
