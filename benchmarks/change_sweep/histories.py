@@ -26,7 +26,7 @@ from benchmarks.change_sweep.life import Life
 from benchmarks.change_sweep.model import file_rows, files_of, source_rows, table_rows, table_version, whole
 from benchmarks.change_sweep.remedies import DeadEnd, Remedy
 from benchmarks.change_sweep.runs import Ended, command
-from benchmarks.change_sweep.world import Config, Expected, Home, NodeAt, World
+from benchmarks.change_sweep.world import Config, Expected, Home, NodeAt, Row, World
 
 _VERSION: Config = {"mode": "version"}
 _CSV: Config = {
@@ -204,18 +204,16 @@ def correct(world: World, draw: random.Random) -> str | None:
     # Rebuilt or rewound: what it read of the file goes.
     newest = int(table_version(home.target(at)) or 0)
     for version in (0, newest) if draw.random() < 0.5 else (newest,):
-        if version < newest and _holds_none(home.target(at), version, rows):
+        if version < newest and _is_of(home.target(at), version, source_rows(home, at)):
             code, _, err = command(home, "state", "rewind", str(at), "--to-version", str(version), "--yes")
             return f"{file.name} is corrected, and {at} rewound to version {version}" + (err.strip() if code else "")
     code, _, err = command(home, "run", at.pipeline, "--node", at.name, "--full-refresh", "--yes")
     return f"{file.name} is corrected, and {at} rebuilt" + (f": {err.strip()}" if code else "")
 
 
-def _holds_none(path: Path, version: int, rows: list[Columns]) -> bool:
-    import pyarrow as pa
-
-    held = pa.table(DeltaTable(str(path), version=version).scan().read_all()).column("v").to_pylist()
-    return {int(one["v"]) for one in rows}.isdisjoint(held)
+def _is_of(path: Path, version: int, rows: frozenset[Row]) -> bool:
+    """Whether a version of a table holds no row that was corrected since."""
+    return table_rows(path, version).keys() <= rows
 
 
 def _columns(one: frozenset[tuple[str, str]]) -> Columns:

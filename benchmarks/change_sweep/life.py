@@ -222,7 +222,8 @@ class Life:
         home = self._world.homes[number]
         at = home.node(stopped.node)
         pending = self._world.pending(home.target(at))
-        if at.upstream is not None and table_version(home.source(at)) is None:
+        is_table = at.upstream is not None or at.node["read"]["format"] == "delta"
+        if is_table and table_version(home.source(at)) is None:
             return
         if not pending and not asked:
             raise Found(Violation("needless stop", f"{stopped.node}: {stopped.error}"))

@@ -19,11 +19,11 @@ from deltalake import DeltaTable
 from benchmarks.change_sweep.world import Expected, Home, NodeAt, Row, World, row
 
 
-def table_rows(path: Path) -> Counter[Row]:
-    """The rows of a Delta table; none if there is no table."""
+def table_rows(path: Path, version: int | None = None) -> Counter[Row]:
+    """The rows of a Delta table, or of a version of it; none if there is no table."""
     if not DeltaTable.is_deltatable(str(path)):
         return Counter()
-    found = pa.table(DeltaTable(str(path)).scan().read_all())
+    found = pa.table(DeltaTable(str(path), version=version).scan().read_all())
     return Counter(row(one) for one in found.to_pylist())
 
 

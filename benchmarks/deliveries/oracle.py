@@ -133,7 +133,15 @@ def _csv(delivery: Delivery, text: str, by_name: bool) -> Expected:
         names = [next((own for own in names if own.lower() == name.lower()), f"?{name}") for name in header]
     has_breaks = any("\n" in value or "\r" in value for record in found for value, _ in record)
     is_blank = any(not "".join(value for value, _ in record) for record in found)
-    asks = (has_breaks and not delivery.options.get("multiLine")) or (is_blank and delivery.options.get("sep") == "\t")
+    # Spark's multiLine knows one end of lines, and makes LF of it in values.
+    asks = (
+        "\r" in text and bool(delivery.options.get("multiLine")) and (has_breaks or len(set(_BREAK.findall(text))) > 1)
+    )
+    asks = (
+        asks
+        or (has_breaks and not delivery.options.get("multiLine"))
+        or (is_blank and delivery.options.get("sep") == "\t")
+    )
     result = Expected(asks=asks)
     for record in found:
         if len(record) != len(names):
@@ -151,8 +159,9 @@ def _of_csv(text: str, quoted: bool, kind: str) -> Any:
     return None if not text else _typed(text, kind)
 
 
+_BREAK = re.compile("\r\n|\r|\n")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?")
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d?):(\d\d?)(?::(\d\d?))?(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?")
 
 
 def _typed(text: str, kind: str) -> Any:
@@ -208,17 +217,17 @@ def _moment(text: str, kind: str) -> Any:
             moment = dt.datetime.combine(day, dt.time())
             return Lenient(moment if kind == "TIMESTAMP_NTZ" else moment.replace(tzinfo=dt.UTC))
         return UNFIT
-    day_text, time, fraction, zone = found.groups()
+    day_text, *parts, fraction, zone = found.groups()
     if (fraction or "")[6:].strip("0") or (zone and kind == "TIMESTAMP_NTZ"):
         return UNFIT
     try:
-        moment = dt.datetime.fromisoformat(f"{day_text}T{time}")
+        moment = dt.datetime.fromisoformat(f"{day_text}T{':'.join((part or '0').zfill(2) for part in parts)}")
     except ValueError:
         return UNFIT
     moment = moment.replace(microsecond=int((fraction or "")[:6].ljust(6, "0")))
-    if kind == "TIMESTAMP_NTZ":
-        return moment
-    return dt.datetime.fromisoformat(f"{moment.isoformat()}{(zone or '+00:00').replace('Z', '+00:00')}")
+    if kind == "TIMESTAMP":
+        moment = dt.datetime.fromisoformat(f"{moment.isoformat()}{(zone or '+00:00').replace('Z', '+00:00')}")
+    return moment if all(len(part or "") == 2 for part in parts) else Lenient(moment)
 
 
 class _Raw(str):

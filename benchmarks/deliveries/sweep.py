@@ -123,10 +123,11 @@ def _difference(rows: list[dict[str, Any]], wanted: Expected, is_rescued: bool) 
     if is_rescued and (wanted.whole or (wanted.broken and not wanted.rows)):
         # What is no file of its format may be kept line by line.
         return None if any(row["rest"] for row in rows) else f"{wanted.whole}: {rows}"
-    if len(rows) != len(wanted.rows) + wanted.broken and not (is_rescued and wanted.broken):
-        return f"{len(rows)} rows, wanted {len(wanted.rows)}: {rows}; wanted {wanted.rows}"
-    # Rows that were kept aside may stand for any.
-    left = sorted(rows, key=lambda row: row.get("rest") is not None)
+    count = sum(not _is_blank(row) for row in rows)
+    if count != len(wanted.rows) + wanted.broken and not (is_rescued and wanted.broken):
+        return f"{count} rows, wanted {len(wanted.rows)}: {rows}; wanted {wanted.rows}"
+    # Rows that were kept aside may stand for any. A line of blanks may be kept aside, or not be one.
+    left = sorted((row for row in rows if not _is_blank(row)), key=lambda row: row.get("rest") is not None)
     for row in wanted.rows:
         match = next((one for one in left if _fits(one, row, is_rescued)), None)
         if match is None:
@@ -141,8 +142,19 @@ def _fits(row: dict[str, Any], wanted: dict[str, Any], is_rescued: bool) -> bool
     return all(_equal(row[name], value, kept) for name, value in wanted.items())
 
 
+def _is_blank(row: dict[str, Any]) -> bool:
+    """Whether the row is a line of blanks that was kept aside."""
+    values = json.loads(row["rest"]).values() if row.get("rest") else ()
+    return bool(values) and not "".join(map(str, values)).strip()
+
+
+def _is_empty(value: Any) -> bool:
+    """Whether a value is NULL in all its parts."""
+    return value is None or (isinstance(value, dict) and all(_is_empty(part) for part in value.values()))
+
+
 def _equal(value: Any, wanted: Any, kept: bool) -> bool:
-    if kept and value is None:
+    if kept and _is_empty(value):
         return True
     if wanted is UNFIT:
         return False

@@ -139,9 +139,12 @@ def csv_delivery(draw: random.Random, only: str | None = None) -> Delivery:
     options = {"header": "true"} if has_header else {}
     if separator != ",":
         options["sep"] = separator
-    if draw.random() < 0.25:
-        options["multiLine"] = "true"
+    is_multi_line = draw.random() < 0.25
     faults = [only] if only else draw.sample(sorted(_CSV), draw.choice((0, 1, 1, 1, 2)))
+    if _ACROSS in faults:
+        columns["name"] = COLUMNS["name"]
+    if is_multi_line or _ACROSS in faults:
+        options["multiLine"] = "true"
     for fault in faults:
         if fault == "odd value":
             name = draw.choice(list(columns))
@@ -159,6 +162,8 @@ def csv_delivery(draw: random.Random, only: str | None = None) -> Delivery:
         if fault in _CSV and _CSV[fault] is not None:
             lines = _CSV[fault](draw, lines, separator, has_header)
     text = end.join(lines) + (end if draw.random() < 0.8 else "")
+    if "mixed ends" in faults:
+        text = text.replace(end, draw.choice(("\n", "\r\n", "\r")), draw.randrange(1, 3))
     encoding = "utf-8"
     if "latin" in faults:
         text, encoding = text.replace("name", "nämé", 5) if not has_header else text + f"{end}é", "latin-1"
@@ -189,13 +194,22 @@ def _header(change: Callable[[str], str]) -> _Lines:
     return lambda _draw, lines, _sep, has_header: [change(lines[0]), *lines[1:]] if has_header else lines
 
 
-_IN_VALUES = {"line break": "a\nb", "quote": 'a "b" c', "NUL": "a\0b", "separator": "a,b;c|d\te", "comment": "#x"}
+_ACROSS = "line break, multiLine"
+_IN_VALUES = {
+    "line break": "a\nb",
+    _ACROSS: "a\nb",
+    "quote": 'a "b" c',
+    "NUL": "a\0b",
+    "separator": "a,b;c|d\te",
+    "comment": "#x",
+}
 _CSV: dict[str, _Lines | None] = {
     "odd value": None,
     **dict.fromkeys(_IN_VALUES),
     "latin": None,
     "latin, said": None,
     "mark": None,
+    "mixed ends": None,
     "cut": None,
     "no bytes": None,
     "one value less": _on_a_line(lambda _, line, sep: line.rpartition(sep)[0]),

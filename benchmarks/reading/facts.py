@@ -5,7 +5,7 @@ A fact passes through every transform with its number, so a table shows which fa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -104,15 +104,22 @@ def key_of(fact: Fact, node: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(told.get(name, "") for name in sorted(node["write"].get("keys") or ()))
 
 
-def wanted_of(facts: list[Fact], loaded: set[int], node: Mapping[str, Any]) -> set[int]:
-    """The facts that the next run of a node has to load, of those that are not loaded: above all that are."""
+def wanted_of(
+    facts: list[Fact], loaded: set[int], node: Mapping[str, Any], offered: Set[int] = frozenset()
+) -> set[int]:
+    """The facts that the next run of a node has to load, of those that are not loaded: above all that are.
+
+    A row that was ``offered`` to a run, and whose key is there now, was read, and then replaced by another one.
+    """
     increment = increment_of(node)
     fresh = [fact for fact in facts if fact.uid not in loaded]
     if increment.get("mode") != "stateful":
         # An append after upserts does not load again what a newer row of its key replaced.
         newest = max(loaded, default=0) if increment and node["write"]["mode"] == "append" else 0
         return {fact.uid for fact in fresh if fact.uid > newest}
-    marks = [found for fact in facts if fact.uid in loaded and (found := cursor_of(fact, node)) is not None]
+    keys = {key_of(fact, node) for fact in facts if fact.uid in loaded} if node["write"]["mode"] == "upsert" else set()
+    read = loaded | {fact.uid for fact in facts if fact.uid in offered and key_of(fact, node) in keys}
+    marks = [found for fact in facts if fact.uid in read and (found := cursor_of(fact, node)) is not None]
     start, highest = increment.get("initial_value"), max(marks, default=None)
     found = set()
     for fact in fresh:

@@ -320,9 +320,7 @@ def _rows_are_same(before: str, now: dict[str, Any], facts: Sequence[Fact]) -> b
         first, second = ({k: v for k, v in increment_of(one).items() if k != "boundary"} for one in (then, now))
         if first != second:
             return False
-    if options_of(then).get("timestampFormat") != options_of(now).get("timestampFormat"):
-        return False
-    if options_of(then).get("nullValue") != options_of(now).get("nullValue"):
+    if any(options_of(then).get(name) != options_of(now).get(name) for name in ("timestampFormat", "nullValue", "sep")):
         return False
     cursor = increment_of(then).get("column", "")
     if declared_type(then, cursor) != declared_type(now, cursor):
@@ -347,7 +345,7 @@ def _judged(
 
 def _difference(world: World, loaded: Counter[int], then: dict[str, Any], *, full: bool) -> str | None:
     node, counts, mode = world.node, world.counts(), world.node["write"]["mode"]
-    wanted = wanted_of(world.facts, set(loaded), node)
+    wanted = wanted_of(world.facts, set(loaded), node, world.offered)
     if mode == "append" and not increment_of(node):
         # Each run adds all of its source: such a node is defined to.
         return f"rows {sorted(wanted - counts.keys())} are missing" if wanted - counts.keys() else None

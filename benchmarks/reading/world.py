@@ -38,6 +38,7 @@ class World:
         node: the node as the project file has it; its `transform` may name the expression of its key.
         facts: all that lie in the source.
         facts_have_x: the source has a column that the node's schema does not name.
+        offered: the facts that lay in the source when runs before the last one read it.
     """
 
     def __init__(self, root: Path, spark: SparkSession, server: Any = None) -> None:
@@ -47,6 +48,8 @@ class World:
         self.facts_have_x = False
         self.comment = ""
         self.extra: list[dict[str, Any]] = []
+        self.offered: set[int] = set()
+        self._offered_now: set[int] = set()
         self._landed: dict[Path, list[dict[str, Any]]] = {}
 
     # -- the project ---------------------------------------------------------------------------------------------------
@@ -92,6 +95,7 @@ class World:
         for folder in self._folders():
             shutil.copytree(folder, kept / folder.name)
         there = {"facts": list(self.facts), "landed": dict(self._landed), "comment": self.comment}
+        there |= {"offered": set(self._offered_now)}
         return there | {"node": json.dumps(self.node), "folder": kept}
 
     def put_back(self, kept: Mapping[str, Any]) -> None:
@@ -101,7 +105,7 @@ class World:
         for folder in kept["folder"].iterdir():
             shutil.copytree(folder, self.root / folder.name)
         self.node, self.facts, self._landed = json.loads(kept["node"]), list(kept["facts"]), dict(kept["landed"])
-        self.comment = kept["comment"]
+        self.comment, self._offered_now = kept["comment"], set(kept["offered"])
         if self.node.get("read", {}).get("format") == "sql":
             self.server.keep_rows({fact.uid for fact in self.facts})
         self.save()
@@ -154,6 +158,8 @@ class World:
         project = Project.load(self.root / "odibi.yaml")
         history = RunHistory(project, project.open_state(), f"run-{next(_runs)}")
         run_node(NodeRun(history, _KEY, lambda: self.spark), RunRequest(full_refresh=full, accept_loss=full))
+        self.offered = set() if full else self._offered_now
+        self._offered_now = {fact.uid for fact in self.facts}
 
     def command(self, *arguments: str) -> tuple[int, str]:
         """What `odi` does with arguments, in this process: its exit code, and what it says on stderr."""
@@ -172,7 +178,13 @@ class World:
     def counts(self) -> Counter[int]:
         """How often each fact is in the table."""
         # Without a schema, all columns of CSV are text.
-        return Counter(int(row["uid"]) for row in self.table())
+        return Counter(int(row["uid"] if row["uid"] is not None else _rescued_uid(row)) for row in self.table())
+
+
+def _rescued_uid(row: Mapping[str, Any]) -> str:
+    """The first value of a line that was rescued as a whole, because its separator is another one."""
+    line = next(iter(json.loads(row["rest"]).values()))
+    return str(line).partition(",")[0]
 
 
 _PLACES = {"landing": "landing", "landing2": "landing", "lake": "lake"}

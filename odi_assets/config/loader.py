@@ -84,6 +84,10 @@ def load_project_file(
         from odi_assets.config.yaml.variables import fill_in
 
         unset = fill_in(document, known)
+    if "{table}" in text:
+        from odi_assets.config.yaml.applied_tables import write_out_tables
+
+        write_out_tables(document)
     if functions or "python" in document.data:
         from odi_assets.config.python_nodes import add_nodes
 

@@ -20,7 +20,15 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.retry import raced
 from odi_assets.errors import TableConflictError
 from odi_assets.nodes.execution.advance import no_data
-from odi_assets.nodes.execution.materialize import Computed, NodeRows, NoRows, commit_once, compute
+from odi_assets.nodes.execution.materialize import (
+    ArrowRows,
+    Computed,
+    NodeRows,
+    NoRows,
+    arrow_rows,
+    commit_once,
+    compute,
+)
 from odi_assets.nodes.execution.outcomes import as_one
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import NEW_DATA, plan_node
@@ -116,14 +124,12 @@ def prepare(run: NodeRun, request: RunRequest) -> Computed | NodeResult:
         if request.resume and (left_out := history.left_out(key, run.info)) is not None:
             return left_out
         request = replace(request, inputs_wait=request.inputs_wait or history.inputs_wait(key))
+        request = replace(request, until={**history.log_version(key), **request.until})
         plan = run.plan = plan_node(history.project, history.state, key, request)
         run.log.info("%s: %s", key, plan.summary)
         for loss in plan.losses:
             run.log.warning("%s: its full refresh loses %s", key, loss)
-        if plan.nothing_new and run.service is None:
-            # There is no reason to start Spark.
-            return NoRows(plan)
-        return compute(plan, run.open_spark(), run.service)
+        return _read(plan, run.open_spark, run.service)
 
 
 def finish(run: NodeRun, computed: Computed) -> NodeResult:
@@ -167,7 +173,7 @@ def commit(
     if isinstance(computed, NoRows):
         return no_data(computed.plan, state, run)
     with remedies_named(computed.plan.node), death_named(f"{computed.plan.node} ran"):
-        if not isinstance(computed, NodeRows):
+        if not isinstance(computed, NodeRows | ArrowRows):
             from odi_assets.nodes.execution.streams.run import run_stream
 
             return run_stream(computed, run)
@@ -176,7 +182,7 @@ def commit(
         return _commit_rows(computed, state, run)
 
 
-def _commit_rows(rows: NodeRows, state: StateBackend, run: RunInfo) -> NodeResult:
+def _commit_rows(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -> NodeResult:
     """Write ``rows``; after a conflict, plan, compute and write them again, until there is none."""
     try:
         return commit_once(rows, state, run)
@@ -191,13 +197,13 @@ def _commit_rows(rows: NodeRows, state: StateBackend, run: RunInfo) -> NodeResul
 
 
 def _commit_steps(
-    first: NodeRows, state: StateBackend, run: RunInfo, progress: Callable[[str], None] | None
+    first: NodeRows | ArrowRows, state: StateBackend, run: RunInfo, progress: Callable[[str], None] | None
 ) -> NodeResult:
     """Commit ``first``, and then what the sources have beyond it, step by step, until a step is not of a snapshot."""
     results: list[NodeResult] = []
     computed: Computed = first
     try:
-        while isinstance(computed, NodeRows):
+        while isinstance(computed, NodeRows | ArrowRows):
             results.append(_commit_rows(computed, state, run))
             if progress is not None:
                 progress(str(results[-1].hwm_after or ""))
@@ -218,16 +224,24 @@ def _commit_steps(
     return as_one(results)
 
 
-def _next(rows: NodeRows, state: StateBackend, request: RunRequest) -> Computed:
+def _read(plan: NodePlan, open_spark: Callable[[], SparkSession], service: StreamService | None = None) -> Computed:
+    """The rows that ``plan`` names. Spark is started only if they need it."""
+    if plan.nothing_new and service is None:
+        return NoRows(plan)
+    found = arrow_rows(plan, open_spark)
+    return compute(plan, open_spark(), service) if found is None else found
+
+
+def _next(rows: NodeRows | ArrowRows, state: StateBackend, request: RunRequest) -> Computed:
     """What is to be written after ``rows``, or in their place."""
     node = rows.plan.node
-    return compute(plan_node(node.project, state, node.key, request), rows.spark)
+    return _read(plan_node(node.project, state, node.key, request), rows.open_spark)
 
 
-def _rows(computed: Computed) -> NodeRows:
-    assert isinstance(computed, NodeRows)
+def _rows(computed: Computed) -> NodeRows | ArrowRows:
+    assert isinstance(computed, NodeRows | ArrowRows)
     return computed
 
 
-def _goes_on(rows: NodeRows) -> bool:
+def _goes_on(rows: NodeRows | ArrowRows) -> bool:
     return any(read.goes_on for read in rows.plan.reads)

@@ -59,8 +59,16 @@ def error_text(error: BaseException) -> str:
 
 def _unreadable_file(label: str, text: str) -> SourceError | None:
     found = _FILE.search(text)
-    if found is None:
-        return None
+    return None if found is None else unreadable(label, found[1], text)
+
+
+def unreadable(label: str, path: str, text: str) -> SourceError:
+    """The error for a file that Spark could not read.
+
+    Args:
+        label: who reads.
+        text: what Spark said, with the causes.
+    """
     why = "".join(f": {cause[:_LONGEST].strip()}" for cause in _telling(_CAUSE.findall(text)))
     header = _HEADER.search(text)
     differs = f" (header: {header[1][:_LONGEST]}; schema: {header[2][:_LONGEST]})" if header else ""
@@ -69,10 +77,10 @@ def _unreadable_file(label: str, text: str) -> SourceError | None:
         "what it is like: `format`, `schema`, `options`"
     )
     return SourceError(
-        f"{label}: {found[1]} cannot be read{why}{differs}",
+        f"{label}: {path} cannot be read{why}{differs}",
         fix=f"nothing was loaded: {next((fix for what, fix in _FIXES.items() if what in text), whole)}",
         node=label,
-        path=found[1],
+        path=path,
     )
 
 

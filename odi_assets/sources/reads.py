@@ -19,6 +19,7 @@ from odi_assets.sources.marks import UNRESOLVED, Mark, Unresolved, history_of, h
 from odi_assets.sources.snapshot import Partitions, SourceSnapshot
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from odi_assets.sources.cursor.window import Overlap
@@ -85,6 +86,10 @@ class PlannedRead(ABC):
     """The source is not ahead of its mark."""
     is_part: ClassVar[bool] = True
     """Only a part of the source is read: what it gained, or a window."""
+
+    def without_spark(self) -> tuple[Read, pa.Table] | None:
+        """The read with its bounds, and its rows; None if only Spark can read them."""
+        return None
 
     @property
     def goes_on(self) -> bool:

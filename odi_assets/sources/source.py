@@ -126,9 +126,14 @@ class Source(ABC):
         """Whether the source can say, without being read, that it is ahead of its mark."""
         return False
 
-    def bounded(self, until: Any) -> Source:
-        """The same source, of which nothing is read above ``until``, which one of its reads gave; None: no bound."""
-        del until
+    def bounded(self, until: Any, mark: Mark | None) -> Source:
+        """The same source, of which nothing is read above ``until``; None: no bound.
+
+        Args:
+            until: what one of its reads gave; of a table, a version.
+            mark: of the node. A bound below it is none.
+        """
+        del until, mark
         return self
 
     def followed_by(self, increment: Increment) -> Source:

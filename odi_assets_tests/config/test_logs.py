@@ -74,3 +74,54 @@ def test_a_mistake_has_its_place(tmp_path: Path, right: str, wrong: str, where: 
         load(tmp_path, PROJECT.replace(right, wrong, 1))
     assert what in str(caught.value), str(caught.value)
     assert where in str(caught.value), str(caught.value)
+
+
+SEVERAL = PROJECT.replace("tables: [public.orders]", 'tables: [public.orders, "public.Order Items", b.orders]').replace(
+    "name: orders\n    apply: {changes: changes, table: public.orders}\n    write: {connection: lake, path: orders}",
+    'name: "{schema}_{table}"\n    apply: {changes: changes, tables: ["public.*", b.orders]}\n'
+    '    write: {connection: lake, path: "shop/{schema}/{table}"}\n'
+    "  - name: last\n    inputs: [public_orders]\n    write: {connection: lake, path: last}",
+)
+
+
+def test_a_node_of_several_tables_is_a_node_for_each(tmp_path: Path) -> None:
+    nodes = {str(key): node for key, node in load(tmp_path, SEVERAL).graph.nodes.items()}
+    assert list(nodes) == ["p.changes", "p.public_orders", "p.public_Order_Items", "p.b_orders", "p.last"]
+    items = nodes["p.public_Order_Items"]
+    assert items.apply is not None
+    assert (items.apply.table, items.write.path, items.write.mode) == (
+        "public.Order Items",
+        "shop/public/Order_Items",
+        "upsert",
+    )
+
+
+WRONG_OF_SEVERAL = [
+    ('name: "{schema}_{table}"', 'name: orders  # "{table}"', "odibi.yaml:14", "write `{table}` in it"),
+    ('"public.*", b.orders', '"private.*"', "odibi.yaml:15", "is none of the tables that `changes` names"),
+    (
+        "read: {connection: db, format: cdc, tables: [",
+        'read: {connection: db, format: cdc, tables: ["c.*", ',
+        "odibi.yaml:15",
+        "list the tables",
+    ),
+    ('"{schema}_{table}"', '"{table}"', "odibi.yaml:14", "orders"),
+    ("[public_orders]", "[public_order]", "odibi.yaml:18", "did you mean `public_orders`"),
+    ("path: last", "path: last, mode: no", "odibi.yaml:19", "mode"),
+    ('"shop/{schema}/{table}"', '"shop/{table}"', "odibi.yaml:16", "orders"),
+    ('tables: ["public.*", b.orders]', 'table: b.orders, tables: ["public.*"]', "odibi.yaml:15", "beside `table`"),
+    ('tables: ["public.*", b.orders]', "tables: b.orders", "odibi.yaml:15", "list"),
+]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "where", "what"), WRONG_OF_SEVERAL, ids=[what for *_, what in WRONG_OF_SEVERAL]
+)
+def test_a_mistake_of_several_tables_has_its_place(
+    tmp_path: Path, right: str, wrong: str, where: str, what: str
+) -> None:
+    assert right in SEVERAL
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, SEVERAL.replace(right, wrong, 1))
+    assert what in str(caught.value), str(caught.value)
+    assert where in str(caught.value), str(caught.value)

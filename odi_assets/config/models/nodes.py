@@ -345,13 +345,30 @@ class PartitionConfig(Strict):
 
 
 class ApplyConfig(Strict):
-    """A table of a database, made of the change log that a node with `format: cdc` writes."""
+    """A table of a database, made of the change log that a node with `format: cdc` writes.
+
+    With ``tables``, the file has one node for several tables: it is written out before the models see it.
+    """
 
     changes: Text = Field(description="The node that captures: `node` of this pipeline, or `pipeline.node`.")
-    table: Text = Field(description="Table of the database, as in `public.orders`.")
+    table: Text = Field(default="", description="Table of the database, as in `public.orders`.")
+    tables: Names = Field(
+        default=(),
+        description="Several tables, a node for each: the node's `name` and its table's place have `{table}` in them.",
+    )
     history: bool = Field(
         default=False, description="Keep every version of a row, with its operation and its time, and replace none."
     )
+
+    @model_validator(mode="after")
+    def _names_a_table(self) -> ApplyConfig:
+        if self.tables and self.table:
+            raise mistake("is there beside `table`: give one of them", at=("tables",))
+        if self.tables:
+            raise mistake("make a node each: write `{table}` in the `name` of the node", at=("tables",))
+        if not self.table:
+            raise mistake("names no table: add `table`, or `tables`")
+        return self
 
 
 KEYS_OF_LOG = "*"

@@ -89,7 +89,7 @@ def _shapes(rows: DataFrame, node: str) -> list[_LogShape]:
     if missing:
         raise IncrementError(
             f"{node}: the change log has rows whose columns it does not describe ({', '.join(sorted(missing))})",
-            fix="capture the tables again with odi run --full-refresh",
+            fix="capture the tables again: odi run PIPELINE --node CAPTURE --full-refresh --yes",
             node=node,
         )
     return [shape for _, shape in sorted(found.values(), key=lambda one: -one[0])]

@@ -22,8 +22,10 @@ from odi_assets.spark.death import death_named
 from odi_assets.spark.session import REQUIRED_CONF
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.embedded import EmbeddedEngine
+from odi_assets.tables.engine import WriteResult
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from odi_assets.nodes.execution.streams.run import StreamRows, StreamService
@@ -49,6 +51,23 @@ class NodeRows:
     own: OwnSession | None = None
     store: StagedStore | None = None
 
+    def open_spark(self) -> SparkSession:
+        """The session that the node was given."""
+        return self.spark
+
+
+@dataclass(frozen=True)
+class ArrowRows:
+    """A node's rows, which are here, with the plan they come from.
+
+    Attributes:
+        open_spark: gives the session, for what Arrow cannot write.
+    """
+
+    plan: ResolvedPlan
+    rows: pa.Table
+    open_spark: Callable[[], SparkSession]
+
 
 @dataclass(frozen=True)
 class NoRows:
@@ -57,8 +76,20 @@ class NoRows:
     plan: NodePlan
 
 
-Computed = Union["NodeRows", NoRows, "StreamRows"]
+Computed = Union["NodeRows", ArrowRows, NoRows, "StreamRows"]
 """A stream node gives ``StreamRows``: its batches are read and committed one after the other."""
+
+
+def arrow_rows(plan: NodePlan, open_spark: Callable[[], SparkSession]) -> ArrowRows | NoRows | None:
+    """The rows that ``plan`` names, read without Spark; None if only Spark can read them."""
+    if len(plan.reads) != 1:
+        return None
+    with remedies_named(plan.node):
+        found = plan.reads[0].without_spark()
+    if found is None:
+        return None
+    resolved = ResolvedPlan.of(plan, (found[0],), plan.write)
+    return NoRows(resolved) if resolved.nothing_new else ArrowRows(resolved, found[1], open_spark)
 
 
 def compute(plan: NodePlan, spark: SparkSession, service: StreamService | None = None) -> Computed:
@@ -134,7 +165,7 @@ def _store_opener(plan: ResolvedPlan, opened: list[StagedStore]) -> Callable[[],
     return open_store
 
 
-def commit_once(rows: NodeRows, state: StateBackend, run: RunInfo) -> NodeResult:
+def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -> NodeResult:
     """Write ``rows`` and their HWM in one commit.
 
     Raises:
@@ -143,22 +174,18 @@ def commit_once(rows: NodeRows, state: StateBackend, run: RunInfo) -> NodeResult
     """
     plan = rows.plan
     facts = plan.commit_facts(run).to_json()
-    if rows.store is not None:
+    store = rows.store if isinstance(rows, NodeRows) else None
+    if store is not None:
         from odi_assets.nodes.execution.node_store import stage
 
-        facts["store"] = stage(rows.store)
+        facts["store"] = stage(store)
     stamp = Stamp(plan.write.app_id, plan.write.number, facts, fences=plan.request.bounds is None)
     if plan.moves_hwm:
         for read in plan.reads:
             read.before_commit()
             if read.keep is not None:
                 read.keep()
-    with (
-        rows.own.until_written(rows.df) if rows.own else nullcontext(),
-        errors_named(plan.node, plan.reads),
-    ):
-        written = EmbeddedEngine().write(rows.df, plan.target, plan.write_spec, stamp)
-        rows_read = rows.counts.total(written.rows_written)
+    written, rows_read = _written(rows, stamp)
     table = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
     if plan.moves_hwm:
         advance(plan, state, plan.hwm_after, written.version, run.run_id, plan.origin(table.table_id))
@@ -166,8 +193,23 @@ def commit_once(rows: NodeRows, state: StateBackend, run: RunInfo) -> NodeResult
             read.after_commit()
     elif plan.ends_hwm:
         state.delete_hwm(plan.node.state_key)
-    if rows.store is not None:
+    if store is not None:
         from odi_assets.nodes.execution.node_store import publish
 
-        publish(rows.store, plan)
+        publish(store, plan)
     return succeeded(plan, table, run, written, rows_read)
+
+
+def _written(rows: NodeRows | ArrowRows, stamp: Stamp) -> tuple[WriteResult, int | None]:
+    """What the commit of ``rows`` did, and how many rows were read for it."""
+    plan = rows.plan
+    if isinstance(rows, ArrowRows):
+        from odi_assets.tables.arrow import write_arrow
+
+        return write_arrow(rows.rows, plan.target, plan.write_spec, stamp, rows.open_spark), rows.rows.num_rows
+    with (
+        rows.own.until_written(rows.df) if rows.own else nullcontext(),
+        errors_named(plan.node, plan.reads),
+    ):
+        written = EmbeddedEngine().write(rows.df, plan.target, plan.write_spec, stamp)
+        return written, rows.counts.total(written.rows_written)

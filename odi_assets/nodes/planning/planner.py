@@ -123,8 +123,9 @@ def _planned(node: Node, state: Hwms, request: RunRequest) -> NodePlan:
         replace(
             plan,
             reads=tuple(
-                _read_of(node, source.bounded(request.until.get(source.name)), marks.get(source.name))
+                _read_of(node, source.bounded(request.until.get(source.name), mark), mark)
                 for source in node.sources
+                for mark in (marks.get(source.name),)
             ),
         )
     )

@@ -32,7 +32,8 @@ def planned_refresh(plan: NodePlan) -> NodePlan:
         SourceError, TableError: a source cannot be planned.
     """
     losses = require_consent(plan, _losses(plan))
-    reads = tuple(source.plan(None).whole() for source in plan.node.sources)
+    until = plan.request.until
+    reads = tuple(source.bounded(until.get(source.name), None).plan(None).whole() for source in plan.node.sources)
     write = replace(plan.write, mode=WriteMode.OVERWRITE)
     return replace(plan, request=replace(plan.request, full_refresh=True), write=write, reads=reads, losses=losses)
 

@@ -88,7 +88,7 @@ class Capture:
     def _chunk(self, reader: SnapshotReader, table: CapturedTable, before: TableMark) -> _ChunkRead:
         """The rows of the next chunk of a table, and what is left of its snapshot."""
         shape = reader.shape(table)
-        relation = Relation(self.dialect, self.dialect.table(table.name), f"{self.label} {table.name}", table.name, {})
+        relation = Relation(self.dialect, table.sql, f"{self.label} {table.name}", table.sql, {})
         chunks, is_first = before.chunks, not before.is_cut
         if is_first:
             before = replace(before, published=reader.publishing(table))

@@ -20,12 +20,15 @@ class CapturedTable:
     """A table of the database that can be captured.
 
     Attributes:
+        name: with its schema, as the project file has it.
+        sql: with its schema, as SQL has it.
         key: the columns that identify a row; none if there is no key.
         layout: the numbers of its columns: a column that was dropped and made again has another one; empty where the
             log itself says that columns changed.
     """
 
     name: str
+    sql: str
     key: tuple[str, ...]
     layout: str
 
@@ -209,4 +212,5 @@ class LoggedDatabase(ABC):
     @property
     def again(self) -> str:
         """The command that captures everything again."""
-        return f"odi run {self.node.replace('.', ' --node ')} --full-refresh makes new snapshots of its tables"
+        node = self.node.replace(".", " --node ")
+        return f"odi run {node} --full-refresh --yes makes new snapshots of its tables in an empty change log"

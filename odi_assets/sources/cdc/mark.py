@@ -213,6 +213,6 @@ class CaptureMark:
                 f"the HWM of {label} is {str(value)[:200]}; the HWM of a captured log needs `lsn`, `next_n`, `system` "
                 "and `tables`",
                 fix="go back to an earlier one with odi state rewind; or capture everything again with "
-                "odi run --full-refresh",
+                "odi run PIPELINE --node CAPTURE --full-refresh --yes",
                 label=label,
             ) from error

@@ -105,7 +105,8 @@ class LogSource(Source):
     def follows(self) -> bool:
         return True
 
-    def bounded(self, until: Any) -> LogSource:
+    def bounded(self, until: Any, mark: Mark | None) -> LogSource:
+        del mark
         return self if until is None else replace(self, until=int(until))
 
     def snapshot(self) -> LogSnapshot:
@@ -136,7 +137,7 @@ class LogSource(Source):
     def whole(self) -> Read:
         raise ConfigError(
             f"{self.label}: a log has no beginning that can be read again",
-            fix="odi run --full-refresh makes new snapshots of its tables, and goes on with the log from there",
+            fix=f"{self.database.again}, and goes on with the log from there",
             node=self.target.node,
         )
 
@@ -207,9 +208,8 @@ class LogSource(Source):
 
         del then, since
         if mark is not None:
-            yield Loss(
-                "the changes that were captured before: histories that are made of them begin with new snapshots"
-            )
+            text = "the changes that were captured before: histories that are made of them begin with new snapshots"
+            yield Loss(text, for_good=True)
 
     def begun(self, log: DatabaseLog, mark: CaptureMark | None) -> tuple[CaptureMark, dict[str, CapturedTable]]:
         """The mark with all tables that are captured now; the log holds their changes then."""
@@ -290,6 +290,13 @@ class LogRead(_OfLog, UnresolvedRead):
 
     def resolve(self, spark: SparkSession) -> Read:
         del spark
+        return self._captured()
+
+    def without_spark(self) -> tuple[Read, pa.Table]:
+        found = self._captured()
+        return found, found.rows
+
+    def _captured(self) -> CapturedRows:
         found, until = self.source.step(self.before)
         rows = counted(found.rows.num_rows, "row")
         return CapturedRows(

@@ -42,10 +42,12 @@ class DeltaTableSource(Source):
 
     Attributes:
         only: the partitions whose rows are wanted; None: all.
+        until: the version that is read, if it is not the newest one.
     """
 
     location: Location
     only: Partitions | None = None
+    until: int | None = None
 
     @property
     def identity(self) -> Identity:
@@ -54,7 +56,11 @@ class DeltaTableSource(Source):
     @cached_property
     def _newest(self) -> TableSnapshot:
         """The table as it was when this source was first asked for it: a plan sees one version."""
-        return self._snapshot()
+        return self._snapshot(self.until)
+
+    def bounded(self, until: Any, mark: Mark | None) -> DeltaTableSource:
+        is_passed = isinstance(mark, VersionMark) and until is not None and mark.version > until
+        return self if until is None or is_passed else replace(self, until=int(until))
 
     @property
     def uri(self) -> str:

@@ -37,6 +37,8 @@ _FIXES = {
     "broken": "land the file again, whole; or set `read.rescued: COLUMN`, which keeps such lines",
     "unseen": "land it packed with gzip, bzip2 or zstd, or not at all, in UTF-8",
     "json": "land one object on a line (without `multiLine`) or one JSON text in a file (with it), each key once",
+    "breaks": 'name the end of the lines, as `options: {lineSep: "\\n"}` or `"\\r"`, if it is one of them; or land the '
+    "file with LF at the end of all lines",
     "blank": "give such rows a value, or another separator; or leave them out",
     "nanoseconds": "land it with times of type INT64 in microseconds, or with whole microseconds",
     "csv": 'values with line breaks need `options: {multiLine: "true"}`; otherwise correct the file, and land it again',

@@ -13,6 +13,7 @@ from odi_assets.config.models import FileFormat, FilesIncrement, OnChange, State
 from odi_assets.config.models.ddl import column_types
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError, SourceError
+from odi_assets.sources.errors import error_text, unreadable
 from odi_assets.sources.files import ledger
 from odi_assets.sources.files.arrivals import Arrivals, arrivals
 from odi_assets.sources.files.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
@@ -49,6 +50,7 @@ _STRICT: Mapping[str, Mapping[str, str]] = {
 }
 """Reader options unless the project file says otherwise."""
 
+_PARSER = "TextParsingException"
 _NO_FILE_LEFT_OUT = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 _NAMES_WITH_COLONS = {
     # Hadoop's own local file system looks for a checksum beside each file, and fails at the name of that.
@@ -375,6 +377,7 @@ class FilesSnapshot(SourceSnapshot):
         Raises:
             SourceError: a file went away, or cannot be read under its name or with its columns.
         """
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
         from pyspark.errors import AnalysisException
 
         base = self.base.for_spark
@@ -412,6 +415,12 @@ class FilesSnapshot(SourceSnapshot):
                 fix="run the node again: nothing was written, and it takes the files that are there then",
                 path=self.base.uri,
             ) from error
+        except Py4JJavaError as error:
+            # Spark looks for the columns of one of the files, and does not say which one.
+            if _PARSER not in (text := error_text(error)):
+                raise
+            others = f", or another one of {counted(len(paths), 'file')}," if len(paths) > 1 else ""
+            raise unreadable(self.label, f"{paths[0]}{others}", text) from error
 
     def lines(self, spark: SparkSession, paths: Sequence[str]) -> DataFrame:
         """The lines of text files, as Spark takes them apart, in a column ``value``."""

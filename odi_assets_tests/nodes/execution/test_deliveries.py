@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gzip
+import itertools
 import json
 import os
 from decimal import Decimal
@@ -81,6 +82,38 @@ def test_a_quoted_line_break_stops_the_run_and_the_option_that_it_names_leads_on
         broken.run("raw")
     assert 'multiLine: "true"' in str(error.value.fix)
     assert zone(tmp_path, spark, read % ', multiLine: "true"').load() == [{"id": 1, "v": "a\n2,b"}]
+
+
+def test_line_breaks_in_values_are_loaded_as_they_are_or_the_file_is_named(tmp_path: Path, spark: SparkSession) -> None:
+    ends, stopped = ("\n", "\r\n", "\r"), []
+    for number, (end, inner, header) in enumerate(itertools.product(ends, ends, ("id,v", ""))):
+        options = 'multiLine: "true"' + (', header: "true"' if header else "")
+        read = f'format: csv, schema: "id BIGINT, v STRING", options: {{{options}}}'
+        root = tmp_path / str(number)
+        (root / "landing/in").mkdir(parents=True)
+        text = end.join([*([header] if header else []), f'1,"a{inner}b"', "2,c", '3,"d"', ""])
+        (root / "landing/in/a.csv").write_bytes(text.encode())
+        try:
+            rows = zone(root, spark, read).load()
+        except SourceError as error:
+            stopped.append(str(error))
+            if "\r" in end and len(end) == 1:
+                said = read.replace("multiLine", 'lineSep: "\\r", multiLine')
+                assert [row["v"] for row in zone(root, spark, said).load()] == [f"a{inner}b", "c", "d"]
+        else:
+            assert [row["v"] for row in rows] == [f"a{inner}b", "c", "d"]
+    assert 6 < len(stopped) < 14
+    assert all("a.csv:" in text for text in stopped)
+
+
+def test_columns_that_spark_cannot_look_for_are_an_error_that_names_the_file(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    read = 'format: csv, schema: "id BIGINT, v STRING", options: {multiLine: "true", header: "true"}, rescued: rest'
+    broken = zone(tmp_path, spark, read)
+    broken.land("in/a.csv", ["id,v", '1,""a"', '2,"b"'])
+    with pytest.raises(SourceError, match=r"a\.csv cannot be read: .*Unescaped quote"):
+        broken.run("raw")
 
 
 def test_quotes_that_open_nothing_are_values(tmp_path: Path, spark: SparkSession) -> None:

@@ -11,12 +11,15 @@ from typing import Any
 
 import psycopg
 import pytest
+from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
+from odi_assets.errors import ConfigError, IdentityMismatchError, LossError, SourceError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.nodes.recovery.findings import Kind
+from odi_assets.nodes.run_history import RunHistory
+from odi_assets.nodes.run_node import NodeRun, run_node
 from odi_assets.sources.cdc.log import Op
 from odi_assets.sources.cdc.mark import lsn_of
 from odi_assets.sources.cdc.source import LogSource
@@ -328,6 +331,54 @@ def test_a_table_joins_with_a_snapshot_of_its_own_and_leaves(capture: Capture, o
     assert held(box, "orders") == rows_of(orders, "orders")
 
 
+def test_the_nodes_of_one_run_apply_one_version_of_the_log(
+    capture: Capture, orders: Database, spark: SparkSession
+) -> None:
+    orders.execute("CREATE TABLE lines (id int PRIMARY KEY, n int)")
+    box = capture("orders", "lines")
+    run_all(box)
+    first = RunHistory(box.project, box.state, "first")
+
+    def run(name: str) -> None:
+        run_node(NodeRun(first, NodeKey("p", name), lambda: spark))
+
+    orders.execute("INSERT INTO orders VALUES (11, 'new', NULL)")
+    orders.execute("INSERT INTO lines VALUES (1, 1)")
+    run("changes")
+    run("orders")
+    with orders.transaction():
+        orders.execute("INSERT INTO orders VALUES (12, 'new', NULL)")
+        orders.execute("INSERT INTO lines VALUES (2, 1)")
+    box.run("changes")
+    run("lines")
+    assert (set(held(box, "orders")), set(held(box, "lines"))) == ({*range(1, 12)}, {1})
+    box.run("lines")
+    # A node that another run has brought further stays there.
+    run("lines")
+    run_all(box)
+    assert (held(box, "orders"), held(box, "lines")) == (rows_of(orders, "orders"), rows_of(orders, "lines"))
+
+
+def test_a_capture_needs_no_spark_whatever_its_tables_are_named(capture: Capture, orders: Database) -> None:
+    for name in ("Order Items", "a.b=c/d", "ä%20"):
+        orders.execute(f'CREATE TABLE "{name}" (id int PRIMARY KEY)')
+        orders.execute(f'INSERT INTO "{name}" SELECT generate_series(1, 3)')
+    box = capture("orders", patterns="'public.*'", rows=2)
+
+    def open_spark() -> SparkSession:
+        raise AssertionError("a capture starts Spark")
+
+    for number in range(3):
+        history = RunHistory(box.project, box.state, f"run {number}")
+        run_node(NodeRun(history, NodeKey("p", "changes"), open_spark))
+        orders.execute('DELETE FROM "a.b=c/d" WHERE id = %s', [number])
+    assert ops(box, "public.Order Items") == ["r"] * 3
+    assert ops(box, "public.a.b=c/d") == ["r"] * 3 + ["d"]
+    assert ops(box, "public.ä%20") == ["r"] * 3
+    box.run("orders")
+    assert held(box, "orders") == rows_of(orders, "orders")
+
+
 def test_history_keeps_every_version_of_a_row(capture: Capture, orders: Database) -> None:
     box = capture("orders", history=True)
     run_all(box)
@@ -432,10 +483,12 @@ def test_a_slot_that_is_not_where_it_was_left_stops_the_run_and_a_new_snapshot_g
     orders.execute("UPDATE orders SET state = 'paid' WHERE id = 3")
     with pytest.raises(IdentityMismatchError) as stopped:
         box.run("changes")
-    assert "odi run p --node changes --full-refresh" in str(stopped.value)
+    assert "odi run p --node changes --full-refresh --yes" in str(stopped.value)
     (found,) = examine(box.project, box.state, [NodeKey("p", "changes")])
     assert (found.kind, f"slot `{SLOT}`" in found.message) == (Kind.UPSTREAM_CHANGED, True)
-    box.run("changes", full_refresh=True)
+    with pytest.raises(LossError, match="the changes that were captured before"):
+        box.run("changes", full_refresh=True)
+    box.run("changes", full_refresh=True, accept_loss=True)
     box.run("orders")
     assert held(box, "orders") == rows_of(orders, "orders")
     orders.execute("UPDATE orders SET state = 'sent' WHERE id = 3")

@@ -109,7 +109,7 @@ class MariadbReader(SnapshotReader):
 
     def shape(self, table: CapturedTable) -> Shape:
         # From now on, no statement changes the columns of the table; if one has since the snapshot, this is an error.
-        self._session.rows(f"SELECT 1 FROM {self._session.dialect.table(table.name)} LIMIT 1")
+        self._session.rows(f"SELECT 1 FROM {table.sql} LIMIT 1")
         return self._session.shapes([table])[table.name]
 
     def publishing(self, table: CapturedTable) -> str:

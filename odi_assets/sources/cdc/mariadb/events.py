@@ -210,7 +210,7 @@ class EventReader:
                     f"{self.label}: the log has changes of {table.table} without all columns of their rows: somebody "
                     "changed it in a session whose `binlog_row_image` is not FULL",
                     fix="have that session leave `binlog_row_image` as it is; then capture everything again with "
-                    "odi run --full-refresh",
+                    "odi run PIPELINE --node CAPTURE --full-refresh --yes",
                     label=self.label,
                 )
         rows = event[place:]
@@ -269,7 +269,7 @@ class EventReader:
             raise SourceError(
                 f"{self.label}: the server notes in its log, before {self.place} of file {self.file}, that events are "
                 "missing there",
-                fix="capture everything again with odi run --full-refresh",
+                fix="capture everything again with odi run PIPELINE --node CAPTURE --full-refresh --yes",
                 label=self.label,
             )
         if kind not in _IGNORED and not flags & _IGNORABLE:
@@ -278,7 +278,8 @@ class EventReader:
     def _too_long(self) -> NoReturn:
         raise SourceError(
             f"{self.label}: file {self.file} of the log is longer than 4 GB, and has no positions behind that",
-            fix="capture everything again with odi run --full-refresh; smaller transactions make smaller files",
+            fix="capture everything again with odi run PIPELINE --node CAPTURE --full-refresh --yes; smaller "
+            "transactions make smaller files",
             label=self.label,
         )
 

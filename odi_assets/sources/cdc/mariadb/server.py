@@ -175,7 +175,7 @@ class MariadbSession:
         if code == _PURGED:
             return IdentityMismatchError(
                 f"{self.label}: the server does not give its log from {file}:{place} on: {text}",
-                fix="odi run --full-refresh makes new snapshots of its tables",
+                fix="odi run PIPELINE --node CAPTURE --full-refresh --yes makes new snapshots of its tables",
             )
         if code in _KILLED and server_id:
             return SourceError(
@@ -246,7 +246,10 @@ class MariadbSession:
             f"WHERE constraint_name = 'PRIMARY' AND {where} ORDER BY ordinal_position"
         )
         columns = tuple(str(row[0]) for row in key)
-        return MariadbTable(name, columns, "", database, self._why_refused(name, database, table, engine, columns))
+        of_sql = ".".join(map(self.dialect.quoted, (database, table)))
+        return MariadbTable(
+            name, of_sql, columns, "", database, self._why_refused(name, database, table, engine, columns)
+        )
 
     def _why_refused(
         self, name: str, database: str, table: str, engine: str, key: Sequence[str]

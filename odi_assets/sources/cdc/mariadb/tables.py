@@ -124,7 +124,8 @@ def table_of(body: bytes, wanted: frozenset[str], label: str) -> BinlogTable | N
         raise SourceError(
             f"{label}: the log does not name the columns of {table}: the server's `binlog_row_metadata` was not FULL "
             "when they were changed",
-            fix="SET GLOBAL binlog_row_metadata = FULL; then capture everything again with odi run --full-refresh",
+            fix="SET GLOBAL binlog_row_metadata = FULL; then capture everything again with "
+            "odi run PIPELINE --node CAPTURE --full-refresh --yes",
             label=label,
         )
     names = [one.decode() for one in _texts(fields[_NAMES])]

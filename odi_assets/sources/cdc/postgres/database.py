@@ -173,7 +173,7 @@ class PostgresLog(DatabaseLog):
                 raise ConfigError(
                     f"{self._database.label}: {table.name} has {why}, so the log does not say which row was changed, "
                     "and its applications could change no row any more once it is published",
-                    fix=f"give it a primary key; or ALTER TABLE {table.name} REPLICA IDENTITY FULL; or leave it out "
+                    fix=f"give it a primary key; or ALTER TABLE {table.sql} REPLICA IDENTITY FULL; or leave it out "
                     "of `tables`",
                     node=self._database.node,
                 )
@@ -196,7 +196,7 @@ class PostgresLog(DatabaseLog):
         ]
         if missing:
             if not self._database.log.create:
-                names = ", ".join(one.name for one in missing)
+                names = ", ".join(one.sql for one in missing)
                 raise SourceError(
                     f"{self._database.label}: the publication `{publication}` lacks {names}",
                     fix=f"add `create: true` to `log`; or ALTER PUBLICATION {publication} ADD TABLE {names}",

@@ -199,7 +199,7 @@ class ServerSession:
             "  ORDER BY k.place), "
             "(SELECT string_agg(a.attnum::text, ',' ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid "
             "  AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''), "
-            "EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid) "
+            "EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid), format('%I.%I', n.nspname, c.relname) "
             "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND NOT c.relispartition "
             "AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY 2"
@@ -211,8 +211,8 @@ class ServerSession:
             kept = [row for row in matched if row[3] == "r" and row[4] == "p" and not row[7]]
             if not kept:
                 raise ConfigError(_why_no_table(pattern, matched if exact or matched else [], self.label))
-            for oid, name, identity, _, _, key, layout, _ in kept:
-                found[name] = PostgresTable(name, tuple(key), layout or "", int(oid), identity)
+            for oid, name, identity, _, _, key, layout, _, of_sql in kept:
+                found[name] = PostgresTable(name, of_sql, tuple(key), layout or "", int(oid), identity)
         return [found[name] for name in sorted(found)]
 
     def shapes(self, tables: Sequence[PostgresTable], publication: str) -> dict[str, Shape]:
@@ -316,7 +316,7 @@ class ServerSession:
         """Make a publication of tables, or add tables to one."""
         from psycopg import sql
 
-        listed = sql.SQL(", ").join(sql.Identifier(*table.name.split(".", 1)) for table in tables)
+        listed = sql.SQL(", ").join(sql.SQL(table.sql) for table in tables)
         name = sql.Identifier(publication)
         with closing(self.opened.cursor()) as cursor:
             if new:

@@ -16,6 +16,8 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 _END = "\0the end of the text"
 _NOT_CLOSED = "a quote is opened and not closed"
 _GOES_ON = "a quoted value has a line break"
+_LF, _CR = b"\n\r"
+_NAMES = ("LF", "CR", "CR LF")
 
 
 def csv_look(
@@ -36,6 +38,7 @@ def csv_look(
     escape = given.get("escape", quote)
     is_multi_line = given.get("multiline", "").lower() == "true"
     drops_blank_lines = columns == 1 or separator.isspace()
+    needed = b"" if columns == 1 else separator.encode()
     is_plain = len(separator) == 1 and separator.isascii() and escape == quote and "linesep" not in given
     one = {"delimiter": separator if len(separator) == 1 else "\x1f", "doublequote": escape == quote}
     how = {**one, "escapechar": None if escape == quote else escape, "quotechar": quote or '"'}
@@ -45,7 +48,9 @@ def csv_look(
         parts = list(blocks(place, remote, encoding, lines=False)) if is_multi_line else blocks(place, remote, encoding)
         for block in parts:
             if drops_blank_lines and not is_multi_line:
-                _require_no_blank_row(block, separator)
+                _require_no_blank_row(block, separator, needed)
+            if is_multi_line and "linesep" not in given:
+                _require_kept_breaks(block.data, quote, escape)
             if not quote or quote.encode() not in block.data:
                 continue
             empty = _empty_in_plain_quotes(block.data, separator, quote, is_multi_line) if is_plain else None
@@ -108,11 +113,42 @@ def _lines(text: str) -> Iterator[str]:
     yield _END
 
 
-def _require_no_blank_row(block: Block, separator: str) -> None:
-    """Raises Fault if a row is blanks alone: Spark leaves out such lines, though they are values."""
+def _require_kept_breaks(data: bytes, quote: str, escape: str) -> None:
+    """Raises Fault if Spark would take line breaks within quotes for others, or ends of lines for values.
+
+    With ``multiLine``, and without ``lineSep``, the first line break of a file is the end of all its lines. In quotes,
+    those of its kind become LF.
+    """
+    if b"\r" not in data:
+        return
+    if escape != quote:
+        data = re.sub(re.escape(escape.encode()) + rb".", b"xx", data, flags=re.DOTALL)
+    text = np.frombuffer(data, np.uint8)
+    places = np.flatnonzero((text == _CR) | ((text == _LF) & (np.concatenate(([0], text[:-1])) != _CR)))
+    quotes = np.flatnonzero(text == ord(quote)) if quote else places[:0]
+    is_quoted = (np.searchsorted(quotes, places) & 1).astype(bool)
+    kinds = np.where(text[places] == _LF, 0, np.where(text[np.minimum(places + 1, len(text) - 1)] == _LF, 2, 1))
+    end = kinds[0]
+    becomes_lf = is_quoted & (end > 0) & ((kinds == end) | ((end == 1) & (kinds == 2)))
+    faults = np.flatnonzero(becomes_lf | (~is_quoted & (kinds != end)))
+    if not len(faults):
+        return
+    first, name = int(faults[0]), _NAMES[kinds[faults[0]]]
+    if is_quoted[first]:
+        raise Fault(first + 1, f"a quoted value has the line break {name}, which Spark makes LF of", "breaks")
+    why = f"this line ends with {name}, and Spark's `multiLine` takes the first line break, {_NAMES[end]}, for the end"
+    raise Fault(first + 1, f"{why} of all lines", "breaks")
+
+
+def _require_no_blank_row(block: Block, separator: str, needed: bytes) -> None:
+    """Raises Fault if a row is blanks alone: Spark leaves out such lines, though they are values.
+
+    Args:
+        needed: a line without it is no row.
+    """
     if not (block.data[:1] <= b" " or any(start in block.data for start in (b"\n ", b"\n\t", b"\n\0", b"\r"))):
         return
     for number, line in enumerate(re.split(rb"\r\n|\r|\n", block.data)):
-        if line and not line.strip(bytes(range(33))):
+        if line and needed in line and not line.strip(bytes(range(33))):
             what = "a row of empty values" if separator.isspace() else "a row of blanks"
             raise Fault(block.line + number, f"{what}, which Spark takes for no row", "blank")

@@ -93,7 +93,7 @@ def test_a_log_that_begins_again_is_found_by_the_doctor_and_a_full_refresh_goes_
     admin.execute("RESET MASTER")
     (found,) = examine(box.project, box.state, [NodeKey("p", "changes")])
     assert (found.kind, "is not the one that was read" in found.message) == (Kind.UPSTREAM_CHANGED, True)
-    box.run("changes", full_refresh=True)
+    box.run("changes", full_refresh=True, accept_loss=True)
     box.run("orders")
     assert held(box, "orders") == orders.rows_of("orders")
     orders.execute("UPDATE orders SET state = 'sent' WHERE id = 3")
