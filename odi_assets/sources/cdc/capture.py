@@ -10,7 +10,7 @@ log has it and no session sees it: such a transaction is waited for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -175,19 +175,12 @@ class Capture:
             now, before = tables[chunk.table], mark.tables[chunk.table]
             shape_id = now.shape if now.shape != before.shape else chunk.shape.id
             tables[chunk.table] = replace(chunk.remaining, shape=shape_id, key=now.key)
-        for name in shapes:
-            shape_before = chunk.shape.id if chunk is not None and chunk.table == name else mark.tables[name].shape
-            if shape_before and tables[name].shape != shape_before:
-                tables[name] = tables[name].begun_again
-        for restart in window.restarts:
-            if new[restart.transaction] and restart.table in tables and not _knows(chunk, restart, window):
-                tables[restart.table] = tables[restart.table].begun_again
+        for name in _not_in_snapshots(mark, tables, shapes, window, chunk):
+            tables[name] = tables[name].begun_again
         for name, renamed in incomplete.items():
             again = _read_again(mark.tables[name], tables[name], renamed)
             tables[name] = replace(tables[name], again=again)
-        described = [
-            shape_row(name, shape, int(mark.lsn)) for name, found in shapes.items() for shape in found.values()
-        ]
+        described = [shape_row(name, one, int(mark.lsn)) for name, found in shapes.items() for one in found.values()]
         rows = numbered([*described, _in_order(parts)], mark.next_n)
         after = replace(
             mark,
@@ -295,6 +288,29 @@ def log_rows(changes: LogChanges, shape: Shape, window: LogWindow) -> LogRows:
     pairs = [one.take(lacking).texts(window.data).to_pylist() if places else [] for one in (old_key, new_key)]
     renamed = tuple((tuple(old), tuple(new)) for old, new in zip(*pairs, strict=True))
     return LogRows(rows, of, np.stack([changes.at[of], np.where(extra, 0, 1)], axis=1), renamed)
+
+
+def _not_in_snapshots(
+    mark: CaptureMark,
+    tables: Mapping[str, TableMark],
+    shapes: Iterable[str],
+    window: LogWindow,
+    chunk: _ChunkRead | None,
+) -> Iterator[str]:
+    """The tables whose columns changed in a window, or of which it does not have all changes.
+
+    Args:
+        tables: as they are at its end.
+        shapes: the tables that have rows in it.
+    """
+    for name in shapes:
+        shape_before = chunk.shape.id if chunk is not None and chunk.table == name else mark.tables[name].shape
+        if shape_before and tables[name].shape != shape_before:
+            yield name
+    for restart in window.restarts:
+        is_new = window.transactions.lsn[restart.transaction] > mark.lsn
+        if is_new and restart.table in tables and not _knows(chunk, restart, window):
+            yield restart.table
 
 
 def _knows(chunk: _ChunkRead | None, restart: Restart, window: LogWindow) -> bool:
