@@ -21,7 +21,7 @@ _GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         {
             "init": (
                 "init:init",
-                "Make a small project that runs: a project file, and files that have landed. Overwrites nothing.",
+                "Make a small project that runs, or the project for a database. Overwrites nothing.",
             ),
             "run": ("run.command:run", "Run nodes: read what is new, write it, and remember how far that was."),
             "plan": ("plan:plan", "Show what a run would read and write. Nothing is run."),

@@ -11,15 +11,24 @@ from odi_assets.cli.run.command import quiet_libraries
 from odi_assets.cli.run.progress import SparkColumn
 from odi_assets.cli.terminal.exit_codes import FAILED
 from odi_assets.cli.terminal.options import JsonOption, NodeArgument, Settings
-from odi_assets.cli.terminal.output import Column, console, data_json, data_table, note, stdout_kept_for_data
-from odi_assets.nodes.recovery.audit import differences
+from odi_assets.cli.terminal.output import (
+    Column,
+    console,
+    data,
+    data_json,
+    data_table,
+    note,
+    short_value,
+    stdout_kept_for_data,
+)
+from odi_assets.nodes.recovery.audit_found import differences
 from odi_assets.spark.session import open_session
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.project import Project
-    from odi_assets.nodes.recovery.audit import Audit
+    from odi_assets.nodes.recovery.audit_found import Audit, KeyDifference
 
 ByOption = Annotated[
     str | None,
@@ -73,6 +82,19 @@ def _audit(project: Project, key: NodeKey, by: str | None) -> Audit:
             handle.stop()
 
 
+_KEYS = (
+    Column("key", lambda one: ", ".join(f"{name}={value}" for name, value in one.key.items()), wrap=True),
+    Column("row", lambda one: one.what),
+    Column("source → table", lambda one: _columns_text(one), wrap=True),
+)
+
+
+def _columns_text(one: KeyDifference) -> str:
+    return ", ".join(
+        f"{name}: {short_value(source)} → {short_value(table)}" for name, (source, table) in one.columns.items()
+    )
+
+
 def _show(found: Audit) -> None:
     columns = (
         Column("range", lambda one: one.name),
@@ -84,8 +106,24 @@ def _show(found: Audit) -> None:
     if found.differing:
         data_table(columns, found.differing)
         note()
+    if found.keys:
+        data("")
+        data_table(_KEYS, found.keys)
+        note()
     note(f"Compared by {found.by}: {', '.join(found.compared) or 'the number of rows'}.")
     for text in found.notes:
         note(f"{text[0].upper()}{text[1:]}.")
+    note(_conclusion(found))
+
+
+def _conclusion(found: Audit) -> str:
+    if found.is_by_key:
+        one = found.ranges[0].found
+        differing = one.missing + one.extra + one.repeated + one.changed
+        return (
+            f"{counted(differing, 'key')} of {one.source_rows + one.extra:,} differ."
+            if differing
+            else (f"All of {counted(one.source_rows, 'key')} agree.")
+        )
     of = counted(len(found.ranges), "range")
-    note(f"{len(found.differing):,} of {of} differ." if found.differing else f"All of {of} agree.")
+    return f"{len(found.differing):,} of {of} differ." if found.differing else f"All of {of} agree."

@@ -73,14 +73,14 @@ def doctor(
     from odi_assets.cli.terminal.selection import selected_nodes
     from odi_assets.nodes.recovery.doctor import examine, kept_gaps, unfinished
     from odi_assets.nodes.recovery.files import files_of_system, not_looked_at
-    from odi_assets.nodes.recovery.findings import Kind
+    from odi_assets.nodes.recovery.findings import NOTED, Kind
 
     project = settings.project()
     state, keys = project.open_state(), selected_nodes(project, pipeline, node)
     of_system = list(files_of_system(project, state, deep=deep))
     examined = [*of_system, *examine(project, state, keys, deep=deep)]
-    found = [one for one in examined if one.kind is not Kind.NOT_LOOKED_AT]
-    rest = [*(one for one in examined if one.kind is Kind.NOT_LOOKED_AT), *not_looked_at(project, keys, deep=deep)]
+    found = [one for one in examined if one.kind not in NOTED]
+    rest = [*(one for one in examined if one.kind in NOTED), *not_looked_at(project, keys, deep=deep)]
     if as_json:
         data_json([one.to_json() for one in [*found, *rest]])
     elif found:
@@ -91,7 +91,8 @@ def doctor(
         else f"Tables, state and run history of {counted(len(keys), 'node')} agree."
     )
     for one in rest:
-        note(f"Not looked at: {one.message}. {one.remedy}")
+        lead = "Not looked at: " if one.kind is Kind.NOT_LOOKED_AT else ""
+        note(f"{lead}{one.message if lead else one.message[:1].upper() + one.message[1:]}. {one.remedy}")
     for key, left in ({} if of_system else unfinished(project, state, keys)).items():
         note(f"{key}: {left}; its next run goes on there.")
     for key, gaps in ({} if of_system else kept_gaps(project, keys)).items():

@@ -8,7 +8,7 @@ from typing import Any
 
 from odi_assets.cursors.airbyte import write as airbyte
 from odi_assets.cursors.dlt import write as dlt
-from odi_assets.cursors.model import CursorDocument, CursorStream, SnapshotStatus, Tool
+from odi_assets.cursors.model import CursorDocument, CursorStream, SharedPosition, SnapshotStatus, Tool
 from odi_assets.cursors.olake import write as olake
 from odi_assets.cursors.olake.state import POSITION_KEYS
 from odi_assets.cursors.reading import parse
@@ -149,6 +149,17 @@ def with_shared_position(document: CursorDocument, values: Mapping[str, Any]) ->
             )
         edits.append(_value_edit(document, at, value))
     return _edited(document, edits)
+
+
+def with_shared(document: CursorDocument, shared: SharedPosition) -> CursorDocument:
+    """OLake's document with another shared position, and the streams that share it; all else stays byte for byte."""
+    if shared.position is None:
+        raise ValueError("a shared position is to be written")
+    text = write({"state": dict(olake.shared_state(shared.position)), "streams": sorted(shared.streams or ())})
+    if "global" in document.content:
+        _, start, end = locate(document.text, ("global",), many=document.many)
+        return _edited(document, [(start, end, text)])
+    return _edited(document, [with_member(document.text, (), f'"global":{text}', many=document.many)])
 
 
 def _shared_place(document: CursorDocument, key: str) -> JsonPath | None:

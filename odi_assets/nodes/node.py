@@ -89,6 +89,17 @@ class Node:
         """The arguments of ``odi run`` that run this node alone."""
         return f"{self.key.pipeline} --node {self.key.node}"
 
+    @property
+    def captures(self) -> bool:
+        """Whether it captures the log of a database."""
+        return self.config.captures
+
+    @property
+    def applies(self) -> NodeKey | None:
+        """The node whose change log it applies; None if it applies none."""
+        applied = self.config.apply
+        return None if applied is None else self.project.graph.resolve(self.key, applied.changes)
+
     @cached_property
     def sources(self) -> tuple[Source, ...]:
         """What its ``read`` names, then its inputs.

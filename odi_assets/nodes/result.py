@@ -30,6 +30,9 @@ ROWS_LEFT: Mapping[str, str] = {
 }
 """Keys of the metrics that count rows of the sources that a run did not take in, each with why."""
 
+LAG = ("lag_bytes", "lag_seconds", "slot_bytes")
+"""Keys of the metrics of a node that captures a log: how far it was behind when its run began."""
+
 ROWS_BELOW = ("rows_below_hwm", "rows_below_hwm_at_least")
 """The keys that count rows which no increment will read."""
 

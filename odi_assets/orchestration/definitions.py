@@ -102,7 +102,7 @@ def build_job(
     """
     config = next(one for one in project.config.pipelines if one.pipeline == pipeline)
     # Health has limits; the checks on rows that are given up have none, and tell the shell nothing.
-    limited = any(node.stream and node.stream.health for node in config.nodes)
+    limited = any((node.stream and node.stream.health) or node.captures for node in config.nodes)
     checks = _checks(project, [config]) if limited else None
     found = pipeline_jobs(project, [config], resources(project, listener, results), loggers, checks=checks)[pipeline]
     assert isinstance(found, dg.JobDefinition)
@@ -110,15 +110,19 @@ def build_job(
 
 
 def _checks(project: Project, pipelines: Iterable[PipelineConfig]) -> dict[str, list[dg.AssetChecksDefinition]]:
-    """By pipeline, the checks of stream nodes: on rows that they give up, and on their health where it has limits."""
+    """By pipeline, the checks of stream nodes, on rows that they give up, and on their health where it has limits; and
+    of nodes that capture a log, on how far they are behind."""
     from odi_assets.orchestration.assets.kept_rows import kept_rows_checks
+    from odi_assets.orchestration.assets.log_lag import lag_check
     from odi_assets.orchestration.assets.stream_health import health_check
 
     found: dict[str, list[dg.AssetChecksDefinition]] = {}
     for pipeline in pipelines:
         streams = {NodeKey(pipeline.pipeline, node.name): node.stream for node in pipeline.nodes if node.stream}
         kept = [check for key in streams for check in kept_rows_checks(project, key)]
-        found[pipeline.pipeline] = kept + [health_check(project, key) for key, one in streams.items() if one.health]
+        health = [health_check(project, key) for key, one in streams.items() if one.health]
+        captures = [NodeKey(pipeline.pipeline, node.name) for node in pipeline.nodes if node.captures]
+        found[pipeline.pipeline] = [*kept, *health, *(lag_check(project, key) for key in captures)]
     return found
 
 

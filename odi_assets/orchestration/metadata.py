@@ -14,7 +14,7 @@ from odi_assets.config.models import NodeConfig
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.result import ROWS_LEFT, NodeResult, rows_left
+from odi_assets.nodes.result import LAG, ROWS_LEFT, NodeResult, rows_left
 from odi_assets.state.records import RunStatus
 
 STORAGE_KIND = "delta"
@@ -98,7 +98,7 @@ def materialization_metadata(result: NodeResult) -> dict[str, Any]:
         "rows_written": result.rows_written,
         "rows_updated": result.metrics.get("rows_updated"),
         "delta_version": result.table_version,
-        **{name: result.metrics.get(name) for name in (*ROWS_LEFT, *_OF_STREAMS)},
+        **{name: result.metrics.get(name) for name in (*ROWS_LEFT, *LAG, *_OF_STREAMS)},
     }
     if result.columns:
         metadata["dagster/column_schema"] = dg.TableSchema.from_name_type_dict(dict(result.columns))

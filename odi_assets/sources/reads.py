@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from odi_assets.sources.cursor.window import Overlap
+    from odi_assets.tables.parts import TableParts
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class PlannedRead(ABC):
     is_part: ClassVar[bool] = True
     """Only a part of the source is read: what it gained, or a window."""
 
-    def without_spark(self) -> tuple[Read, pa.Table] | None:
+    def without_spark(self) -> tuple[Read, pa.Table | TableParts] | None:
         """The read with its bounds, and its rows; None if only Spark can read them."""
         return None
 
@@ -134,6 +135,11 @@ class PlannedRead(ABC):
         """Size of the files that will be read; an upper bound if they have to be read to know. None for sources that
         are not files."""
         return self.snapshot.bytes
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """Figures of the source that the history of runs keeps."""
+        return {}
 
     @property
     def overlap(self) -> Overlap | None:
@@ -184,6 +190,7 @@ class PlannedRead(ABC):
             "rows_below_hwm_is_exact": self.late.is_exact,
             "hwm_before": hwm_text(self.before.value if self.before else None),
             "hwm_after": mark_text(self.after),
+            **self.metrics,
         }
 
 
@@ -310,6 +317,10 @@ class NothingNew(Read):
     @property
     def bytes(self) -> int:
         return 0
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        return self.increment.metrics
 
     def load(self, spark: SparkSession) -> DataFrame:
         return self.snapshot.rows(spark).limit(0)

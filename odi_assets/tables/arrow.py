@@ -28,6 +28,7 @@ from odi_assets.tables.embedded import EmbeddedEngine, result_of
 from odi_assets.tables.engine import WriteResult, WriteSpec
 from odi_assets.tables.modes.base import Write, mode_of
 from odi_assets.tables.modes.upsert import upserted
+from odi_assets.tables.parts import TableParts
 from odi_assets.tables.schema import require_columns, require_partitioned, require_same_partitioning, spelled_as
 from odi_assets.tables.undecided import with_marks, with_types
 from odi_assets.tables.upsert.arrow_rewrite import rewrite
@@ -47,9 +48,14 @@ class _NeedsSpark(Exception):
 
 @dataclass(frozen=True)
 class ArrowWrite(Write):
-    """A write of rows that are an Arrow table; the modes only hand them on to :meth:`stage`."""
+    """A write of rows that are an Arrow table; the modes only hand them on to :meth:`stage`.
+
+    Attributes:
+        parts: the rows, if they are too many for ``df``, which has their columns then.
+    """
 
     df: pa.Table
+    parts: TableParts | None = None
 
     @property
     def spark(self) -> SparkSession:
@@ -66,22 +72,31 @@ class ArrowWrite(Write):
             remote, root = location.in_store()
             filesystem = PyFileSystem(FSSpecHandler(remote))
         form = ds.ParquetFileFormat()
-        ds.write_dataset(
-            _without_empty_texts(df, by),
-            f"{root}/{self.folder(step)}",
-            format=form,
-            file_options=form.make_write_options(compression="snappy", coerce_timestamps="us"),
-            filesystem=filesystem,
-            partitioning=ds.partitioning(pa.schema([df.schema.field(name) for name in by]), flavor="hive"),
-            basename_template=f"part-{{i}}-{uuid.uuid4().hex}.parquet",
-            max_partitions=_MOST_PARTITIONS,
-            existing_data_behavior="error",
+        # A writer of Arrow takes batches faster than it writes them, so each table is written by itself.
+        tables = (
+            [df] if self.parts is None else (_aligned(storable(one, self.uri), self.schema_json) for one in self.parts)
         )
+        for table in tables:
+            ds.write_dataset(
+                _without_empty_texts(table, by),
+                f"{root}/{self.folder(step)}",
+                format=form,
+                file_options=form.make_write_options(compression="snappy", coerce_timestamps="us"),
+                filesystem=filesystem,
+                partitioning=ds.partitioning(pa.schema([df.schema.field(name) for name in by]), flavor="hive"),
+                basename_template=f"part-{{i}}-{uuid.uuid4().hex}.parquet",
+                max_partitions=_MOST_PARTITIONS,
+                existing_data_behavior="error" if self.parts is None else "overwrite_or_ignore",
+            )
         return self.files(step)
 
 
 def write_arrow(
-    rows: pa.Table, handle: TableHandle, spec: WriteSpec, stamp: Stamp, open_spark: Callable[[], SparkSession]
+    rows: pa.Table | TableParts,
+    handle: TableHandle,
+    spec: WriteSpec,
+    stamp: Stamp,
+    open_spark: Callable[[], SparkSession],
 ) -> WriteResult:
     """Write ``rows`` in one commit on ``handle``, or leave the table as it was; see ``EmbeddedEngine.write``.
 
@@ -91,20 +106,23 @@ def write_arrow(
     Raises:
         FencedError, TableConflictError, TableError: as of ``EmbeddedEngine.write``.
     """
+    parts = rows if isinstance(rows, TableParts) else None
+    rows = rows.schema.empty_table() if isinstance(rows, TableParts) else rows
     keeps_columns = handle.exists and not spec.mode.traits.replaces_columns
     rows, undecided = with_types(rows, handle, may_decide_later=not keeps_columns)
     rows = storable(rows, handle.location.uri)
-    if not rows.num_rows and spec.mode.traits.needs_keys:
+    if not rows.num_rows and parts is None and spec.mode.traits.needs_keys:
         # There is nothing to compare.
         spec = replace(spec, mode=WriteMode.APPEND)
     try:
         if spec.mode not in _BY_ARROW or (handle.exists and _has_rules(handle)):
             raise _NeedsSpark
-        return _write(rows, handle, spec, stamp, undecided)
+        return _write(rows, parts, handle, spec, stamp, undecided)
     except _NeedsSpark:
         # The files of a write that was given up have a folder of their own; no version names them.
         retried = replace(stamp, write_id=uuid.uuid4().hex)
-        return EmbeddedEngine().write(open_spark().createDataFrame(rows), handle, spec, retried)
+        whole = rows if parts is None else storable(parts.whole(), handle.location.uri)
+        return EmbeddedEngine().write(open_spark().createDataFrame(whole), handle, spec, retried)
 
 
 def storable(rows: pa.Table, uri: str) -> pa.Table:
@@ -170,7 +188,12 @@ def _storable(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _write(
-    rows: pa.Table, handle: TableHandle, spec: WriteSpec, stamp: Stamp, undecided: Collection[str]
+    rows: pa.Table,
+    parts: TableParts | None,
+    handle: TableHandle,
+    spec: WriteSpec,
+    stamp: Stamp,
+    undecided: Collection[str],
 ) -> WriteResult:
     if handle.exists:
         require_writable(handle)
@@ -191,10 +214,10 @@ def _write(
         schema_json = replaced_schema(handle, schema_json)
     if handle.exists:
         handle = with_features(handle, schema_json)
-    if added and handle.live_files and spec.mode is not WriteMode.APPEND:
-        # Other files have to be rewritten.
+    if (added or parts is not None) and handle.live_files and spec.mode not in (WriteMode.APPEND, WriteMode.OVERWRITE):
+        # Other files have to be rewritten, or rows compared.
         raise _NeedsSpark
-    write = ArrowWrite(rows, handle, spec, stamp, schema_json, bool(added))
+    write = ArrowWrite(rows, handle, spec, stamp, schema_json, bool(added), parts=parts)
     changes = _upsert(write) if spec.mode is WriteMode.UPSERT else mode_of(spec.mode).stage(write)
     if handle.exists and (changes.removed or (spec.mode.traits.replaces_columns and handle.live_files)):
         require_removable(handle, f"`{spec.mode}`")

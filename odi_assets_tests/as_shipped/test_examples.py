@@ -1,4 +1,7 @@
-"""Every project that ``odi init`` makes: what it says to type next is typed, and Dagster runs what is left."""
+"""Every project that ``odi init`` makes: what it says to type next is typed, and Dagster runs what is left.
+
+The example of a capture has a server, and tests of its own.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from odi_assets_tests.as_shipped.test_projects import MATERIALIZE
 
 
 @pytest.mark.usefixtures("jvm")
-@pytest.mark.parametrize("example", Example)
+@pytest.mark.parametrize("example", [one for one in Example if one is not Example.CDC])
 def test_what_an_example_says_to_type_next_works(example: Example, installed: Installed, tmp_path: Path) -> None:
     shown = installed.run(f"odi init --example {example} made", tmp_path)
     assert shown.returncode == 0, shown.stderr

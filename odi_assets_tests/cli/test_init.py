@@ -58,3 +58,31 @@ def test_a_second_run_of_the_first_project_has_nothing_to_do_and_a_file_more_is_
     assert odi("run").code == 0
     after = {row["customer"]: row["orders"] for row in json.loads(odi("show", "spending", "--json").out)}
     assert after == {**before, "ann": before["ann"] + 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (("--cdc",), "--cdc is for the tables of a database"),
+        (("--schema", "a", "--tables", "b"), "--schema, --tables is for"),
+        (("--from", "postgresql://me:secret@h/d", "--example", "sql"), "two projects"),
+        (("--from", "postgresql://me:secret@h/d", "--cdc", "--append-only", "a"), "says nothing there"),
+        (
+            (
+                "--from",
+                "shop.db",
+            ),
+            "PostgreSQL, MySQL or MariaDB",
+        ),
+        (("--from", "postgresql://me:secret@127.0.0.1:1/d"), "cannot be reached"),
+    ],
+)
+def test_init_from_a_database_says_what_does_not_go_and_shows_no_password(
+    odi: Odi, tmp_path: Path, options: tuple[str, ...], what: str
+) -> None:
+    answer = odi("init", "made", *options)
+    assert answer.code != 0
+    assert answer.out == ""
+    assert what in answer.err
+    assert "secret" not in answer.err
+    assert list(tmp_path.iterdir()) == []

@@ -17,8 +17,10 @@ from odi_assets.errors import ConfigError
 from odi_assets.sources.marks import hwm_text
 
 if TYPE_CHECKING:
+    from odi_assets.config.graph import NodeKey
     from odi_assets.cursors import CursorDocument
     from odi_assets.nodes.project import Project
+    from odi_assets.state.backend import StateBackend
 
 NameOption = Annotated[
     str | None,
@@ -49,7 +51,8 @@ def import_(
 ) -> None:
     """Put the position of every stream of a document into state: typed, with history, a key for each.
 
-    With --node, that node goes on where OLake stopped: with the chunks left of a snapshot, then above its cursors.
+    With --node, that node goes on where OLake stopped: with the chunks left of a snapshot, then above its cursors; or,
+    if it captures a log, at OLake's LSN, with new snapshots of its tables.
     """
     if node is not None:
         import_to_node(settings.project(), document_of(file, tool), node, stream, force=force, dry_run=dry_run)
@@ -105,20 +108,61 @@ def import_to_node(
     project: Project, document: CursorDocument, node: str, stream: str | None, *, force: bool, dry_run: bool
 ) -> None:
     """Let ``node`` go on where OLake stopped, and say where that is."""
+    from odi_assets.nodes.node import Node
     from odi_assets.nodes.recovery.olake import take_over
 
     state = project.open_state()
     key = project.node_named(node)
+    if Node.of(project, key).captures:
+        import_to_capture(project, state, key, document, stream, force=force, dry_run=dry_run)
+        return
     mark, before = take_over(project, state, key, document, stream=stream, force=force, dry_run=dry_run)
     then = hwm_text(before.value) if before else None
     note(f"{key}: {then or 'not set'} → {hwm_text(mark.value)}{': nothing was written' if dry_run else ''}")
 
 
+def import_to_capture(
+    project: Project,
+    state: StateBackend,
+    key: NodeKey,
+    document: CursorDocument,
+    stream: str | None,
+    *,
+    force: bool,
+    dry_run: bool,
+) -> None:
+    """Let a node that captures a log go on at OLake's LSN, and say what becomes of its tables."""
+    from odi_assets.nodes.recovery.olake_log import take_over_log
+    from odi_assets.sources.cdc.mark import lsn_text
+
+    if stream is not None or force:
+        option = "--stream" if stream is not None else "--force"
+        raise ConfigError(f"{key} captures a log, for which {option} has no meaning", fix=f"leave {option} out")
+    taken = take_over_log(project, state, key, document, dry_run=dry_run)
+    note(f"{key}: not set → {lsn_text(taken.mark.end)}{': nothing was written' if dry_run else ''}")
+    for text in taken.notes:
+        note(text)
+
+
 def export_nodes(project: Project, file: str, nodes: list[str], *, force: bool) -> None:
     """Write where ``nodes`` are as OLake's state, into the document in ``file`` if it holds one."""
+    from odi_assets.nodes.node import Node
     from odi_assets.nodes.recovery.olake import given_out
+    from odi_assets.nodes.recovery.olake_log import given_out_log
 
     state, keys = project.open_state(), [project.node_named(node) for node in nodes]
+    captures = [key for key in keys if Node.of(project, key).captures]
+    if len(captures) > 1:
+        raise ConfigError("OLake's document has one LSN, and several captures are named", fix="name one of them")
     with alone(file):
         present = document_of(file, None) if file != STREAM and Path(file).exists() else None
-        write(given_out(project, state, keys, present), file, force=force, read=present)
+        document, others = present, [key for key in keys if key not in captures]
+        if others:
+            document = given_out(project, state, others, document)
+        said = ""
+        for key in captures:
+            document, said = given_out_log(project, state, key, document)
+        assert document is not None
+        write(document, file, force=force, read=present)
+        if said:
+            note(said)

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from odi_assets.cli.explain import stream
 from odi_assets.cli.explain.keys import asked
 from odi_assets.cli.explain.options import KeysFromOption, KeysOption
 from odi_assets.cli.run.command import quiet_libraries
 from odi_assets.cli.terminal.options import JsonOption, NodeArgument, Settings
-from odi_assets.cli.terminal.output import Column, data, data_json, data_table, short_id, stdout_kept_for_data
+from odi_assets.cli.terminal.output import (
+    Column,
+    data,
+    data_json,
+    data_table,
+    moment,
+    short_id,
+    short_value,
+    stdout_kept_for_data,
+)
 from odi_assets.errors import ConfigError
 from odi_assets.spark.session import open_session
 
@@ -18,7 +29,7 @@ if TYPE_CHECKING:
 
     from odi_assets.cli.explain.keys import Asked
     from odi_assets.config.graph import NodeKey
-    from odi_assets.nodes.explain.places import KeyTrace
+    from odi_assets.nodes.explain.places import KeyChange, KeyTrace
     from odi_assets.nodes.project import Project
 
 _PLACES = (
@@ -30,22 +41,37 @@ _PLACES = (
     Column("files", lambda place: ", ".join(place.files), wrap=True),
 )
 
+_CHANGES = (
+    Column("  n", lambda one: f"  {one.n}", "right"),
+    Column("LSN", lambda one: one.lsn),
+    Column("transaction", lambda one: None if one.xid is None else str(one.xid), "right"),
+    Column("committed (UTC)", lambda one: one.committed_at and moment(one.committed_at)),
+    Column("change", lambda one: one.op),
+    Column("key", lambda one: _key_text(one), wrap=True),
+    Column("changed", lambda one: _changed_text(one), wrap=True),
+    Column("applied by", lambda one: ", ".join(one.applied_by) or "none yet", wrap=True),
+)
+
 
 def explain(
     settings: Settings,
     node: NodeArgument,
     key: KeysOption = None,
     keys_from: KeysFromOption = None,
+    table: Annotated[
+        str | None,
+        typer.Option("--table", metavar="TABLE", help="Of a node that captures a log: the table, as public.orders."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Follow a key from the landing files through each node to a table: where it is, or where and why it was lost."""
+    """Follow a key from its source through each node to a table: where it is, or where and why it was lost."""
     project = settings.project()
     named = project.node_named(node)
     if project.graph.node(named).stream is not None:
         stream.explain(settings, node, key, keys_from, as_json=as_json)
         return
     quiet_libraries()
-    names, known = _columns(project, named)
+    names, known, of_log = _columns(project, named, table)
     wanted = asked(project, key or (), keys_from, names, known)
     traces: list[KeyTrace] = []
     with stdout_kept_for_data():
@@ -56,7 +82,7 @@ def explain(
 
             for columns, keys in _questions(wanted, names):
                 texts = [key_text(parts) for parts in keys]
-                traces += trace(project, handle.spark, project.open_state(), named, columns, texts)
+                traces += trace(project, handle.spark, project.open_state(), named, columns, texts, of_log)
         finally:
             handle.stop()
     if as_json:
@@ -65,6 +91,20 @@ def explain(
     for number, one in enumerate(traces):
         data(f"{chr(10) if number else ''}{', '.join(one.key)}: {one.finding}\n  {one.sentence}\n")
         data_table(_PLACES, one.places)
+        if one.changes:
+            data("")
+            data_table(_CHANGES, one.changes)
+
+
+def _key_text(change: KeyChange) -> str:
+    after = ", ".join(change.key)
+    return after if change.former is None else f"{', '.join(change.former)} → {after}"
+
+
+def _changed_text(change: KeyChange) -> str:
+    return ", ".join(
+        f"{name}: {short_value(before)} → {short_value(after)}" for name, (before, after) in change.changed.items()
+    )
 
 
 def _questions(wanted: Asked, names: Sequence[str]) -> list[tuple[Sequence[str], list[tuple[str, ...]]]]:
@@ -74,12 +114,20 @@ def _questions(wanted: Asked, names: Sequence[str]) -> list[tuple[Sequence[str],
     return found + [([column], [(value,)]) for column, value in wanted.by_column]
 
 
-def _columns(project: Project, key: NodeKey) -> tuple[Sequence[str], Sequence[str]]:
-    """The columns of a node's key, and all that its table has."""
+def _columns(project: Project, key: NodeKey, table: str | None) -> tuple[Sequence[str], Sequence[str], str | None]:
+    """The columns of a node's key, all that its table has, and of a node that captures a log the captured table."""
     from odi_assets.delta.table import TableHandle
+    from odi_assets.nodes.explain.log import table_of_log
+    from odi_assets.nodes.node import Node
 
-    config = project.graph.node(key)
+    node = Node.of(project, key)
+    if table is not None and not node.captures:
+        raise ConfigError(f"{key} captures no log, and --table names a table of one", fix="leave --table out")
     handle = TableHandle.open(project.target(key))
+    if node.captures:
+        named, names = table_of_log(project, key, table)
+        return names, names, named
     if not handle.exists:
         raise ConfigError(f"{key} has no table yet", fix=f"odi run {key.pipeline} --node {key.node}")
-    return tuple(config.write.keys), tuple(handle.columns)
+    names = tuple(node.config.write.keys) if node.applies is None else table_of_log(project, key, None)[1]
+    return names, tuple(handle.columns), None

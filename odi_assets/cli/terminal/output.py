@@ -23,6 +23,8 @@ _PIPE_WIDTH = 10_000
 NARROW = 110
 """Terminals with fewer columns than this get the compact form of wide tables."""
 
+_LONGEST_VALUE = 40
+"""Letters of a value that tables show."""
 _STDOUT, _STDERR = 1, 2
 
 _READABLE = 24
@@ -183,6 +185,13 @@ def moment(time: datetime) -> str:
 def short_id(run_id: str | None) -> str:
     """As much of a run's id as tables show."""
     return (run_id or "")[:8]
+
+
+def short_value(value: str | None) -> str:
+    """A value as tables show it: its first letters, and how many there are."""
+    if value is None:
+        return "NULL"
+    return value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}… ({len(value):,} letters)"
 
 
 def hwm_change(before: str | None, after: str | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from odi_assets.config.checks.view import NodeView, ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake, about
-from odi_assets.config.models import FileFormat, NodeConfig, ServerConnection, SqlConnection, WriteMode
+from odi_assets.config.models import ServerConnection, SqlConnection, WriteMode
 
 _ALONE = ("inputs", "stream", "cursor", "transform", "partition")
 """What neither kind of node has; ``inputs`` of a node that applies a log are written out by its model."""
@@ -16,14 +16,10 @@ _APPLIED = "changes"
 def logs(project: ProjectView) -> Iterator[Mistake]:
     """Find captures and applications of logs that have other parts, another write mode, or no log."""
     for node in project.nodes:
-        if _captures(node.config):
+        if node.config.captures:
             yield from _of_capture(project, node)
         elif node.config.apply is not None:
             yield from _of_application(project, node)
-
-
-def _captures(config: NodeConfig) -> bool:
-    return config.read is not None and config.read.format is FileFormat.CDC
 
 
 def _of_capture(project: ProjectView, node: NodeView) -> Iterator[Mistake]:
@@ -61,6 +57,6 @@ def _of_application(project: ProjectView, node: NodeView) -> Iterator[Mistake]:
         text = f"`{config.write.mode}` does not apply a log: leave `mode` out, it is `{wanted}`"
         yield Mistake(text, at=(*node.path, "write", "mode"))
     source = project.find(node, config.apply.changes)
-    if source is not None and not _captures(source.config):
+    if source is not None and not source.config.captures:
         text = "captures no log: name a node that reads `format: cdc`"
         yield about(config.apply.changes, text, at=(*node.path, "apply", "changes"))

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from odi_assets.config.diagnostics.mistakes import Mistake, mistakes
-from odi_assets.config.models.fields import Option, Secret, SlotName, Strict, Text
+from odi_assets.config.models.fields import Option, Secret, Size, SlotName, Strict, Text
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 _PORTS = {"postgres": 5432, "mysql": 3306, "mssql": 1433}
@@ -31,6 +31,11 @@ class LogSettings(Strict):
         le=2**32 - 1,
         description="Number under which the log is read from `type: mysql`, as replicas have one. Unless given, it is "
         "read without one, as mysqlbinlog does.",
+    )
+    warn_lag: Size = Field(
+        default=1 << 30,
+        description="Bytes of the log that a capture may be behind, as in `1GB`, before the asset check `log_lag` and "
+        "`odi doctor` warn.",
     )
 
 
@@ -67,7 +72,9 @@ class ServerConnection(_Database):
     def _log_fits_its_type(self) -> ServerConnection:
         if self.log is None:
             return self
-        of_type = {"postgres": ("slot", "publication", "create"), "mysql": ("server_id",)}.get(self.type, ())
+        of_type = {"postgres": ("slot", "publication", "create", "warn_lag"), "mysql": ("server_id", "warn_lag")}.get(
+            self.type, ()
+        )
         if not of_type:
             raise mistakes([Mistake(f"is nothing for `type: {self.type}`", at=("log",), where="key")])
         found = [

@@ -146,6 +146,20 @@ def _cron_reason(schedule: str) -> str:
     return _CRON_HELP
 
 
+_UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
+
+
+def _size(value: Any) -> Any:
+    """Read ``1.5GB``; units are powers of 1024, as PostgreSQL's."""
+    if not isinstance(value, str):
+        return value
+    found = _SIZE.fullmatch(value.strip())
+    if found is None or found[2].lower() not in _UNITS:
+        raise mistake(f"`{value}` is no size: write a number and B, kB, MB, GB or TB, as in `1GB`")
+    return int(float(found[1]) * _UNITS[found[2].lower()])
+
+
 def _option_text(value: Any) -> Any:
     """Write a YAML number or boolean the way Spark's options want it."""
     if isinstance(value, bool):
@@ -166,6 +180,8 @@ Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=_NAME)]
 PipelineName = Annotated[Name, AfterValidator(_check_reserved)]
 Owner = Annotated[str, Field(pattern=_OWNER)]
+Size = Annotated[int, Field(ge=1), BeforeValidator(_size), WithJsonSchema({"type": ["string", "integer"]})]
+"""A number of bytes; ``1GB`` in the project file."""
 SlotName = Annotated[str, Field(pattern=_SLOT)]
 Tag = Annotated[str, Field(pattern=_TAG)]
 FunctionRef = Annotated[str, Field(pattern=_FUNCTION)]

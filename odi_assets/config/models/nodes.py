@@ -212,7 +212,12 @@ class ReadConfig(Strict):
     @property
     def shown(self) -> str:
         """What is read, in words, without its connection."""
-        return self.table or self.path
+        return ", ".join(self.tables) or self.table or self.path
+
+    @property
+    def places(self) -> dict[str, str]:
+        """The paths of what is read, each with what is read there, in words: of a log, the captured tables."""
+        return {_place_of(table): table for table in self.tables} or {self.path: self.shown}
 
 
 def _place_of(table: Any) -> str:
@@ -447,6 +452,11 @@ class NodeConfig(Strict):
         if isinstance(read, Mapping) and read.get("format") == "cdc" and isinstance(write, Mapping):
             return {**data, "write": {"mode": "append", "partition_by": ["table"], **write}}
         return _applying(dict(data)) if data.get("apply") is not None else data
+
+    @property
+    def captures(self) -> bool:
+        """Whether it captures the log of a database."""
+        return self.read is not None and self.read.format is FileFormat.CDC
 
     @property
     def references(self) -> dict[tuple[str | int, ...], str]:

@@ -33,11 +33,12 @@ _DATA = (Op.READ, Op.CREATE, Op.UPDATE, Op.DELETE)
 
 
 @dataclass(frozen=True)
-class _LogShape:
+class LogShape:
     """The columns of some rows of the log: names and types, in order."""
 
     id: str
     columns: tuple[tuple[str, str], ...]
+    key: tuple[str, ...] = ()
 
     def place(self, name: str) -> int | None:
         return next((place for place, (column, _) in enumerate(self.columns) if column == name), None)
@@ -56,7 +57,7 @@ def applied(rows: DataFrame, plan: ResolvedPlan, spark: SparkSession) -> DataFra
     if config is None:
         raise AssertionError("a node that applies a log")
     of_table = rows.where(F.col("table") == config.table)
-    shapes = _shapes(of_table, str(plan.node))
+    shapes = shapes_of(of_table, str(plan.node))
     changes = of_table.where(F.col("op") != Op.SHAPE.value)
     types = value_types(plan)
     if config.history:
@@ -68,17 +69,18 @@ def applied(rows: DataFrame, plan: ResolvedPlan, spark: SparkSession) -> DataFra
     return _state(changes, shapes, key, stored, types, spark)
 
 
-def _shapes(rows: DataFrame, node: str) -> list[_LogShape]:
+def shapes_of(rows: DataFrame, node: str) -> list[LogShape]:
     """The shapes of the rows, the last one first."""
     used = {
         row[0] for row in rows.where(F.col("op").isin([op.value for op in _DATA])).select("shape").distinct().collect()
     }
     listed = rows.where(F.col("op") == Op.SHAPE.value).select(_N, "shape", F.to_json("columns")).collect()
-    found: dict[str, tuple[int, _LogShape]] = {}
+    found: dict[str, tuple[int, LogShape]] = {}
     for n, name, columns in listed:
-        pairs = tuple((one["name"], one["type"]) for one in json.loads(columns))
+        listed_columns = json.loads(columns)
+        pairs = tuple((one["name"], one["type"]) for one in listed_columns)
         if name not in found or found[name][0] < n:
-            found[name] = (n, _LogShape(name, pairs))
+            found[name] = (n, LogShape(name, pairs, tuple(one["name"] for one in listed_columns if one["key"])))
     if not found:
         raise IncrementError(
             f"{node}: the change log has no row of its table yet: the snapshot of it has not begun",
@@ -95,7 +97,7 @@ def _shapes(rows: DataFrame, node: str) -> list[_LogShape]:
     return [shape for _, shape in sorted(found.values(), key=lambda one: -one[0])]
 
 
-def _names(shapes: Sequence[_LogShape]) -> dict[str, str]:
+def column_types(shapes: Sequence[LogShape]) -> dict[str, str]:
     """The columns of all shapes, and the type of the last shape that has each."""
     found: dict[str, str] = {}
     for shape in shapes:
@@ -104,7 +106,7 @@ def _names(shapes: Sequence[_LogShape]) -> dict[str, str]:
     return found
 
 
-def _by_shape(shapes: Sequence[_LogShape], make: Any) -> Column:
+def _by_shape(shapes: Sequence[LogShape], make: Any) -> Column:
     """What ``make`` gives for the shape of a row; NULL for a shape for which it gives None."""
     found: Column | None = None
     for shape in shapes:
@@ -116,27 +118,27 @@ def _by_shape(shapes: Sequence[_LogShape], make: Any) -> Column:
     return F.lit(None) if found is None else found
 
 
-def _text(shapes: Sequence[_LogShape], name: str, array: str = _AFTER) -> Column:
+def text_of(shapes: Sequence[LogShape], name: str, array: str = _AFTER) -> Column:
     """The text of a column in a row of the log."""
 
-    def make(shape: _LogShape) -> Column | None:
+    def make(shape: LogShape) -> Column | None:
         place = shape.place(name)
         return None if place is None else F.col(array)[place]
 
     return _by_shape(shapes, make).cast("string")
 
 
-def _is_unchanged(shapes: Sequence[_LogShape], name: str) -> Column:
+def is_unchanged(shapes: Sequence[LogShape], name: str) -> Column:
     """Whether the log does not have a column's value in a row."""
 
-    def make(shape: _LogShape) -> Column | None:
+    def make(shape: LogShape) -> Column | None:
         place = shape.place(name)
         return None if place is None else F.coalesce(F.array_contains(_UNCHANGED, place), F.lit(False))
 
     return F.coalesce(_by_shape(shapes, make).cast("boolean"), F.lit(False))
 
 
-def _typed(text: Column, kind: str, name: str, types: ValueTypes) -> Column:
+def typed(text: Column, kind: str, name: str, types: ValueTypes) -> Column:
     """A text of the log as a value; a value that the type does not hold ends the run, and names the row."""
     wanted = types.spark_type(kind)
     if wanted == "STRING":
@@ -145,8 +147,7 @@ def _typed(text: Column, kind: str, name: str, types: ValueTypes) -> Column:
         return F.when(text == types.true, F.lit(True)).when(text == types.false, F.lit(False))
     if wanted == "BINARY":
         return F.unhex(F.substring(text, 3, 2_147_483_647))
-    # Spark takes an instant without a zone for one of the session's zone.
-    value = (F.concat(text, F.lit(types.zone)) if wanted == "TIMESTAMP" else text).try_cast(wanted)
+    value = _instant(text, wanted, types).try_cast(wanted)
     holds = value.isNotNull()
     if wanted.startswith(("DATE", "TIMESTAMP")):
         # Spark leaves out what stands behind a date.
@@ -160,9 +161,25 @@ def _typed(text: Column, kind: str, name: str, types: ValueTypes) -> Column:
     )
 
 
-def _history(changes: DataFrame, shapes: Sequence[_LogShape], types: ValueTypes) -> DataFrame:
+def _instant(text: Column, wanted: str, types: ValueTypes) -> Column:
+    """A text with its zone: Spark takes an instant without one for one of the session's zone."""
+    return F.concat(text, F.lit(types.zone)) if wanted == "TIMESTAMP" else text
+
+
+def shown_text(text: Column, kind: str, types: ValueTypes) -> Column:
+    """A text of the log as Spark writes its value; NULL for a value that the type does not hold."""
+    wanted = types.spark_type(kind)
+    if wanted == "BOOLEAN":
+        return F.when(text == types.true, F.lit("true")).when(text == types.false, F.lit("false"))
+    if wanted in ("STRING", "BINARY"):
+        return text
+    return _instant(text, wanted, types).try_cast(wanted).cast("string")
+
+
+def _history(changes: DataFrame, shapes: Sequence[LogShape], types: ValueTypes) -> DataFrame:
     """Each change as a row, with what it is and when it was committed."""
-    columns = [_typed(_text(shapes, name), kind, name, types).alias(name) for name, kind in _names(shapes).items()]
+    kinds = column_types(shapes).items()
+    columns = [typed(text_of(shapes, name), kind, name, types).alias(name) for name, kind in kinds]
     facts = [
         F.col("op").alias("_op"),
         F.col(_N).alias("_n"),
@@ -176,14 +193,14 @@ def _history(changes: DataFrame, shapes: Sequence[_LogShape], types: ValueTypes)
 
 def _state(
     changes: DataFrame,
-    shapes: Sequence[_LogShape],
+    shapes: Sequence[LogShape],
     key: Sequence[str],
     stored: DataFrame | None,
     types: ValueTypes,
     spark: SparkSession,
 ) -> DataFrame:
     """The last row of each key that changed, marked if it is gone."""
-    names = _names(shapes)
+    names = column_types(shapes)
     changes, emptied = _after_truncation(changes)
     last = _last_rows(changes, shapes, names)
     moved = _moved(changes, shapes, names, key, spark)
@@ -193,8 +210,8 @@ def _state(
     for (name, kind), text in zip(names.items(), map(F.col, _places("v", names)), strict=True):
         # A row that is gone has no values but its key.
         known = F.when(F.col("gone"), F.col(_KEY)[key.index(name)]).otherwise(text) if name in key else text
-        values.append(_typed(known, kind, name, types))
-    sources = [_typed(F.col("source")[place], names[name], name, types) for place, name in enumerate(key)]
+        values.append(typed(known, kind, name, types))
+    sources = [typed(F.col("source")[place], names[name], name, types) for place, name in enumerate(key)]
     found = last.select(
         "gone",
         *_places("u", names),
@@ -217,7 +234,7 @@ def _filled(rows: DataFrame, names: Mapping[str, str], key: Sequence[str], store
     there = [name for name in names if name in stored.columns]
     kept = stored.select([F.col(quoted(name)).alias(f"s_{name}") for name in there])
     needs = rows.where(lacking)
-    same = [needs[f"k_{place}"] == kept[f"s_{name}"] for place, name in enumerate(key)]
+    same = [needs[f"k_{place}"] == kept[quoted(f"s_{name}")] for place, name in enumerate(key)]
     filled = [
         F.when(F.col(f"u_{place}"), F.col(quoted(f"s_{name}"))).otherwise(F.col(f"t_{place}")).alias(f"t_{place}")
         if name in there
@@ -253,26 +270,26 @@ def _after_truncation(changes: DataFrame) -> tuple[DataFrame, int | None]:
     return (rows, None) if last is None else (rows.where(F.col(_N) > last), int(last))
 
 
-def _last_rows(changes: DataFrame, shapes: Sequence[_LogShape], names: Mapping[str, str]) -> DataFrame:
+def _last_rows(changes: DataFrame, shapes: Sequence[LogShape], names: Mapping[str, str]) -> DataFrame:
     """By key, the last row: ``v_0 …`` its values as text, ``u_0 …`` whether no row of the log has them, ``gone``,
     and ``source``, the key of the stored row that has what the log does not have."""
     aggregates: list[Column] = [F.max_by(F.col("op") == Op.DELETE.value, _N).alias("gone")]
     for place, name in enumerate(names):
-        has = ~_is_unchanged(shapes, name)
+        has = ~is_unchanged(shapes, name)
         # NULL is a value too: the struct says that the log has it.
-        value = F.max_by(F.when(has, F.struct(_text(shapes, name).alias("v"))), F.when(has, F.col(_N)))
+        value = F.max_by(F.when(has, F.struct(text_of(shapes, name).alias("v"))), F.when(has, F.col(_N)))
         aggregates += [value["v"].alias(f"v_{place}"), value.isNull().alias(f"u_{place}")]
     return changes.groupBy(_KEY).agg(*aggregates).withColumn("source", F.col(_KEY))
 
 
 def _moved(
-    changes: DataFrame, shapes: Sequence[_LogShape], names: Mapping[str, str], key: Sequence[str], spark: SparkSession
+    changes: DataFrame, shapes: Sequence[LogShape], names: Mapping[str, str], key: Sequence[str], spark: SparkSession
 ) -> DataFrame | None:
     """The last rows of keys that went to a row of which the log does not have all values; None if there are none.
 
     Such rows are few: they are followed one by one, through all keys that they had.
     """
-    former = F.array(*[_text(shapes, name, "before") for name in key])
+    former = F.array(*[text_of(shapes, name, "before") for name in key])
     given = changes.where((F.col("op") == Op.CREATE.value) & F.col("before").isNotNull())
     pairs = given.select(_KEY, former.alias("former"), F.col(_UNCHANGED).isNotNull().alias("lacks")).collect()
     wanted = {tuple(row[_KEY]) for row in pairs if row["lacks"]}
@@ -281,8 +298,8 @@ def _moved(
     while more := {tuple(row["former"]) for row in pairs if tuple(row[_KEY]) in wanted} - wanted:
         wanted |= more
     keys = spark.createDataFrame([(list(one),) for one in sorted(wanted)], f"{_KEY} ARRAY<STRING>")
-    texts = [_text(shapes, name).alias(f"v_{place}") for place, name in enumerate(names)]
-    lacks = [_is_unchanged(shapes, name).alias(f"u_{place}") for place, name in enumerate(names)]
+    texts = [text_of(shapes, name).alias(f"v_{place}") for place, name in enumerate(names)]
+    lacks = [is_unchanged(shapes, name).alias(f"u_{place}") for place, name in enumerate(names)]
     of_them = changes.join(F.broadcast(keys), _KEY, "left_semi").select(
         _N, "op", _KEY, former.alias("former"), *texts, *lacks
     )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from odi_assets.spark.own_session import OwnSession
     from odi_assets.state.store import StateStore
     from odi_assets.state.store.staged import StagedStore
+    from odi_assets.tables.parts import TableParts
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class ArrowRows:
     """
 
     plan: ResolvedPlan
-    rows: pa.Table
+    rows: pa.Table | TableParts
     open_spark: Callable[[], SparkSession]
 
 

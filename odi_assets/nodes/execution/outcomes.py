@@ -14,7 +14,7 @@ from odi_assets.delta.table import TableHandle, position_at
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.planning.plan import NodePlan
-from odi_assets.nodes.result import ROWS_BELOW, NodeResult, RunInfo, is_cancellation
+from odi_assets.nodes.result import LAG, ROWS_BELOW, NodeResult, RunInfo, is_cancellation
 from odi_assets.state.records import RunStatus
 from odi_assets.tables.engine import WriteResult
 from odi_assets.util.words import counted
@@ -62,7 +62,8 @@ def as_one(results: Sequence[NodeResult]) -> NodeResult:
     """The result of a run that committed the steps of a snapshot one by one."""
     first, last = results[0], results[-1]
     partitions = dict.fromkeys(value for one in results for value in one.partitions)
-    metrics = {**last.metrics, STEPS: len(results)}
+    lag = {name: first.metrics[name] for name in LAG if name in first.metrics}
+    metrics = {**last.metrics, **lag, STEPS: len(results)}
     for name in ("rows_updated", "files_added", "files_removed", "bytes_written", "rows_deleted"):
         if name in last.metrics:
             metrics[name] = _sum([one.metrics.get(name) for one in results])
@@ -97,7 +98,7 @@ def nothing_new(plan: NodePlan, run: RunInfo, hwm: NodeMark | None) -> NodeResul
         hwm_before=plan.start.hwm,
         hwm_after=hwm,
         table_version=plan.target.version,
-        metrics={"inputs": plan.inputs, "target": plan.target.position, **rows_left(plan)},
+        metrics={"inputs": plan.inputs, "target": plan.target.position, **rows_left(plan), **_of_sources(plan)},
     )
 
 
@@ -164,9 +165,13 @@ def rows_left(plan: NodePlan) -> dict[str, Any]:
     return {name: count for name, count in counts.items() if count}
 
 
+def _of_sources(plan: NodePlan) -> dict[str, Any]:
+    return {name: value for read in plan.reads for name, value in read.metrics.items()}
+
+
 def _special_metrics(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
     """Metrics that only some writes have."""
-    found = rows_left(plan)
+    found = {**rows_left(plan), **_of_sources(plan)}
     if plan.node.config.write.delete_when:
         found["rows_deleted"] = written.rows_deleted
     if written.columns_added:

@@ -13,6 +13,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.explain.absence import Absence
+from odi_assets.nodes.explain.log import captured_in_log, followed_in_log
 from odi_assets.nodes.explain.places import KeyFinding, KeyTrace, SearchedPlace, Trace, some_names
 from odi_assets.nodes.explain.spans import Stay, stays
 from odi_assets.nodes.explain.way import Followed, followed_nodes, rows_of
@@ -40,12 +41,14 @@ def trace(
     key: NodeKey,
     columns: Sequence[str],
     keys: Sequence[str],
+    table: str | None = None,
 ) -> list[KeyTrace]:
     """Follow ``keys`` to the table of a node.
 
     Args:
         columns: the columns of the node's table that the key is made of.
         keys: each as one text (``SEPARATOR`` between the parts of several columns).
+        table: of a node that captures a log, the captured table that the keys are of.
 
     Raises:
         ConfigError: the node's table has no such column.
@@ -54,7 +57,10 @@ def trace(
     found = Trace(project, spark, state, keys)
     with errors_named(Node.of(project, key), ()):
         for followed in followed_nodes(project, spark, key, tuple(columns)):
-            _look(found, followed)
+            if table is None:
+                _look(found, followed)
+            else:
+                captured_in_log(found, followed.node, table, followed.columns)
     return [_conclusion(found, str(key), one) for one in keys]
 
 
@@ -68,6 +74,9 @@ def _look(found: Trace, followed: Followed) -> None:
             _look_into_source(found, source, followed.sources[source.name])
     handle = TableHandle.open(node.target.location)
     there = _stays(found, handle, followed.columns)
+    if node.config.apply is not None:
+        followed_in_log(found, node, followed.columns, there)
+        return
     absent = [key for key in found.keys if key not in there or not there[key].rows]
     for key in found.keys:
         if key not in absent:
@@ -127,20 +136,20 @@ def _by_file(found: Trace, source: Source, rows: DataFrame, columns: tuple[str, 
 
 
 def _conclusion(found: Trace, node: str, key: str) -> KeyTrace:
-    places = tuple(found.places[key])
+    places, changes = tuple(found.places[key]), tuple(found.changes[key])
     last = found.at[key][node]
     if last.finding is KeyFinding.PRESENT:
-        return KeyTrace(key_parts(key), last.finding, f"{_capital(last.text)}.", None, places)
+        return KeyTrace(key_parts(key), last.finding, f"{_capital(last.text)}.", None, places, changes)
     # The reason is at the first place that lacks the key although a place before it has the key.
     tables = [place for place in places if not place.files and place.finding is not KeyFinding.PRESENT]
-    cause = next((place for place in tables if place.finding is not KeyFinding.NOT_LANDED), None)
+    cause = next((place for place in tables if not (place.is_source or place.finding is KeyFinding.NOT_LANDED)), None)
     if cause is None or (not any(place.rows for place in places) and last.finding is KeyFinding.NOT_LANDED):
         looked = dict.fromkeys(place.name for place in places if place.is_source)
         sentence = (
             f"It has not landed: {' and '.join(looked) or node} {'have' if len(looked) > 1 else 'has'} no row of it."
         )
-        return KeyTrace(key_parts(key), KeyFinding.NOT_LANDED, sentence, None, places)
-    return KeyTrace(key_parts(key), cause.finding, f"{_capital(cause.text)}.", cause.name, places)
+        return KeyTrace(key_parts(key), KeyFinding.NOT_LANDED, sentence, None, places, changes)
+    return KeyTrace(key_parts(key), cause.finding, f"{_capital(cause.text)}.", cause.name, places, changes)
 
 
 def _capital(text: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -61,12 +62,50 @@ class SearchedPlace:
 
 
 @dataclass(frozen=True)
+class KeyChange:
+    """A change of a row of a captured table, as a change log has it.
+
+    Attributes:
+        n: its number in the change log.
+        lsn, xid, committed_at: of its transaction; None for a row that a snapshot read.
+        op: what it did: see ``log_changes.ChangeOp``.
+        key: the row's key after it; empty if it removed all rows of the table.
+        former: the key that the row had before; None if the key did not change.
+        changed: by column, the values before and after; empty for the first row of a key.
+        applied_by: the nodes whose tables have it.
+    """
+
+    n: int
+    lsn: str | None
+    xid: int | None
+    committed_at: datetime | None
+    op: str
+    key: tuple[str, ...]
+    former: tuple[str, ...] | None
+    changed: Mapping[str, tuple[str | None, str | None]]
+    applied_by: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As a document."""
+        changed = {name: {"before": before, "after": after} for name, (before, after) in self.changed.items()}
+        return {
+            **vars(self),
+            "committed_at": self.committed_at.isoformat().replace("+00:00", "Z") if self.committed_at else None,
+            "key": list(self.key),
+            "former": None if self.former is None else list(self.former),
+            "changed": changed,
+            "applied_by": list(self.applied_by),
+        }
+
+
+@dataclass(frozen=True)
 class KeyTrace:
     """Where a key is on its way to a node, sources first.
 
     Attributes:
         finding: ``PRESENT`` if the node's table has it, else why not.
         absent_since: the node that has not got it, while what it reads has; None if the key is there or never landed.
+        changes: of a key that comes through a change log: the changes of its rows, in their order.
     """
 
     key: tuple[str, ...]
@@ -74,11 +113,13 @@ class KeyTrace:
     sentence: str
     absent_since: str | None
     places: tuple[SearchedPlace, ...]
+    changes: tuple[KeyChange, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As a document."""
         key = self.key[0] if len(self.key) == 1 else list(self.key)
-        return {**vars(self), "key": key, "places": [place.to_json() for place in self.places]}
+        places, changes = [place.to_json() for place in self.places], [one.to_json() for one in self.changes]
+        return {**vars(self), "key": key, "places": places, "changes": changes}
 
 
 @dataclass
@@ -93,6 +134,8 @@ class Trace:
     """By key, in the order they were looked at."""
     at: dict[str, dict[str, SearchedPlace]] = field(default_factory=lambda: defaultdict(dict))
     """By key and name of the place."""
+    changes: dict[str, list[KeyChange]] = field(default_factory=lambda: defaultdict(list))
+    """By key, what change logs say of its rows."""
 
     def add(self, key: str, place: SearchedPlace) -> None:
         """Note a place, unless it was looked at before."""

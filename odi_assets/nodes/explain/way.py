@@ -44,6 +44,10 @@ def followed_nodes(project: Project, spark: SparkSession, key: NodeKey, columns:
             # `odi stream explain` says what a stream has done with its rows.
             found.append(Followed(node, wanted[one], {}, None))
             continue
+        if node.config.apply is not None or node.captures:
+            # The columns of the table lie in the values of the log.
+            found.append(Followed(node, wanted[one], {}, None))
+            continue
         followed = _followed(spark, node, wanted[one])
         found.append(followed)
         for name, above in upstream(node).items():

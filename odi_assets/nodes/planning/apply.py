@@ -1,13 +1,21 @@
-"""What a node that applies a change log takes from it without Spark: the key of its table, and how values are read."""
+"""What a node that applies a change log takes from the log without Spark: the key of its table."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.config.models import WriteMode
+from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.planning.start import hwm_in_target, marks_of, start_of
 from odi_assets.sources.cdc.value_types import MARIADB, POSTGRES, ValueTypes
 from odi_assets.sources.delta.source import TableSnapshot
+from odi_assets.sources.marks import VersionMark
+from odi_assets.state.backend import StateBackend
 
 if TYPE_CHECKING:
     from odi_assets.nodes.planning.plan import NodePlan
@@ -22,15 +30,8 @@ def key_of_log(plan: NodePlan) -> tuple[str, ...]:
     node, config = plan.node, plan.node.config.apply
     if config is None:
         raise AssertionError("a node that applies a log")
-    tables = _mark_of_log(plan).get("tables", {})
-    if config.table not in tables:
-        listed = ", ".join(sorted(tables)) or "none"
-        raise ConfigError(
-            f"{node}: the log `{config.changes}` does not capture {config.table}; it captures {listed}",
-            fix="name one of these in `apply.table`, or add the table to `tables` of the capture",
-            node=str(node),
-        )
-    key = tuple(tables[config.table]["key"])
+    logs = [read.snapshot.handle for read in plan.reads if isinstance(read.snapshot, TableSnapshot)]
+    key = key_in_log(logs[0], config.changes, config.table, str(node))
     if not key:
         raise ConfigError(
             f"{node}: {config.table} has no key, so it is not known which row a change is of",
@@ -42,17 +43,66 @@ def key_of_log(plan: NodePlan) -> tuple[str, ...]:
 
 def value_types(plan: NodePlan) -> ValueTypes:
     """How the texts of the log are read, as the database writes them."""
-    return MARIADB if "binlog" in _mark_of_log(plan) else POSTGRES
+    logs = [read.snapshot.handle for read in plan.reads if isinstance(read.snapshot, TableSnapshot)]
+    return types_of_log(mark_of_log(logs[0]))
 
 
-def _mark_of_log(plan: NodePlan) -> dict[str, Any]:
-    """How far the log was captured, as its last commit has it; empty if there is none."""
-    for read in plan.reads:
-        if not isinstance(read.snapshot, TableSnapshot):
+def types_of_log(mark: Mapping[str, Any] | None) -> ValueTypes:
+    """How the texts of a log are read whose last mark is ``mark``."""
+    return MARIADB if mark is not None and "binlog" in mark else POSTGRES
+
+
+def key_in_log(log: TableHandle, name: str, table: str, node: str) -> tuple[str, ...]:
+    """The columns that identify a row of a captured table; empty if it has no key.
+
+    Args:
+        log: the change log.
+        name: the node that captures, for messages.
+        node: the node that needs the key.
+
+    Raises:
+        ConfigError: the log does not capture the table.
+    """
+    mark = mark_of_log(log)
+    tables = {} if mark is None else mark["tables"]
+    if table not in tables:
+        listed = ", ".join(sorted(tables)) or "none"
+        raise ConfigError(
+            f"{node}: the log `{name}` does not capture {table}; it captures {listed}",
+            fix="name one of these in `apply.table`, or add the table to `tables` of the capture",
+            node=node,
+        )
+    return tuple(tables[table]["key"])
+
+
+def mark_of_log(log: TableHandle) -> dict[str, Any] | None:
+    """The value of the mark that belongs to a change log at its version, as its last commit has it."""
+    for stamp in log.stamps():
+        hwm = CommitFacts.of(stamp).hwm
+        mark = hwm.mark if hwm is not None else None
+        if mark is not None and isinstance(mark.value, dict) and "tables" in mark.value:
+            return dict(mark.value)
+    return None
+
+
+def applied_below(node: Node, target: TableHandle, log: TableHandle, state: StateBackend) -> int:
+    """The number below which the rows of a change log are in ``target``, the table of a node that applies it."""
+    if not target.exists:
+        return 0
+    start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
+    marks = marks_of(node, replace(start, hwm=hwm_in_target(node, start, target)), target)
+    mark = next(iter(marks.values()), None)
+    if not isinstance(mark, VersionMark) or mark.table_id not in (None, log.table_id):
+        return 0
+    below: int | None = None
+    for stamp in log.stamps():
+        facts = CommitFacts.of(stamp)
+        if stamp.app_id != app_id(node.applies or node.key) or facts.hwm is None or facts.hwm.mark is None:
             continue
-        for stamp in read.snapshot.handle.stamps():
-            hwm = CommitFacts.of(stamp).hwm
-            mark = hwm.mark if hwm is not None else None
-            if mark is not None and isinstance(mark.value, dict) and "tables" in mark.value:
-                return dict(mark.value)
-    return {}
+        next_n = int(facts.hwm.mark.value["next_n"])
+        below = next_n if below is None else min(below, next_n)
+        if stamp.version <= mark.version:
+            break
+        if facts.mode == WriteMode.OVERWRITE:
+            return 0
+    return below or 0

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, get_args
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.config.models import CursorsIncrement, FileFormat, StatefulIncrement, VersionIncrement, WriteMode
+from odi_assets.config.models import CursorsIncrement, StatefulIncrement, VersionIncrement, WriteMode
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.errors import errors_named
@@ -23,6 +23,8 @@ from odi_assets.nodes.planning.range import Unit, floor_of, next_of, range_way
 from odi_assets.nodes.planning.same_history import in_same_history
 from odi_assets.nodes.planning.start import hwm_in_target, marks_of, start_of
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.audit_applied import audit_applied
+from odi_assets.nodes.recovery.audit_found import Audit, AuditRange
 from odi_assets.nodes.recovery.audit_rows import (
     BUCKETS,
     KeyRule,
@@ -40,7 +42,6 @@ from odi_assets.sources.source import Source
 from odi_assets.state.backend import StateBackend
 from odi_assets.streaming.explain.query.plan import read_outline
 from odi_assets.tables.reader import read_table
-from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,54 +54,6 @@ _ROW_BY_ROW = {"Project", "Filter", "StreamingRelation", "Generate", "Union"}
 """Operators that make rows of one row each."""
 WIDTH = 1_000_000
 """The length of a range of numbers, unless it is named."""
-
-
-@dataclass(frozen=True)
-class AuditRange:
-    """A range, and the command that repairs it; None if it agrees."""
-
-    found: RangeDifference
-    name: str
-    command: str | None
-
-    def to_json(self) -> dict[str, Any]:
-        """The range as JSON-ready values."""
-        facts = {name: value for name, value in vars(self.found).items() if name != "versions"}
-        return {**facts, "range": self.name, "agrees": self.found.agrees, "command": self.command}
-
-
-@dataclass(frozen=True)
-class Audit:
-    """What a node's table holds of its sources.
-
-    Attributes:
-        by: what the ranges are of, in words.
-        compared: the columns whose values were compared.
-        notes: what could not be compared, and what is not loaded yet, in words.
-    """
-
-    key: NodeKey
-    by: str
-    compared: tuple[str, ...]
-    notes: tuple[str, ...]
-    ranges: tuple[AuditRange, ...]
-
-    @property
-    def differing(self) -> tuple[AuditRange, ...]:
-        """The ranges in which source and table differ."""
-        return tuple(one for one in self.ranges if not one.found.agrees)
-
-    def to_json(self) -> dict[str, Any]:
-        """The audit as JSON-ready values."""
-        return {
-            "pipeline": self.key.pipeline,
-            "node": self.key.node,
-            "agrees": not self.differing,
-            "by": self.by,
-            "compared": list(self.compared),
-            "notes": list(self.notes),
-            "ranges": [one.to_json() for one in self.ranges],
-        }
 
 
 def audit(project: Project, spark: SparkSession, state: StateBackend, key: NodeKey, by: str | None = None) -> Audit:
@@ -118,6 +71,8 @@ def audit(project: Project, spark: SparkSession, state: StateBackend, key: NodeK
     target = TableHandle.open(node.target.location)
     _require_auditable(node, target)
     with errors_named(node, ()):
+        if node.config.apply is not None:
+            return audit_applied(node, target, spark, state, by)
         return _compared(node, target, spark, state, by)
 
 
@@ -152,16 +107,20 @@ def _require_auditable(node: Node, target: TableHandle) -> None:
             fix=f"odi stream explain follows a row through it: odi stream explain {node} --key …",
             node=str(node),
         )
-    reads_log = node.config.read is not None and node.config.read.format is FileFormat.CDC
-    if node.config.apply is not None or reads_log:
+    if node.captures:
+        appliers = [str(key) for key in node.project.graph.downstream(node.key) if _applies(node, key)]
+        audits = "; ".join(f"odi audit {name}" for name in appliers)
         raise ConfigError(
-            f"{node} is made of the log of a database, which has no ranges to compare",
-            fix="odi doctor looks at the slot and at the tables; a full refresh of the node that captures makes new "
-            "snapshots",
+            f"{node} holds changes, which are not the rows of a table",
+            fix=f"compare what is made of them: {audits or 'add a node that applies it'}",
             node=str(node),
         )
     if not target.exists:
         raise ConfigError(f"{node} has no table yet", fix=f"odi run {node.command}", node=str(node))
+
+
+def _applies(capture: Node, key: NodeKey) -> bool:
+    return Node.of(capture.project, key).applies == capture.key
 
 
 def _marks(node: Node, state: StateBackend, target: TableHandle) -> dict[str, Mark]:
@@ -444,17 +403,3 @@ def _bounds(node: Node, one: RangeDifference, ranges: RangeOf) -> tuple[datetime
         return floor_of(start, partition.every), next_of(last, partition.every)
     except (ValueError, OverflowError):
         return None
-
-
-def differences(one: RangeDifference) -> str:
-    """How source and table differ in a range, in words."""
-    parts = [
-        (one.missing, "missing"),
-        (one.extra, "too many"),
-        (one.repeated, "repeated"),
-        (one.changed, "with other values"),
-    ]
-    found = [f"{counted(count, 'row')} {what}" for count, what in parts if count]
-    if one.changed and not (one.missing or one.extra or one.repeated) and one.source_rows == one.table_rows:
-        return "other values"
-    return ", ".join(found)

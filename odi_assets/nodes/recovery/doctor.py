@@ -26,6 +26,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.files import files_of_node, files_of_stream
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, over
 from odi_assets.nodes.recovery.recover import find_recovery
+from odi_assets.nodes.recovery.slots import lag_found, slots_found
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.sources.marks import Mark, hwm_text
 from odi_assets.spark.connect_worker import TOKEN_REMEDY
@@ -53,6 +54,7 @@ def examine(
                 found.extend(_of_node(project, state, key, deep=deep))
         except (OdiError, OSError) as error:
             found.append(over(key, error))
+    found.extend(slots_found(project, state, keys))
     return found
 
 
@@ -109,6 +111,8 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool)
     yield from _history(project, state, key, target)
     if target.exists:
         yield from _inputs(node, state)
+    if node.captures:
+        yield from lag_found(project, state, key)
 
 
 def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:

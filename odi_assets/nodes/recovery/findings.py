@@ -32,9 +32,16 @@ class Kind(StrEnum):
     BATCH_IN_FLIGHT = "batch not finished"
     KEPT_BEHIND = "kept rows behind their batches"
     TOKEN_LOGGED = "token in a log"
+    LOG_BEHIND = "capture behind its log"
+    SLOT_LEFT = "slot of a node that left"
+    SLOT_HELD = "slot of somebody else"
     UNREADABLE = "cannot be looked at"
     DAMAGED = "damaged"
     NOT_LOOKED_AT = "not looked at"
+
+
+NOTED = (Kind.NOT_LOOKED_AT, Kind.SLOT_HELD)
+"""What is said, and is no disagreement."""
 
 
 @dataclass(frozen=True)

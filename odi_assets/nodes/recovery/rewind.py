@@ -30,6 +30,7 @@ from odi_assets.nodes.planning.known_rows import known_in
 from odi_assets.nodes.planning.stream_marks import Match, stream_marks
 from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_since, what_is_behind
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.rewind_log import require_log_kept
 from odi_assets.nodes.recovery.table_versions import Choice
 from odi_assets.nodes.result import REWIND, RunInfo
 from odi_assets.state.backend import StateBackend
@@ -117,7 +118,9 @@ def plan_rewind(
 
     Raises:
         ConfigError: there is no such node, or no such version of its table.
-        StateError: the HWM of that version is not known any more.
+        StateError: the HWM of that version is not known any more; or the server has let go the log that a capture
+            would read once more.
+        SourceError: the server of a capture cannot be reached.
         TableError: its table does not exist, or files of the version are gone.
     """
     handle = _table_of(project, key)
@@ -219,12 +222,15 @@ def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHa
         from odi_assets.nodes.recovery.streams.rewind import plan_checkpoint
 
         checkpoint = plan_checkpoint(node, before)
+    committed = _hwm_of_version(node, state, before)
+    if node.captures:
+        require_log_kept(node, committed.mark if committed else None, version)
     return Rewind(
         key,
         handle,
         before,
         state.get_entry(node.state_key, deleted=True),
-        _hwm_of_version(node, state, before),
+        committed,
         int(handle.version or 0),
         handle.rows,
         tuple(s for s in handle.stamps() if s.version > version and s.app_id in app_ids(key)),

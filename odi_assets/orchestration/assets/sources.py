@@ -29,7 +29,8 @@ class Sources:
         self._names = DagsterNames.of(project)
         self._made: dict[NodeKey, Node] = {}
         self._taken = {self._names.asset(key) for key in project.graph.nodes}
-        self._reads: dict[dg.AssetKey, list[tuple[str, ReadConfig]]] = defaultdict(list)
+        self._reads: dict[dg.AssetKey, list[tuple[str, ReadConfig, str]]] = defaultdict(list)
+        """By source, where it is, who reads it, and what is read, in words."""
         self._outside: dict[NodeKey, list[tuple[ReadConfig, str]]] = {}
         """By node, what it reads from outside its pipeline, and where each is."""
         for key, config in project.graph.nodes.items():
@@ -38,7 +39,8 @@ class Sources:
             self._outside[key] = found
             for read, uri in found:
                 if uri not in self._nodes:
-                    self._reads[self._key(read)].append((uri, read))
+                    for path, shown in read.places.items():
+                        self._reads[self._key(read.connection, path)].append((uri, read, shown))
 
     def of(self, key: NodeKey) -> list[dg.AssetKey]:
         """What the node reads from outside its pipeline: sources, or the nodes that write tables it reads by path."""
@@ -47,7 +49,7 @@ class Sources:
         for read, uri in self._outside[key]:
             writer = self._nodes.get(uri)
             if writer is None:
-                found.append(self._key(read))
+                found += [self._key(read.connection, path) for path in read.places]
             elif writer not in known:
                 found.append(self._names.asset(writer))
         return list(dict.fromkeys(found))
@@ -60,10 +62,10 @@ class Sources:
         """One asset per source."""
         return [self._spec(key, readers) for key, readers in self._reads.items()]
 
-    def _spec(self, key: dg.AssetKey, readers: list[tuple[str, ReadConfig]]) -> dg.AssetSpec:
-        reads = [read for _, read in readers]
+    def _spec(self, key: dg.AssetKey, readers: list[tuple[str, ReadConfig, str]]) -> dg.AssetSpec:
+        reads = [read for _, read, _ in readers]
         connection = self._project.config.connections[reads[0].connection]
-        shown = list(dict.fromkeys(read.shown for read in reads))
+        shown = list(dict.fromkeys(text for _, _, text in readers))
         return dg.AssetSpec(
             key,
             group_name=SOURCES_GROUP,
@@ -77,7 +79,7 @@ class Sources:
             self._made[key] = Node.of(self._project, key)
         return self._made[key]
 
-    def _key(self, read: ReadConfig) -> dg.AssetKey:
-        found = self._names.source(read.connection, read.path)
+    def _key(self, connection: str, path: str) -> dg.AssetKey:
+        found = self._names.source(connection, path)
         # A connection and a path may be named like a pipeline and a node.
         return found.with_prefix(SOURCES_GROUP) if found in self._taken else found

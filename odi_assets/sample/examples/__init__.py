@@ -9,10 +9,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from odi_assets.config.json_schema import SCHEMA_FILE, schema_text
-from odi_assets.errors import ConfigError
 from odi_assets.nodes.project import DEFAULT_PROJECT_FILE
-from odi_assets.sample import shop_db
+from odi_assets.sample import shop_db, shop_postgres
 from odi_assets.sample.orders_payments import in_order, json_files
+from odi_assets.util.new_files import require_new, write_new
+from odi_assets.util.yaml_text import flow
 
 
 class Example(StrEnum):
@@ -21,6 +22,7 @@ class Example(StrEnum):
     FILES = "files"
     SQL = "sql"
     STREAM = "stream"
+    CDC = "cdc"
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Step:
     what: str
 
 
+_SHOP_POSTGRES = "python -m odi_assets.sample.shop_postgres"
 _SHOP_DB = "python -m odi_assets.sample.shop_db"
 NEXT: dict[Example, tuple[Step, ...]] = {
     Example.FILES: (
@@ -53,6 +56,15 @@ NEXT: dict[Example, tuple[Step, ...]] = {
         Step("odi stream explain paid_orders --key ord-574", "why this order is not in the table"),
         Step("odi run --node by_customer", "count the paid orders by customer"),
     ),
+    Example.CDC: (
+        Step(f"{_SHOP_POSTGRES} start", "start the server; `stop` in its place stops it"),
+        Step("odi run", "read snapshots of the tables, and the log from there"),
+        Step(f"{_SHOP_POSTGRES} change", "order, raise, withdraw and rename something"),
+        Step(f'{_SHOP_POSTGRES} "UPDATE orders SET amount = 9"', "or what you like, in SQL"),
+        Step("odi run", "take over these changes"),
+        Step("odi show orders", "the orders as the database has them"),
+        Step("odi show orders_history", "each version of an order, with its operation"),
+    ),
 }
 """What to type after ``odi init``."""
 
@@ -68,26 +80,18 @@ def create(folder: Path, example: Example) -> tuple[Path, ...]:
     Raises:
         ConfigError: a file that would be written is there already. Nothing is written then.
         JavaError: the example with a database needs Java, and there is none that will do.
+        ConfigError: the example of a capture needs PostgreSQL, and none is installed.
     """
-    contents = {folder / name: text for name, text in _contents(example)}
-    made = [*contents, *([folder / shop_db.FOLDER] if example is Example.SQL else [])]
-    there = [path for path in made if path.exists() or path.is_symlink()]
-    if there:
-        named = ", ".join(str(path.relative_to(folder)) for path in there[:3]) + (" …" if len(there) > 3 else "")
-        raise ConfigError(
-            f"{folder.resolve()} has {named} already, and nothing was written",
-            fix="name another folder: odi init FOLDER",
-            path=str(there[0]),
-        )
-    blocked = next((path for path in contents for above in path.parents if above.is_file()), None)
-    if blocked is not None:
-        raise ConfigError(f"{blocked.parent} cannot be made: a file is in the way", fix="name another folder")
+    contents = {folder / name: text for name, text in _contents(folder, example)}
+    databases = {Example.SQL: [folder / shop_db.FOLDER], Example.CDC: [folder / shop_postgres.FOLDER]}
+    made = [*contents, *databases.get(example, [])]
+    require_new(folder, made)
     if example is Example.SQL:
         folder.mkdir(parents=True, exist_ok=True)
         shop_db.execute(folder, shop_db.TABLE, create=True)
-    for path, text in contents.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    elif example is Example.CDC:
+        shop_postgres.make(folder)
+    write_new(contents)
     in_order(contents)
     return tuple(made)
 
@@ -97,8 +101,11 @@ def project_file(example: str) -> str:
     return (files(__package__) / f"{example}.yaml").read_text(encoding="utf-8")
 
 
-def _contents(example: Example) -> Iterator[tuple[str, str]]:
-    yield DEFAULT_PROJECT_FILE, project_file(example)
+def _contents(folder: Path, example: Example) -> Iterator[tuple[str, str]]:
+    text = project_file(example)
+    if example is Example.CDC:
+        text = text.replace("SOCKET", flow(str(shop_postgres.socket_folder(folder))))
+    yield DEFAULT_PROJECT_FILE, text
     yield SCHEMA_FILE, schema_text()
     if example is Example.FILES:
         for name, rows in _ORDERS.items():

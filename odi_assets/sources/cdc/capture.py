@@ -26,6 +26,7 @@ from odi_assets.sources.sql.chunks import Cutter, key_columns
 from odi_assets.sources.sql.dialects import Dialect
 from odi_assets.sources.sql.keys import keys_of
 from odi_assets.sources.sql.statements import Relation
+from odi_assets.tables.parts import TableParts
 
 _INSERT, _UPDATE, _DELETE = ord("I"), ord("U"), ord("D")
 _US = pa.timestamp("us", "UTC")
@@ -43,12 +44,12 @@ class CaptureStep:
     """What one commit takes in.
 
     Attributes:
-        rows: of the change log.
+        rows: of the change log; if they are too many for memory, in parts.
         after: the mark once they are in it.
         more: there is more to read below the bound of the run.
     """
 
-    rows: pa.Table
+    rows: pa.Table | TableParts
     after: CaptureMark
     more: bool
 
@@ -76,37 +77,53 @@ class Capture:
             upto: where the log ended when the run began.
         """
         name = next(iter(mark.snapshots_left), None)
-        window = self.log.window(mark, upto, self.most)
-        if name is None or window.more:
+        if name is None or self.log.is_behind(mark, upto, self.most):
             # The log goes first: what the server holds of it does not grow with the snapshot.
-            return self._put_together(mark, window, None)
+            return self._of_log(mark, upto)
         with self.log.reading(mark) as reader:
             chunk = self._chunk(reader, self.tables[name], mark.tables[name])
             end = reader.log_end()
-        return self._put_together(mark, self.log.window(mark, max(end, upto), None), chunk)
+        (window,) = self.log.windows(mark, max(end, upto), None)
+        return self._put_together(mark, window, chunk)
+
+    def _of_log(self, mark: CaptureMark, upto: int) -> CaptureStep:
+        """The step of a part of the log alone, however large its transactions are."""
+        found: CaptureStep | None = None
+        parts: TableParts | None = None
+        for window in self.log.windows(mark, upto, self.most):
+            if found is not None:
+                parts = parts or TableParts(SCHEMA)
+                parts.add(found.rows)
+            # A transaction that was cut is new in each of its parts.
+            before = mark if found is None else replace(found.after, lsn=mark.lsn)
+            found = self._put_together(before, window, None)
+        if found is None:
+            return CaptureStep(SCHEMA.empty_table(), mark, bool(mark.snapshots_left))
+        if parts is not None:
+            parts.add(found.rows)
+        return replace(found, rows=parts or found.rows)
 
     def _chunk(self, reader: SnapshotReader, table: CapturedTable, before: TableMark) -> _ChunkRead:
         """The rows of the next chunk of a table, and what is left of its snapshot."""
         shape = reader.shape(table)
-        relation = Relation(self.dialect, table.sql, f"{self.label} {table.name}", table.sql, {})
+        relation = Relation(self.dialect, table.quoted, f"{self.label} {table.name}", table.quoted, {})
         chunks, is_first = before.chunks, not before.is_cut
         if is_first:
             before = replace(before, published=reader.publishing(table))
-            chunks = Cutter(relation, self.chunks, _types(shape), reader.rows).chunks()
+            chunks = Cutter(relation, self.chunks, types_of(shape), reader.rows).chunks()
         left = replace(before, chunks=chunks, is_cut=True, layout=table.layout, rejoined=False)
         if chunks is not None:
             taken = chunks.left[:1]
             left = replace(left, chunks=chunks.without(taken))
-            columns = key_columns(relation, chunks.by, _types(shape), reader.rows)
+            columns = key_columns(relation, chunks.by, types_of(shape), reader.rows)
             where = keys_of(self.dialect).within(taken[0], columns)
         elif before.again:
             left = replace(left, again=before.again[_KEYS_AT_ONCE:])
             where = self._by_keys(relation, table, before.again[:_KEYS_AT_ONCE], shape, reader)
         else:
             return _ChunkRead(table.name, shape, [], reader, left, is_first)
-        return _ChunkRead(
-            table.name, shape, [self._read(reader, relation, table, shape, where)], reader, left, is_first
-        )
+        rows = self.rows_where(reader, relation, table, shape, where)
+        return _ChunkRead(table.name, shape, [rows], reader, left, is_first)
 
     def _by_keys(
         self,
@@ -116,7 +133,7 @@ class Capture:
         shape: Shape,
         reader: SnapshotReader,
     ) -> str:
-        columns = key_columns(relation, table.key, _types(shape), reader.rows)
+        columns = key_columns(relation, table.key, types_of(shape), reader.rows)
         keys = keys_of(self.dialect)
         return " OR ".join(
             "("
@@ -125,9 +142,10 @@ class Capture:
             for key in wanted
         )
 
-    def _read(
+    def rows_where(
         self, reader: SnapshotReader, relation: Relation, table: CapturedTable, shape: Shape, where: str
     ) -> pa.Table:
+        """Rows of a table as the log has them."""
         data, values = reader.texts(relation.sql, shape, where)
         key = values.columns(shape.key_places).texts(data) if shape.key_places else None
         given = {"after": values.texts(data), **({} if key is None else {"key": key})}
@@ -357,7 +375,7 @@ def _in_order(parts: Sequence[_Part]) -> pa.Table:
     return rows if (order == np.arange(len(order))).all() else rows.take(pa.array(order))
 
 
-def _types(shape: Shape) -> dict[str, str]:
+def types_of(shape: Shape) -> dict[str, str]:
     """Types as chunks are cut by them: whole numbers are cut evenly."""
     whole = {"smallint": "short", "integer": "integer", "bigint": "long"}
     return {one.name: whole.get(one.type, "string") for one in shape.columns}

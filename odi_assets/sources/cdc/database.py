@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 from odi_assets.sources.cdc.changes import LogWindow, Relation, Transactions, Values
+from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.log import Shape
 from odi_assets.sources.cdc.mark import CaptureMark
 from odi_assets.sources.snapshot import Position
@@ -20,15 +21,16 @@ class CapturedTable:
     """A table of the database that can be captured.
 
     Attributes:
-        name: with its schema, as the project file has it.
-        sql: with its schema, as SQL has it.
-        key: the columns that identify a row; none if there is no key.
+        name: its schema and its name, with a dot between: what the change log calls it.
+        quoted: its name in SQL.
+        key: the columns that identify a row, in the order of the table's columns, as the log has them; none if there
+            is no key.
         layout: the numbers of its columns: a column that was dropped and made again has another one; empty where the
             log itself says that columns changed.
     """
 
     name: str
-    sql: str
+    quoted: str
     key: tuple[str, ...]
     layout: str
 
@@ -118,8 +120,17 @@ class DatabaseLog(ABC):
         """Where the log ends now: all transactions that anybody sees are below it."""
 
     @abstractmethod
-    def has_news(self, mark: CaptureMark, until: int) -> bool:
-        """Whether there is a transaction with changes between ``mark`` and ``until``."""
+    def first_above(self, mark: CaptureMark, until: int) -> int | None:
+        """When the first transaction between ``mark`` and ``until`` was committed, in microseconds since 1970; None if
+        there is none."""
+
+    @abstractmethod
+    def lag(self, mark: CaptureMark, until: int, oldest: int | None) -> LogLag | None:
+        """How far a capture is behind ``until``; None if the log does not go on where it is.
+
+        Args:
+            oldest: what :meth:`first_above` says; 0: there is none, None: it was not looked for.
+        """
 
     @abstractmethod
     def outrun(self, mark: CaptureMark, until: int, most_bytes: int) -> str | None:
@@ -131,13 +142,24 @@ class DatabaseLog(ABC):
         """
 
     @abstractmethod
-    def window(self, mark: CaptureMark, upto: int, most: int | None) -> LogWindow:
-        """Whole transactions that commit above ``mark``, in the order of their commits; a few below may be among them.
+    def is_behind(self, mark: CaptureMark, upto: int, most: int) -> bool:
+        """Whether the log has as many changes between ``mark`` and a bound as one step takes."""
+
+    @abstractmethod
+    def windows(self, mark: CaptureMark, upto: int, most: int | None) -> Iterator[LogWindow]:
+        """Transactions that commit above ``mark``, in the order of their commits; a few below may be among them.
+
+        A transaction that is too large for memory begins and ends in each of its windows.
 
         Args:
             upto: transactions that commit above this position are left out.
-            most: the window ends after the transaction with which there are as many changes; None: all.
+            most: the last window ends after the transaction with which there are as many changes; None: all are in one
+                window.
         """
+
+    @abstractmethod
+    def looked_at(self, mark: CaptureMark, upto: int) -> int:
+        """Where reading goes on, once nothing was found between ``mark`` and a bound."""
 
     @abstractmethod
     def shape_of(self, relation: Relation, table: CapturedTable) -> Shape:
@@ -162,6 +184,25 @@ class DatabaseLog(ABC):
     @abstractmethod
     def noted(self, mark: CaptureMark) -> CaptureMark:
         """``mark``, with what the log is recognized by at its position."""
+
+    @abstractmethod
+    def why_gone(self, mark: CaptureMark) -> str | None:
+        """Why the log above an earlier mark cannot be read again, in words; None if it can."""
+
+    @abstractmethod
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """The rows of a small query."""
+
+    @abstractmethod
+    def key_text(self, text: str, kind: str) -> str:
+        """The text of a key in the change log, as bounds of chunks write it.
+
+        Args:
+            kind: the type of its column.
+
+        Raises:
+            SourceError: keys of this type are not looked up.
+        """
 
     @abstractmethod
     def acknowledge(self, mark: CaptureMark) -> None:
@@ -208,6 +249,11 @@ class LoggedDatabase(ABC):
             ConfigError: the driver is not installed.
             SourceError: the server cannot be reached, or refuses what is asked of it.
         """
+
+    @property
+    @abstractmethod
+    def warn_lag(self) -> int:
+        """Bytes that a capture may be behind before somebody is warned."""
 
     @property
     def again(self) -> str:

@@ -48,6 +48,16 @@ def binlog_of(text: str) -> int:
     return int(file.rpartition(".")[2]) << 32 | int(place)
 
 
+def position_text(mark: Mapping[str, Any] | None, position: int) -> str:
+    """A position of a log as its database writes it.
+
+    Args:
+        mark: the value of a mark of the log; None: it is one of PostgreSQL.
+    """
+    place = None if mark is None else mark.get("binlog")
+    return lsn_text(position) if place is None else binlog_text(str(place["base"]), position)
+
+
 @dataclass(frozen=True)
 class BinlogPlace:
     """What a binary log is recognized by.

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from odi_assets.config.models import ChunksConfig, Connection, ReadConfig
-from odi_assets.config.models.databases import ServerConnection
+from odi_assets.config.models.databases import LogSettings, ServerConnection
 from odi_assets.errors import ConfigError, IncrementError, OdiError
 from odi_assets.sources.cdc.capture import Capture, CaptureStep
 from odi_assets.sources.cdc.database import CapturedTable, DatabaseLog, LoggedDatabase
+from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.mariadb.database import MariadbDatabase
 from odi_assets.sources.cdc.mark import CaptureMark, TableMark
 from odi_assets.sources.cdc.postgres.database import PostgresDatabase
@@ -23,6 +24,7 @@ from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source, Target
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
+from odi_assets.tables.parts import TableParts
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -46,8 +48,7 @@ def capture_source(name: str, label: str, read: ReadConfig, target: Target, conn
     common: dict[str, Any] = {"dialect": dialect, "label": label, "node": target.node}
     database: LoggedDatabase
     if connection.type == "mysql":
-        server_id = None if connection.log is None else connection.log.server_id
-        database = MariadbDatabase(**common, server_id=server_id or 0)
+        database = MariadbDatabase(**common, log=connection.log or LogSettings())
     else:
         if connection.log is None:
             raise ConfigError(
@@ -162,32 +163,34 @@ class LogSource(Source):
             log.require(before)
             tables = log.tables(self.patterns)
             new = [name for name in tables if before is None or name not in before.tables]
-            changed = [] if before is None else self._with_other_columns(log, before, tables)
+            changed = [] if before is None else self.with_other_columns(log, before, tables)
             log.require_captured([tables[name] for name in new])
             read = LogRead(snapshot=self._snapshot(log), summary="", before=before, follows=True, source=self)
             if before is None:
                 words = f"snapshots of {counted(len(tables), 'table')}, then the log from there"
                 return replace(read, summary=words)
-            changed += self._made_again(log, before.tables)
-            worry = log.worries(before)
+            changed += self.made_again(log, before.tables)
+            until, place, worry = self._until(log), log.text(before.lsn), log.worries(before)
             behind = "" if worry is None else f"; {worry}"
             left = [*dict.fromkeys([*before.snapshots_left, *new, *changed])]
-            place = log.text(before.lsn)
             if left:
-                words = f"snapshots of {counted(len(left), 'table')} left, and the log above {place}"
-                return replace(read, summary=words + behind)
-            until = log.log_end() if self.until is None else self.until
-            if log.has_news(before, until):
-                return replace(read, summary=f"the log from {place} to {log.text(until)}{behind}")
+                words = f"snapshots of {counted(len(left), 'table')} left, and the log above {place}{behind}"
+                return replace(read, summary=words, lag=log.lag(before, until, None))
+            oldest = log.first_above(before, until)
+            lag = log.lag(before, until, oldest or 0)
+            read = replace(read, lag=lag)
+            if oldest is not None:
+                return replace(read, summary=f"the log from {place} to {log.text(until)}: {lag}{behind}")
             words = f"no change above {place}"
             outrun = log.outrun(before, until, QUIET_BYTES) if self.until is None else None
             if outrun is not None:
                 return replace(read, summary=f"{words}; {outrun}")
             return NothingNew.of(replace(read, summary=words), words, before)
 
-    def _with_other_columns(
-        self, log: DatabaseLog, mark: CaptureMark, tables: Mapping[str, CapturedTable]
-    ) -> list[str]:
+    def _until(self, log: DatabaseLog) -> int:
+        return log.log_end() if self.until is None else self.until
+
+    def with_other_columns(self, log: DatabaseLog, mark: CaptureMark, tables: Mapping[str, CapturedTable]) -> list[str]:
         """The tables whose columns, types or keys are not those of their last rows in the log."""
         known = {name: one.shape for name, one in mark.tables.items() if one.shape and name in tables}
         now = log.shapes([tables[name] for name in known]) if known else {}
@@ -198,10 +201,21 @@ class LogSource(Source):
             if now[name].id != shape or tables[name].layout != layouts.get(name, tables[name].layout)
         ]
 
-    def _made_again(self, log: DatabaseLog, known: Mapping[str, TableMark]) -> list[str]:
+    def made_again(self, log: DatabaseLog, known: Mapping[str, TableMark]) -> list[str]:
         """The tables that were dropped and made again, or published again, since their snapshot was read."""
         now = log.publishing()
         return [name for name, one in known.items() if one.published and one.published != now.get(name)]
+
+    def lag(self, mark: CaptureMark) -> LogLag | None:
+        """How far a capture is behind now; None if the log does not go on where it is.
+
+        Raises:
+            SourceError: the server cannot be reached, or the slot is read by somebody else.
+        """
+        with self.opened() as log:
+            until = log.log_end()
+            found = log.lag(mark, until, None)
+            return None if found is None else log.lag(mark, until, log.first_above(mark, until) or 0)
 
     def losses(self, mark: Mark | None, then: Position | None, since: int | None) -> Iterable[Loss]:
         from odi_assets.sources.losses import Loss
@@ -217,9 +231,9 @@ class LogSource(Source):
         joined = {name: one for name, one in tables.items() if mark is None or name not in mark.tables}
         mark = log.begin(mark, tables, joined)
         known = {name: one for name, one in mark.tables.items() if name in tables}
-        known |= {name: known[name].begun_again for name in self._with_other_columns(log, mark, tables)}
+        known |= {name: known[name].begun_again for name in self.with_other_columns(log, mark, tables)}
         # What happened to a table before it was published, made again or published again is not in the log.
-        known |= {name: replace(known[name].begun_again, rejoined=True) for name in self._made_again(log, known)}
+        known |= {name: replace(known[name].begun_again, rejoined=True) for name in self.made_again(log, known)}
         new = {name: TableMark(one.key, is_cut=False, rejoined=name in mark.left_out) for name, one in joined.items()}
         left_out = {*mark.left_out, *mark.tables} - tables.keys()
         return replace(mark, tables={**known, **new}, left_out=tuple(sorted(left_out))), tables
@@ -230,9 +244,16 @@ class LogSource(Source):
             before, tables = self.begun(log, mark)
             if mark is not None:
                 log.acknowledge(before)
-            until = log.log_end() if self.until is None else self.until
-            found = Capture(log, self.dialect, self.label, tables, self.chunks, MOST_CHANGES).step(before, until)
+            until = self._until(log)
+            found = self.capture(log, tables).step(before, until)
+            if not found.more and not found.rows.num_rows:
+                # All up to the bound was looked at.
+                found = replace(found, after=replace(found.after, end=log.looked_at(found.after, until)))
             return replace(found, after=replace(found.after, measures=self.identity)), until
+
+    def capture(self, log: DatabaseLog, tables: dict[str, CapturedTable]) -> Capture:
+        """What reads the log of some tables, and their snapshots."""
+        return Capture(log, self.dialect, self.label, tables, self.chunks, MOST_CHANGES)
 
     def acknowledge(self, mark: CaptureMark) -> None:
         """Let the server forget the log that is in the change log."""
@@ -265,8 +286,19 @@ class LogSnapshot(SourceSnapshot):
         return spark.createDataFrame(SCHEMA.empty_table())
 
 
+@dataclass(frozen=True, kw_only=True)
 class _OfLog(PlannedRead):
-    """What reads of a log have in common."""
+    """What reads of a log have in common.
+
+    Attributes:
+        lag: how far the capture was behind when the read was planned; None before the first one.
+    """
+
+    lag: LogLag | None = None
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        return {} if self.lag is None else self.lag.metrics
 
     def in_partitions(self, wanted: Partitions) -> PlannedRead:
         del wanted
@@ -292,7 +324,7 @@ class LogRead(_OfLog, UnresolvedRead):
         del spark
         return self._captured()
 
-    def without_spark(self) -> tuple[Read, pa.Table]:
+    def without_spark(self) -> tuple[Read, pa.Table | TableParts]:
         found = self._captured()
         return found, found.rows
 
@@ -309,6 +341,7 @@ class LogRead(_OfLog, UnresolvedRead):
             rows=found.rows,
             more=found.more,
             bound=until,
+            lag=self.lag,
         )
 
 
@@ -317,7 +350,7 @@ class CapturedRows(_OfLog, Read):
     """A step of a capture, whose rows are here."""
 
     source: LogSource
-    rows: pa.Table = field(repr=False, compare=False)
+    rows: pa.Table | TableParts = field(repr=False, compare=False)
     after: CaptureMark | None = None
     more: bool = False
     bound: int | None = None
@@ -338,7 +371,7 @@ class CapturedRows(_OfLog, Read):
         return self
 
     def load(self, spark: SparkSession) -> DataFrame:
-        return spark.createDataFrame(self.rows)
+        return spark.createDataFrame(self.rows.whole() if isinstance(self.rows, TableParts) else self.rows)
 
     def after_commit(self) -> None:
         if self.after is not None:

@@ -148,7 +148,7 @@ class PostgresKeys(Keys):
     def primary_key(self, table: str) -> str:
         return (
             "SELECT a.attname AS name FROM pg_index i JOIN pg_attribute a "
-            "ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
+            "ON a.attrelid = i.indrelid AND a.attnum = ANY((CAST(i.indkey AS int2[]))[0:i.indnkeyatts - 1]) "
             f"WHERE i.indisprimary AND i.indrelid = CAST({self._name(table)} AS regclass) "
             "ORDER BY array_position(CAST(i.indkey AS int2[]), a.attnum)"
         )

@@ -168,7 +168,7 @@ def _columns(given: Input, found: FoundRows, as_structs: bool = False) -> dict[s
 def key_sql(parts: Sequence[str]) -> str:
     """SQL of a key as one text; NULL if a part of it is NULL."""
     texts = [f"CAST({part} AS STRING)" for part in parts]
-    return texts[0] if len(texts) == 1 else f"concat({f', {SEPARATOR!r}, '.join(texts)})"
+    return texts[0] if len(texts) == 1 else f"concat({f', char({ord(SEPARATOR)}), '.join(texts)})"
 
 
 def identity_sql(parts: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.errors import ConfigError, SourceError
-from odi_assets.nodes.recovery.audit import differences
+from odi_assets.nodes.recovery.audit_found import differences
 from odi_assets_tests.nodes.recovery.audits import (
     DAMAGE,
     DAYS,

@@ -55,6 +55,14 @@ def database(server: PostgresServer) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
+@pytest.fixture
+def orders(database: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+    database.execute("CREATE TABLE orders (id int PRIMARY KEY, state text, note text)")
+    database.execute("ALTER TABLE orders ALTER note SET STORAGE EXTERNAL")
+    database.execute("INSERT INTO orders SELECT g, 'new', repeat('n', 3000) || g FROM generate_series(1, 10) g")
+    return database
+
+
 NODES = """
 - pipeline: p
   nodes:
@@ -74,12 +82,14 @@ def capture(tmp_path: Path, spark: SparkSession, server: PostgresServer) -> Capt
         rows: int = 1000,
         log: str = f"slot: {SLOT}, create: true",
         history: bool = False,
+        more: str = "",
     ) -> Sandbox:
         text = NODES.replace("TABLES", patterns or ", ".join(f"public.{name}" for name in tables))
         for name in tables:
             write = f"write: {{connection: lake, path: {name}}}"
             apply = f"changes: changes, table: public.{name}{', history: true' if history else ''}"
             text += f"  - {{name: {name}, apply: {{{apply}}}, {write}}}\n"
+        text += more
         connection = server.connection.rstrip().removesuffix("}") + f", log: {{{log}}}}}\n"
         return Sandbox(tmp_path, spark, text.replace("ROWS", str(rows)), connection)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 import threading
@@ -29,14 +30,6 @@ from odi_assets_tests.sources.cdc.conftest import SLOT, Capture, held, opened, r
 from odi_assets_tests.sources.sql.servers import PostgresServer
 
 Database = psycopg.Connection[Any]
-
-
-@pytest.fixture
-def orders(database: Database) -> Database:
-    database.execute("CREATE TABLE orders (id int PRIMARY KEY, state text, note text)")
-    database.execute("ALTER TABLE orders ALTER note SET STORAGE EXTERNAL")
-    database.execute("INSERT INTO orders SELECT g, 'new', repeat('n', 3000) || g FROM generate_series(1, 10) g")
-    return database
 
 
 def confirmed(database: Database) -> int:
@@ -81,6 +74,42 @@ def test_a_large_value_that_did_not_change_is_the_stored_one_through_all_keys_of
     run_all(box)
     assert held(box, "orders") == rows_of(orders, "orders")
     assert held(box, "orders")[23]["note"].startswith("nnn")
+
+
+def test_a_key_is_one_whatever_its_order_and_whatever_its_index_includes(capture: Capture, database: Database) -> None:
+    database.execute("CREATE TABLE lines (id int, note text, place int, PRIMARY KEY (place, id) INCLUDE (note))")
+    database.execute("INSERT INTO lines VALUES (1, 'a', 7), (2, NULL, 8), (3, 'c', 9)")
+    box = capture("lines")
+    run_all(box)
+    database.execute("DELETE FROM lines WHERE id = 1")
+    database.execute("UPDATE lines SET place = 80 WHERE id = 2")
+    run_all(box)
+    assert held(box, "lines") == rows_of(database, "lines")
+    assert ops(box, "public.lines") == ["r", "r", "r", "d", "d", "c"]
+
+
+ODD_NAMES = ("My.Table", "Order Items", 'the "best"', "list[1]*", "Straße", "it's a/b", "select")
+
+
+def test_tables_of_any_name_are_captured(capture: Capture, database: Database) -> None:
+    for name in ODD_NAMES:
+        database.execute(f"CREATE TABLE {quoted(name)} (id int PRIMARY KEY)")
+        database.execute(f"INSERT INTO {quoted(name)} VALUES (1)")
+    # A name names its table, and not what it would mean as a pattern.
+    database.execute("CREATE TABLE list1x (id int PRIMARY KEY)")
+    box = capture(patterns=", ".join(json.dumps(f"public.{name}", ensure_ascii=False) for name in ODD_NAMES))
+    box.run("changes")
+    for name in ODD_NAMES:
+        database.execute(f"UPDATE {quoted(name)} SET id = 2")
+    box.run("changes")
+    assert {name: ops(box, f"public.{name}") for name in (*ODD_NAMES, "list1x")} == {
+        **{name: ["r", "d", "c"] for name in ODD_NAMES},
+        "list1x": [],
+    }
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def test_rows_that_go_and_come_back_in_one_window_are_the_last_ones(capture: Capture, orders: Database) -> None:
@@ -269,6 +298,28 @@ def test_snapshots_and_the_log_are_put_together_under_writers(
     assert held(box, "orders") == rows_of(orders, "orders")
 
 
+def test_a_row_that_moves_to_a_chunk_that_was_read_is_read_again_by_its_key_whatever_the_order_of_its_columns(
+    capture: Capture, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.execute("CREATE TABLE parts (a int, b int, note text, PRIMARY KEY (b, a))")
+    database.execute("ALTER TABLE parts ALTER note SET STORAGE EXTERNAL")
+    database.execute("INSERT INTO parts SELECT g, g + 100, repeat('n', 3000) || g FROM generate_series(1, 20) g")
+    step, steps = LogSource.step, []
+
+    def moving(source: LogSource, mark: Any) -> Any:
+        found = step(source, mark)
+        if not steps:
+            database.execute("UPDATE parts SET b = 1 WHERE a = 20")
+        steps.append(found)
+        return found
+
+    monkeypatch.setattr(LogSource, "step", moving)
+    box = capture("parts", rows=5)
+    run_all(box)
+    assert len(steps) > 3
+    assert held(box, "parts") == rows_of(database, "parts")
+
+
 def test_the_slot_moves_after_the_commit_and_never_past_it(
     capture: Capture, orders: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,6 +354,36 @@ def test_a_backlog_is_taken_in_windows_of_whole_transactions(
     assert (box.table("changes").version or 0) >= version + 3
     box.run("orders")
     assert held(box, "orders") == rows_of(orders, "orders")
+
+
+def test_a_transaction_that_is_too_large_for_memory_is_taken_in_parts_and_committed_once(
+    capture: Capture, orders: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.execute("CREATE TABLE lines (id int PRIMARY KEY, n int)")
+    box = capture("orders", "lines")
+    run_all(box)
+    monkeypatch.setattr("odi_assets.sources.cdc.postgres.server._PART_BYTES", 300)
+    monkeypatch.setattr("odi_assets.sources.cdc.postgres.server._FIRST_BLOCK", 3)
+    monkeypatch.setattr("odi_assets.sources.cdc.postgres.server._BLOCK_BYTES", 200)
+    draw = random.Random(25)
+    for _ in range(3):
+        with orders.transaction():
+            for _ in range(60):
+                one, name = draw.randrange(30), draw.choice(("orders", "lines"))
+                column, value = ("state", draw.choice("abc")) if name == "orders" else ("n", draw.randrange(9))
+                orders.execute(
+                    f"INSERT INTO {name} (id, {column}) VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET {column} = %s",
+                    [one, value, value],
+                )
+                if draw.random() < 0.3:
+                    orders.execute(f"DELETE FROM {name} WHERE id = %s", [draw.randrange(30)])
+            if draw.random() < 0.5:
+                orders.execute("TRUNCATE lines")
+        version = box.table("changes").version
+        run_all(box)
+        assert box.table("changes").version == int(version or 0) + 1
+        assert (held(box, "orders"), held(box, "lines")) == (rows_of(orders, "orders"), rows_of(orders, "lines"))
+    ops(box)
 
 
 def test_a_table_joins_with_a_snapshot_of_its_own_and_leaves(capture: Capture, orders: Database) -> None:

@@ -29,6 +29,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from odi_assets.config.models.databases import LogSettings
 from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
 from odi_assets.sources.cdc.changes import (
     LogWindow,
@@ -40,6 +41,7 @@ from odi_assets.sources.cdc.changes import (
     Values,
 )
 from odi_assets.sources.cdc.database import CapturedTable, DatabaseLog, LoggedDatabase, SnapshotReader
+from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.log import Shape
 from odi_assets.sources.cdc.mariadb.events import ChangedRows, Committed, EventReader
 from odi_assets.sources.cdc.mariadb.rows import RowEvents, changes_of, grouped, joined
@@ -49,6 +51,7 @@ from odi_assets.sources.cdc.mariadb.tables import BinlogTable, NamedTable
 from odi_assets.sources.cdc.mariadb.texts import Charsets, TextPool
 from odi_assets.sources.cdc.mark import BinlogPlace, CaptureMark, binlog_text
 from odi_assets.sources.snapshot import Position
+from odi_assets.sources.sql.keys import HEX, NUMBER
 from odi_assets.util.words import counted
 
 _log = logging.getLogger(__name__)
@@ -67,10 +70,19 @@ class MariadbDatabase(LoggedDatabase):
     """A MariaDB server whose log is captured.
 
     Attributes:
-        server_id: the number under which the log is read; 0: none.
+        log: how the log is read.
     """
 
-    server_id: int = 0
+    log: LogSettings
+
+    @property
+    def server_id(self) -> int:
+        """The number under which the log is read; 0: none."""
+        return self.log.server_id or 0
+
+    @property
+    def warn_lag(self) -> int:
+        return self.log.warn_lag
 
     @property
     def name(self) -> str:
@@ -109,7 +121,7 @@ class MariadbReader(SnapshotReader):
 
     def shape(self, table: CapturedTable) -> Shape:
         # From now on, no statement changes the columns of the table; if one has since the snapshot, this is an error.
-        self._session.rows(f"SELECT 1 FROM {table.sql} LIMIT 1")
+        self._session.rows(f"SELECT 1 FROM {table.quoted} LIMIT 1")
         return self._session.shapes([table])[table.name]
 
     def publishing(self, table: CapturedTable) -> str:
@@ -300,8 +312,21 @@ class MariadbLog(DatabaseLog):
         file, place, _, _ = self._session.status()
         return int(file.rpartition(".")[2]) << 32 | place
 
-    def has_news(self, mark: CaptureMark, until: int) -> bool:
-        return bool(self._part(mark, until, 1).transactions)
+    def first_above(self, mark: CaptureMark, until: int) -> int | None:
+        found = self._part(mark, until, 1).transactions
+        return found[0].second * 1_000_000 if found else None
+
+    def lag(self, mark: CaptureMark, until: int, oldest: int | None) -> LogLag | None:
+        files = {int(name.rpartition(".")[2]): size for name, size in self._session.files().items()}
+        first, last = mark.end >> 32, until >> 32
+        if first not in files:
+            return None
+        between = sum(files.get(number, 0) for number in range(first, last)) + (until & 0xFFFFFFFF)
+        seconds = oldest
+        if oldest:
+            (row,) = self._session.rows("SELECT UNIX_TIMESTAMP()")
+            seconds = max(0, int(row[0]) - oldest // 1_000_000)
+        return LogLag(max(0, between - (mark.end & 0xFFFFFFFF)), seconds, 0)
 
     def outrun(self, mark: CaptureMark, until: int, most_bytes: int) -> str | None:
         is_far = until - mark.end > most_bytes
@@ -340,7 +365,17 @@ class MariadbLog(DatabaseLog):
         kept, left = taken[:cut], taken[cut:]
         return _Part(kept, True, min([kept[-1].position, *(one.began for one in left), *began]))
 
-    def window(self, mark: CaptureMark, upto: int, most: int | None) -> LogWindow:
+    def is_behind(self, mark: CaptureMark, upto: int, most: int) -> bool:
+        part = self._part(mark, upto, most)
+        self._settle(part)
+        return part.more
+
+    def looked_at(self, mark: CaptureMark, upto: int) -> int:
+        # A window says itself where the log goes on.
+        del upto
+        return mark.end
+
+    def windows(self, mark: CaptureMark, upto: int, most: int | None) -> Iterator[LogWindow]:
         part = self._part(mark, upto, most)
         self._settle(part)
         if part.transactions:
@@ -360,7 +395,7 @@ class MariadbLog(DatabaseLog):
         ]
         truncations, restarts, relations = self._of_statements(entries, first_row)
         made = part.transactions
-        return LogWindow(
+        yield LogWindow(
             pool.joined(),
             Transactions(
                 np.array([one.position for one in made], np.int64),
@@ -451,6 +486,24 @@ class MariadbLog(DatabaseLog):
         known = mark.binlog if mark.binlog is not None else BinlogPlace(self._base)
         created = self._created.get(mark.end >> 32, known.created)
         return replace(mark, binlog=BinlogPlace(self._base, created, self._gtid or known.gtid))
+
+    def why_gone(self, mark: CaptureMark) -> str | None:
+        try:
+            self.require(mark)
+        except IdentityMismatchError as error:
+            return error.message.removeprefix(f"{self._label}: ")
+        return None
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        return self._session.rows(query)
+
+    def key_text(self, text: str, kind: str) -> str:
+        bare = kind.partition("(")[0]
+        if bare in ("enum", "set"):
+            raise SourceError(f"{self._label}: keys of the type {kind} are not looked up", label=self._label)
+        if bare == "bit":
+            return f"{NUMBER}{text}"
+        return HEX + text[2:].upper() if bare.endswith(("binary", "blob")) else text
 
     def acknowledge(self, mark: CaptureMark) -> None:
         del mark

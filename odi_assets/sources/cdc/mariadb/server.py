@@ -242,13 +242,14 @@ class MariadbSession:
     def _table(self, name: str, database: str, table: str, engine: str) -> MariadbTable:
         where = f"table_schema = {utf8_text(database)} AND table_name = {utf8_text(table)}"
         key = self.rows(
-            "SELECT column_name FROM information_schema.key_column_usage "
-            f"WHERE constraint_name = 'PRIMARY' AND {where} ORDER BY ordinal_position"
+            f"SELECT column_name FROM information_schema.key_column_usage WHERE constraint_name = 'PRIMARY' AND {where}"
         )
-        columns = tuple(str(row[0]) for row in key)
-        of_sql = ".".join(map(self.dialect.quoted, (database, table)))
+        of_key = {str(row[0]) for row in key}
+        # In the order of the table's columns, as the log has them.
+        columns = tuple(name for name in self.types(name) if name in of_key)
+        quoted = ".".join(map(self.dialect.quoted, (database, table)))
         return MariadbTable(
-            name, of_sql, columns, "", database, self._why_refused(name, database, table, engine, columns)
+            name, quoted, columns, "", database, self._why_refused(name, database, table, engine, columns)
         )
 
     def _why_refused(

@@ -13,9 +13,10 @@ from odi_assets.config.models.databases import LogSettings
 from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
 from odi_assets.sources.cdc.changes import LogWindow, Relation, Transactions, Values
 from odi_assets.sources.cdc.database import CapturedTable, DatabaseLog, LoggedDatabase, SnapshotReader
+from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.log import Shape, ShapeColumn
 from odi_assets.sources.cdc.mark import CaptureMark, lsn_text
-from odi_assets.sources.cdc.postgres.pgoutput import LogRelation, decode
+from odi_assets.sources.cdc.postgres.pgoutput import LogRelation, begun, completed, decode
 from odi_assets.sources.cdc.postgres.server import PostgresTable, ServerSession, Slot, Visible, connected
 from odi_assets.sources.snapshot import Position
 
@@ -54,6 +55,10 @@ class PostgresDatabase(LoggedDatabase):
     def publication(self) -> str:
         return self.log.publication or self.slot
 
+    @property
+    def warn_lag(self) -> int:
+        return self.log.warn_lag
+
     @contextmanager
     def opened(self) -> Iterator[PostgresLog]:
         with connected(self.dialect, self.label) as session:
@@ -90,25 +95,26 @@ class PostgresLog(DatabaseLog):
     """The log of a PostgreSQL database, through a session of it."""
 
     def __init__(self, database: PostgresDatabase, session: ServerSession) -> None:
-        self._database, self._session = database, session
+        self._database, self.session = database, session
         self._slot_name, self._publication = database.slot, database.publication
 
     @cached_property
-    def _slot(self) -> Slot | None:
-        return self._session.slot(self._slot_name)
+    def slot(self) -> Slot | None:
+        return self.session.slot(self._slot_name)
 
     def position(self) -> Position:
-        return {} if self._slot is None else {"confirmed": lsn_text(self._slot.confirmed)}
+        return {} if self.slot is None else {"confirmed": lsn_text(self.slot.confirmed)}
 
     def text(self, position: int) -> str:
         return lsn_text(position)
 
     def require(self, mark: CaptureMark | None) -> None:
-        self._session.require_logical()
-        self._require_slot(self._slot, mark)
+        self.session.require_logical()
+        self.require_slot(mark)
 
-    def _require_slot(self, slot: Slot | None, mark: CaptureMark | None) -> None:
+    def require_slot(self, mark: CaptureMark | None) -> None:
         """Raises an error that names a way on if the slot does not go on where the mark is."""
+        slot = self.slot
         label, name, again = self._database.label, self._slot_name, self._database.again
         if slot is None:
             self._require_new(mark)
@@ -137,7 +143,7 @@ class PostgresLog(DatabaseLog):
                 where = lsn_text(slot.confirmed)
                 _log.info("%s: the slot %s is there already, and is used from %s on", self._database.node, name, where)
             return
-        if mark.system != self._session.system():
+        if mark.system != self.session.system():
             raise IdentityMismatchError(
                 f"{label}: this is another server or another database than was captured before",
                 fix=f"correct the connection; or {again}",
@@ -164,42 +170,42 @@ class PostgresLog(DatabaseLog):
             )
 
     def tables(self, patterns: Sequence[str]) -> dict[str, CapturedTable]:
-        return {table.name: table for table in self._session.tables(patterns)}
+        return {table.name: table for table in self.session.tables(patterns)}
 
     def require_captured(self, tables: Sequence[CapturedTable]) -> None:
         for table in cast(Sequence[PostgresTable], tables):
-            if table.identity == "n" or (table.identity != "f" and not table.key):
-                why = "REPLICA IDENTITY NOTHING" if table.identity == "n" else "no primary key"
+            if table.unidentified is not None:
                 raise ConfigError(
-                    f"{self._database.label}: {table.name} has {why}, so the log does not say which row was changed, "
-                    "and its applications could change no row any more once it is published",
-                    fix=f"give it a primary key; or ALTER TABLE {table.sql} REPLICA IDENTITY FULL; or leave it out "
+                    f"{self._database.label}: {table.name} has {table.unidentified}, so the log does not say which row "
+                    "was changed, and its applications could change no row any more once it is published",
+                    fix=f"give it a primary key; or ALTER TABLE {table.quoted} REPLICA IDENTITY FULL; or leave it out "
                     "of `tables`",
                     node=self._database.node,
                 )
 
     def shapes(self, tables: Sequence[CapturedTable]) -> dict[str, Shape]:
-        return self._session.shapes(cast(Sequence[PostgresTable], tables), self._publication)
+        return self.session.shapes(cast(Sequence[PostgresTable], tables), self._publication)
 
     def publishing(self) -> Mapping[str, str]:
-        return self._session.publishing(self._publication)
+        return self.session.publishing(self._publication)
 
     def begin(
         self, mark: CaptureMark | None, tables: Mapping[str, CapturedTable], joined: Mapping[str, CapturedTable]
     ) -> CaptureMark:
         """The mark where the log begins; the publication and the slot are there then."""
         del joined
-        session, publication = self._session, self._publication
+        session, publication = self.session, self._publication
         published = session.published(publication)
         missing = [
             cast(PostgresTable, one) for name, one in tables.items() if published is None or name not in published
         ]
         if missing:
             if not self._database.log.create:
-                names = ", ".join(one.sql for one in missing)
+                names = ", ".join(one.name for one in missing)
+                quoted = ", ".join(one.quoted for one in missing)
                 raise SourceError(
                     f"{self._database.label}: the publication `{publication}` lacks {names}",
-                    fix=f"add `create: true` to `log`; or ALTER PUBLICATION {publication} ADD TABLE {names}",
+                    fix=f"add `create: true` to `log`; or ALTER PUBLICATION {publication} ADD TABLE {quoted}",
                 )
             session.publish(publication, missing, new=published is None)
             # A transaction that changed a table before it was published goes without these changes into the log.
@@ -213,38 +219,62 @@ class PostgresLog(DatabaseLog):
         return mark
 
     def log_end(self) -> int:
-        return self._session.log_end()
+        return self.session.log_end()
 
-    def has_news(self, mark: CaptureMark, until: int) -> bool:
-        """Whether there is a transaction above ``mark``. Acknowledged ones may be in the way of a look."""
-        most = 1
-        while True:
-            messages = self._session.peek(self._slot_name, self._publication, until, most)
-            if not messages:
-                return False
-            if int(decode(messages).transactions.lsn[-1]) > mark.lsn:
-                return True
-            if len(messages) < most:
-                return False
-            most = max(len(messages), most) * 16
+    def first_above(self, mark: CaptureMark, until: int) -> int | None:
+        """Acknowledged transactions may be in the way of a look."""
+        most, count = 1, 1
+        while count >= most:
+            most, count = most * 16, 0
+            for part in self._peek(until, most):
+                count += len(part)
+                for lsn, committed_us in begun(part):
+                    if lsn > mark.lsn:
+                        return committed_us
+        return None
+
+    def lag(self, mark: CaptureMark, until: int, oldest: int | None) -> LogLag | None:
+        if self.slot is None:
+            return None
+        seconds = oldest
+        if oldest:
+            now = int(self.session.one("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"))
+            seconds = max(0, (now - oldest) // 1_000_000)
+        return LogLag(max(0, until - mark.end), seconds, self.slot.behind_bytes)
 
     def outrun(self, mark: CaptureMark, until: int, most_bytes: int) -> str | None:
         gap = until - mark.end
         return f"the server may let {gap:,} bytes of its log go" if gap > most_bytes else None
 
-    def window(self, mark: CaptureMark, upto: int, most: int | None) -> LogWindow:
+    def _peek(self, upto: int, most: int | None) -> Iterator[list[bytes]]:
+        return self.session.peek(self._slot_name, self._publication, upto, most)
+
+    def is_behind(self, mark: CaptureMark, upto: int, most: int) -> bool:
         del mark
-        self._session.await_flushed(upto)
-        messages = self._session.peek(self._slot_name, self._publication, upto, most)
-        found = decode(messages)
-        more = most is not None and len(messages) >= most
-        ended = int(found.transactions.end[-1]) if len(found.transactions) else 0
-        return replace(found, more=more, end=ended if more else max(ended, upto))
+        self.session.await_flushed(upto)
+        return sum(map(len, self._peek(upto, most))) >= most
+
+    def windows(self, mark: CaptureMark, upto: int, most: int | None) -> Iterator[LogWindow]:
+        del mark
+        self.session.await_flushed(upto)
+        if most is None:
+            yield _ended(decode([message for part in self._peek(upto, None) for message in part]), more=False)
+            return
+        known: Mapping[int, LogRelation] = {}
+        count = 0
+        for messages in completed(self._peek(upto, most)):
+            count += len(messages)
+            window = decode(messages, known)
+            known = cast(Mapping[int, LogRelation], window.relations)
+            yield _ended(window, more=count >= most)
+
+    def looked_at(self, mark: CaptureMark, upto: int) -> int:
+        return max(mark.end, upto)
 
     def shape_of(self, relation: Relation, table: CapturedTable) -> Shape:
         columns = cast(LogRelation, relation).columns
         kinds = [(one.type_oid, one.modifier) for one in columns]
-        names = self._session.type_names(kinds)
+        names = self.session.type_names(kinds)
         # Where the identity is all columns, each of them is flagged as one of the key.
         of_all = relation.identity == "f"
         return Shape(
@@ -267,16 +297,34 @@ class PostgresLog(DatabaseLog):
             session.rows("ROLLBACK")
 
     def pending(self, mark: CaptureMark, passed: Transactions) -> tuple[int, ...]:
-        visible: Visible = self._session.snapshot()
+        visible: Visible = self.session.snapshot()
         known = {int(one) for one in visible.whole(passed.xid)} | set(mark.pending)
         return tuple(sorted(known & visible.running))
 
     def noted(self, mark: CaptureMark) -> CaptureMark:
         return mark
 
+    def why_gone(self, mark: CaptureMark) -> str | None:
+        if self.slot is None:
+            return f"the slot `{self._slot_name}` is gone"
+        confirmed = self.slot.confirmed
+        return None if confirmed <= mark.end else f"it is gone below {lsn_text(confirmed)}"
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        return self.session.rows(query)
+
+    def key_text(self, text: str, kind: str) -> str:
+        del kind
+        return text
+
     def acknowledge(self, mark: CaptureMark) -> None:
-        self._session.advance(self._slot_name, lsn_text(mark.end))
+        self.session.advance(self._slot_name, lsn_text(mark.end))
 
     def worries(self, mark: CaptureMark) -> str | None:
         del mark
         return None
+
+
+def _ended(window: LogWindow, *, more: bool) -> LogWindow:
+    end = int(window.transactions.end[-1]) if len(window.transactions) else 0
+    return replace(window, more=more, end=end)

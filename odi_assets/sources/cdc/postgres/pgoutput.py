@@ -9,7 +9,7 @@ The format: https://www.postgresql.org/docs/current/protocol-logicalrep-message-
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +62,20 @@ class LogRelation:
         return f"{self.namespace}.{self.name}"
 
 
-def decode(messages: Sequence[bytes | memoryview], known: dict[int, LogRelation] | None = None) -> LogWindow:
+def completed(parts: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
+    """Parts of a log, each of whole transactions: a transaction that was cut begins and ends in each of its parts."""
+    begun: bytes | None = None
+    for part in parts:
+        messages = part if begun is None else [begun, *part]
+        edge = next(message for message in reversed(messages) if message[:1] in (b"B", b"C"))
+        begun = edge if edge[:1] == b"B" else None
+        # The end of the commit's record comes with the last part; until then it is where the record begins.
+        yield messages if begun is None else [*messages, b"C\0" + begun[1:9] + begun[1:9] + begun[9:17]]
+    if begun is not None:
+        raise TornLogError("a transaction without its end")
+
+
+def decode(messages: Sequence[bytes | memoryview], known: Mapping[int, LogRelation] | None = None) -> LogWindow:
     """Decode the messages of whole transactions.
 
     Args:
@@ -97,6 +110,14 @@ def decode(messages: Sequence[bytes | memoryview], known: dict[int, LogRelation]
     )
     changes = tuple(_changes(data, starts, kinds, number, described))
     return LogWindow(data, transactions, changes, truncations, {oid: all_[-1][1] for oid, all_ in described.items()})
+
+
+def begun(messages: Iterable[bytes]) -> Iterator[tuple[int, int]]:
+    """The transactions that begin in some messages: where each commits, and when, in microseconds since 1970."""
+    for message in messages:
+        if message[:1] == b"B":
+            committed = int.from_bytes(message[9:17], "big", signed=True)
+            yield int.from_bytes(message[1:9], "big"), committed + _EPOCH_US
 
 
 def _changes(

@@ -40,7 +40,8 @@ _SETTINGS = {
     "statement_timeout": "0",
 }
 """All settings that texts of values depend on. Nobody knows how long a peek takes."""
-_BLOCK = 50_000
+_FIRST_BLOCK, _LARGEST_BLOCK = 1_000, 50_000
+_BLOCK_BYTES, _PART_BYTES = 4 << 20, 8 << 20
 """Messages that are fetched at a time."""
 _NAMES_COLUMNS = 150_000
 """The version from which a publication may name columns and rows."""
@@ -78,6 +79,27 @@ class PostgresTable(CapturedTable):
     oid: int
     identity: str
 
+    @property
+    def unidentified(self) -> str | None:
+        """Why the log does not say which of its rows was changed; None if it says so."""
+        if self.identity == "n":
+            return "REPLICA IDENTITY NOTHING"
+        return None if self.identity == "f" or self.key else "no primary key"
+
+
+@dataclass(frozen=True)
+class ListedTable:
+    """What the database has under the name of a table, captured or not.
+
+    Attributes:
+        schema: the schema that it is in.
+        why_not: why the log does not have its changes; None if it has them.
+    """
+
+    schema: str
+    table: PostgresTable
+    why_not: str | None
+
 
 class ServerSession:
     """A connection with fixed settings; see :func:`connected`."""
@@ -109,21 +131,20 @@ class ServerSession:
 
     def require_logical(self) -> None:
         """Raises SourceError if the server's log does not hold what a capture needs, or the user may not read it."""
+        for what, fix in self.lacking():
+            raise SourceError(f"{self.label}: {what}", fix=fix, label=self.label)
+
+    def lacking(self) -> Iterator[tuple[str, str]]:
+        """What the server or the user lacks before the log can be captured, each with the statement that gives it."""
         level = self.one("SHOW wal_level")
         if level != "logical":
-            raise SourceError(
-                f"{self.label}: the server's `wal_level` is `{level}`, and its log has no changes of rows",
-                fix="ALTER SYSTEM SET wal_level = logical; then restart the server",
-                label=self.label,
+            yield (
+                f"the server's `wal_level` is `{level}`, and its log has no changes of rows",
+                "ALTER SYSTEM SET wal_level = logical; then restart the server",
             )
-        allowed = self.one("SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user")
-        if not allowed:
+        if not self.one("SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user"):
             user = self.one("SELECT quote_ident(current_user)")
-            raise SourceError(
-                f"{self.label}: the user {user} may not read the server's log",
-                fix=f"ALTER ROLE {user} REPLICATION",
-                label=self.label,
-            )
+            yield f"the user {user} may not read the server's log", f"ALTER ROLE {user} REPLICATION"
 
     def slot(self, name: str) -> Slot | None:
         """The slot of this name; None if there is none."""
@@ -184,35 +205,50 @@ class ServerSession:
 
     # Its tables
 
+    def listed(self) -> list[ListedTable]:
+        """All tables of the database, and what looks like tables, in the order of their names."""
+        listed = self.rows(
+            "SELECT c.oid::bigint, n.nspname, c.relname, c.relreplident::text, c.relkind::text, "
+            "c.relpersistence::text, "
+            "ARRAY(SELECT a.attname::text FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) "
+            "  WITH ORDINALITY k(attnum, place) JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum "
+            "  WHERE i.indrelid = c.oid AND k.place <= i.indnkeyatts "
+            "  AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END "
+            "  ORDER BY k.attnum), "
+            "(SELECT string_agg(a.attnum::text, ',' ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid "
+            "  AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''), "
+            "EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid) "
+            "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND NOT c.relispartition "
+            "AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY n.nspname || '.' || c.relname"
+        )
+        return [
+            ListedTable(
+                str(schema),
+                PostgresTable(
+                    f"{schema}.{name}", quoted_table(schema, name), tuple(key), layout or "", int(oid), str(identity)
+                ),
+                _why_not(str(kind), str(persistence), bool(inherited)),
+            )
+            for oid, schema, name, identity, kind, persistence, key, layout, inherited in listed
+        ]
+
     def tables(self, patterns: Sequence[str]) -> list[PostgresTable]:
-        """The tables that ``patterns`` name: ``public.orders``, ``public.customer*``.
+        """The tables that ``patterns`` name: ``public.orders``, ``public.customer*``. What is the name of a table names
+        that table alone.
 
         Raises:
             ConfigError: a pattern names no table, or one whose changes the log does not have.
         """
-        listed = self.rows(
-            "SELECT c.oid::bigint, n.nspname || '.' || c.relname, c.relreplident::text, c.relkind::text, "
-            "c.relpersistence::text, "
-            "ARRAY(SELECT a.attname::text FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) "
-            "  WITH ORDINALITY k(attnum, place) JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum "
-            "  WHERE i.indrelid = c.oid AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END "
-            "  ORDER BY k.place), "
-            "(SELECT string_agg(a.attnum::text, ',' ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid "
-            "  AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''), "
-            "EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid), format('%I.%I', n.nspname, c.relname) "
-            "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND NOT c.relispartition "
-            "AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY 2"
-        )
+        listed = self.listed()
         found: dict[str, PostgresTable] = {}
         for pattern in patterns:
-            matched = [row for row in listed if fnmatch.fnmatchcase(row[1], pattern)]
-            exact = any(row[1] == pattern for row in matched)
-            kept = [row for row in matched if row[3] == "r" and row[4] == "p" and not row[7]]
+            matched = [one for one in listed if one.table.name == pattern]
+            matched = matched or [one for one in listed if fnmatch.fnmatchcase(one.table.name, pattern)]
+            kept = [one.table for one in matched if one.why_not is None]
             if not kept:
-                raise ConfigError(_why_no_table(pattern, matched if exact or matched else [], self.label))
-            for oid, name, identity, _, _, key, layout, _, of_sql in kept:
-                found[name] = PostgresTable(name, of_sql, tuple(key), layout or "", int(oid), identity)
+                raise ConfigError(_why_no_table(pattern, matched, self.label))
+            found |= {table.name: table for table in kept}
         return [found[name] for name in sorted(found)]
 
     def shapes(self, tables: Sequence[PostgresTable], publication: str) -> dict[str, Shape]:
@@ -316,7 +352,7 @@ class ServerSession:
         """Make a publication of tables, or add tables to one."""
         from psycopg import sql
 
-        listed = sql.SQL(", ").join(sql.SQL(table.sql) for table in tables)
+        listed = sql.SQL(", ").join(sql.SQL(table.quoted) for table in tables)
         name = sql.Identifier(publication)
         with closing(self.opened.cursor()) as cursor:
             if new:
@@ -327,16 +363,15 @@ class ServerSession:
 
     # Reads
 
-    def peek(self, slot: str, publication: str, upto: int, most: int | None) -> list[bytes]:
+    def peek(self, slot: str, publication: str, upto: int, most: int | None) -> Iterator[list[bytes]]:
         """Messages of whole transactions that the slot has not acknowledged, in the order of their commits.
+
+        They come in parts of about 8 MB, which may end within a transaction.
 
         Args:
             upto: a position of the log: transactions that commit above it are left out.
             most: stops after the transaction with which there are as many changes; None: all.
         """
-        return list(self._peeked(slot, publication, upto, most))
-
-    def _peeked(self, slot: str, publication: str, upto: int, most: int | None) -> Iterator[bytes]:
         connection = self.opened.pgconn
         bound = f"{upto >> 32:X}/{upto & 0xFFFFFFFF:X}"
         query = (
@@ -346,15 +381,27 @@ class ServerSession:
         )
         with self.opened.transaction():
             self.rows(query)
+            part: list[bytes] = []
+            held, block = 0, _FIRST_BLOCK
             while True:
-                result = connection.exec_params(f"FETCH {_BLOCK} FROM odi_peek".encode(), [], result_format=1)
+                result = connection.exec_params(f"FETCH {block} FROM odi_peek".encode(), [], result_format=1)
                 if result.status != _TUPLES:
                     raise _as_error(self.opened, result)
                 value, count = result.get_value, result.ntuples
-                yield from [value(row, 0) for row in range(count)]
-                if count < _BLOCK:
+                fetched = [value(row, 0) for row in range(count)]
+                part += fetched
+                size = sum(map(len, fetched))
+                held += size
+                if count < block:
                     break
+                if held > _PART_BYTES:
+                    yield part
+                    part, held = [], 0
+                # Rows may be large.
+                block = max(1, min(_LARGEST_BLOCK, _BLOCK_BYTES * count // max(size, 1)))
             self.rows("CLOSE odi_peek")
+        if part:
+            yield part
 
     def texts(self, relation: str, columns: Sequence[str], where: str) -> tuple[Any, Values]:
         """The rows of a table, each value as the log would have it: the bytes, and where in them the values are."""
@@ -395,20 +442,32 @@ def _identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def quoted_table(schema: str, name: str) -> str:
+    """A table in SQL."""
+    return f"{_identifier(schema)}.{_identifier(name)}"
+
+
 def _literal(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace("'", "''")
     return f"E'{escaped}'"
 
 
-def _why_no_table(pattern: str, matched: Sequence[tuple[Any, ...]], label: str) -> str:
-    if not matched:
-        return f"{label}: no table of the database is named `{pattern}`; tables are named with their schema"
+def _why_not(kind: str, persistence: str, is_inherited: bool) -> str | None:
+    """Why the log does not have the changes of a table."""
     kinds = {"f": "a table of another server", "v": "a view", "m": "a materialized view"}
     # Rows that come and go with a partition, or with a table that inherits, have no change in the log.
     kinds["p"] = "a table with partitions, whose rows come and go without a change"
-    inherited = "a table that others inherit from"
-    whys = {row[1]: kinds.get(row[3], inherited if row[7] else "unlogged") for row in matched}
-    listed = ", ".join(f"{name} is {why}" for name, why in whys.items())
+    if kind in kinds:
+        return kinds[kind]
+    if is_inherited:
+        return "a table that others inherit from"
+    return None if persistence == "p" else "unlogged"
+
+
+def _why_no_table(pattern: str, matched: Sequence[ListedTable], label: str) -> str:
+    if not matched:
+        return f"{label}: no table of the database is named `{pattern}`; tables are named with their schema"
+    listed = ", ".join(f"{one.table.name} is {one.why_not}" for one in matched)
     return f"{label}: `{pattern}` names nothing whose changes the log has: {listed}"
 
 

@@ -1,0 +1,230 @@
+"""Compares the table of a node that applies a change log with its table in the database, key by key, at one LSN.
+
+The database is read in one repeatable read. Keys with changes that the table has not got yet are no differences: they
+are left out, and counted. No other row has changed since the table took its last change in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import functions as F
+
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import ConfigError
+from odi_assets.nodes.execution.apply import LogShape, column_types, shapes_of, text_of, typed
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.apply import applied_below, key_in_log, mark_of_log, types_of_log
+from odi_assets.nodes.recovery.audit_found import BY_KEY, Audit, AuditRange, KeyDifference
+from odi_assets.nodes.recovery.audit_rows import RangeDifference, as_stored
+from odi_assets.sources.cdc.compare import TableNow, emptied, table_now
+from odi_assets.sources.cdc.log import Op
+from odi_assets.sources.cdc.mark import PARTITION, CaptureMark
+from odi_assets.sources.cdc.source import LogSource
+from odi_assets.sources.cdc.value_types import ValueTypes
+from odi_assets.state.backend import StateBackend
+from odi_assets.tables.columns import quoted
+from odi_assets.tables.reader import read_table
+from odi_assets.util.words import counted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+SHOWN = 1_000
+"""Keys that are named; all are counted."""
+_SOURCE, _TABLE, _KEY = "odi_source", "odi_table", "odi_key"
+_REPEATED = "odi_repeated"
+
+
+def audit_applied(node: Node, target: TableHandle, spark: SparkSession, state: StateBackend, by: str | None) -> Audit:
+    """Compare the table of a node with what its database has. Changes nothing, at the server neither.
+
+    Raises:
+        ConfigError: the node keeps a history, or ``by`` is given.
+        SourceError: the capture has to run first; the server cannot be reached.
+        IdentityMismatchError: the slot does not go on where the log ends.
+    """
+    apply, captured_by = node.config.apply, node.applies
+    assert apply is not None
+    assert captured_by is not None
+    if by is not None or apply.history:
+        why = "keeps each version of a row, and the database has one" if apply.history else "is compared key by key"
+        fix = "audit a node that applies the table without `history`" if apply.history else "leave --by out"
+        raise ConfigError(f"{node} {why}", fix=fix, node=str(node))
+    capture = Node.of(node.project, captured_by)
+    log = TableHandle.open(capture.target.location)
+    key = key_in_log(log, str(capture), apply.table, str(node))
+    source, value = capture.sources[0], mark_of_log(log)
+    assert isinstance(source, LogSource)
+    mark = CaptureMark.of(value, source.label)
+    rows = read_table(spark, log).where(F.col(PARTITION) == apply.table)
+    above = rows.where((F.col("n") >= applied_below(node, target, log, state)) & (F.col("op") != Op.SHAPE.value))
+    with table_now(source, mark, apply.table) as now:
+        shapes = shapes_of(rows, str(node))
+        return _TableAudit(node, key, target, spark, shapes, types_of_log(value)).compared(now, above)
+
+
+@dataclass(frozen=True)
+class _TableAudit:
+    node: Node
+    key: tuple[str, ...]
+    target: TableHandle
+    spark: SparkSession
+    shapes: Sequence[LogShape]
+    types: ValueTypes
+
+    def compared(self, now: TableNow, above: DataFrame) -> Audit:
+        """The audit of a table as it is now.
+
+        Args:
+            above: the rows of the log that the table has not applied yet.
+        """
+        if emptied(now.waiting) or above.where(F.col("op") == Op.TRUNCATE.value).take(1):
+            command = f"odi run {self.node.key.pipeline}"
+            raise ConfigError(
+                f"{self.node}: a TRUNCATE of its table, or a new snapshot, is not applied yet",
+                fix=f"run it and the node that captures first: {command}",
+                node=str(self.node),
+            )
+        table = read_table(self.spark, self.target)
+        types = {one.name: one.type for one in now.shape.columns}
+        compared = tuple(name for name in table.columns if name in types)
+        waiting = self._waiting(now, above)
+        parts = [self._part(chunk, types, table) for chunk in now.chunks() if chunk.num_rows]
+        try:
+            source = self._typed(above.limit(0), types, table)
+            for part in parts:
+                source = source.unionByName(part)
+            left_out = waiting.count()
+            return self._audit(self._joined(source, table, waiting, compared), now, compared, table, left_out)
+        finally:
+            for part in parts:
+                part.unpersist()
+
+    def _part(self, chunk: pa.Table, types: dict[str, str], table: DataFrame) -> DataFrame:
+        """The rows of a chunk, kept by Spark, so that this process holds one chunk at a time."""
+        part = self._typed(self.spark.createDataFrame(chunk), types, table).persist(StorageLevel.DISK_ONLY)
+        part.count()
+        return part
+
+    def _typed(self, rows: DataFrame, types: dict[str, str], table: DataFrame) -> DataFrame:
+        values = rows.select(
+            *[typed(text_of(self.shapes, name), kind, name, self.types).alias(name) for name, kind in types.items()]
+        )
+        return as_stored(values, table.schema, self.target.partition_columns)
+
+    def _waiting(self, now: TableNow, above: DataFrame) -> DataFrame:
+        """The keys that have changes above what the table has, as the table has them."""
+        known = column_types(self.shapes)
+        changed = above.select("key")
+        if now.waiting.num_rows:
+            changed = changed.unionByName(self.spark.createDataFrame(now.waiting.select(["key"])))
+        order = self.shapes[0].key
+        keys = changed.where(F.col("key").isNotNull()).distinct()
+        return keys.select(
+            *[typed(F.col("key")[order.index(name)], known[name], name, self.types).alias(name) for name in self.key]
+        ).distinct()
+
+    def _joined(self, source: DataFrame, table: DataFrame, waiting: DataFrame, compared: Sequence[str]) -> DataFrame:
+        """All keys of both sides that wait for no change, with their rows."""
+        stored = as_stored(table, table.schema, self.target.partition_columns)
+        sides = []
+        for rows, side in ((source, _SOURCE), (stored, _TABLE)):
+            keys = [F.col(quoted(name)).alias(f"{side}_{place}") for place, name in enumerate(self.key)]
+            values = F.struct(*[F.col(quoted(name)) for name in compared]).alias(side)
+            sides.append(self._without(rows, waiting).select(*keys, values))
+        first, second = sides
+        counted_rows = second.groupBy(*[f"{_TABLE}_{place}" for place in range(len(self.key))]).agg(
+            F.first(_TABLE).alias(_TABLE), F.count(F.lit(1)).alias(_REPEATED)
+        )
+        same = [first[f"{_SOURCE}_{place}"] == counted_rows[f"{_TABLE}_{place}"] for place in range(len(self.key))]
+        return first.join(counted_rows, same, "full_outer")
+
+    def _without(self, rows: DataFrame, waiting: DataFrame) -> DataFrame:
+        renamed = waiting.toDF(*[f"{_KEY}_{place}" for place in range(len(self.key))])
+        same = [rows[quoted(name)] == renamed[f"{_KEY}_{place}"] for place, name in enumerate(self.key)]
+        return rows.join(F.broadcast(renamed), same, "left_anti")
+
+    def _audit(
+        self, joined: DataFrame, now: TableNow, compared: tuple[str, ...], table: DataFrame, left_out: int
+    ) -> Audit:
+        what = (
+            F.when(F.col(_TABLE).isNull(), "missing")
+            .when(F.col(_SOURCE).isNull(), "extra")
+            .when(F.col(_REPEATED) > 1, "repeated")
+            .when(~F.col(_SOURCE).eqNullSafe(F.col(_TABLE)), "changed")
+        )
+        judged = joined.withColumn("what", what).persist(StorageLevel.DISK_ONLY)
+        try:
+            counts = {row["what"]: row for row in judged.groupBy("what").agg(*_counts()).collect()}
+            keys = self._named(judged.where(F.col("what").isNotNull()), compared)
+        finally:
+            judged.unpersist()
+        total = {name: sum(int(row[name]) for row in counts.values()) for name in ("source_rows", "table_rows")}
+        found = {name: int(counts[name]["keys"]) if name in counts else 0 for name in _KINDS}
+        missing, extra, repeated, changed = (found[name] for name in _KINDS)
+        rows = (total["source_rows"], total["table_rows"])
+        one = RangeDifference("all keys", *rows, missing, extra, repeated, changed)
+        command = None if one.agrees else f"odi run {self.node.command} --full-refresh"
+        notes = self._notes(now, table, left_out, sum(found.values()) - len(keys))
+        if command is not None:
+            again = f"odi run {str(self.node.applies).replace('.', ' --node ')} --full-refresh --yes"
+            notes = (*notes, f"if it differs after the repair too, the log lacks a change: {again}")
+        return Audit(self.node.key, BY_KEY, compared, notes, (AuditRange(one, "all keys", command),), tuple(keys))
+
+    def _named(self, rows: DataFrame, compared: Sequence[str]) -> list[KeyDifference]:
+        def shown(side: str, name: str) -> Column:
+            return F.col(side)[name].cast("string")
+
+        keys = [F.coalesce(shown(_SOURCE, name), shown(_TABLE, name)).alias(f"k{i}") for i, name in enumerate(self.key)]
+        differs = [
+            F.when(
+                ~F.col(_SOURCE)[name].eqNullSafe(F.col(_TABLE)[name]),
+                F.struct(shown(_SOURCE, name).alias("source"), shown(_TABLE, name).alias("table")),
+            ).alias(f"c{place}")
+            for place, name in enumerate(compared)
+        ]
+        order = [F.coalesce(F.col(_SOURCE)[name], F.col(_TABLE)[name]) for name in self.key]
+        found = rows.orderBy(*order).limit(SHOWN).select("what", *keys, *differs).collect()
+        return [_difference(row, self.key, compared) for row in found]
+
+    def _notes(self, now: TableNow, table: DataFrame, left_out: int, unnamed: int) -> tuple[str, ...]:
+        there = [one.name for one in now.shape.columns]
+        notes = [f"compared at {now.place} of the database's log"]
+        if left_out:
+            notes.append(
+                f"not compared: {counted(left_out, 'key')} with changes that are not applied yet; "
+                f"odi run {self.node.key.pipeline} applies them"
+            )
+        notes += [f"`{name}` is in the table alone, and is not compared" for name in table.columns if name not in there]
+        notes += [f"not compared: `{name}` is not in the table yet" for name in there if name not in table.columns]
+        if unnamed:
+            notes.append(f"{counted(unnamed, 'key')} more differ, and are not named")
+        return tuple(notes)
+
+
+_KINDS = ("missing", "extra", "repeated", "changed")
+
+
+def _counts() -> list[Column]:
+    return [
+        F.count(F.lit(1)).alias("keys"),
+        F.count(_SOURCE).alias("source_rows"),
+        F.coalesce(F.sum(_REPEATED), F.lit(0)).alias("table_rows"),
+    ]
+
+
+def _difference(row: Any, key: Sequence[str], compared: Sequence[str]) -> KeyDifference:
+    names = {name: row[f"k{place}"] for place, name in enumerate(key)}
+    if row["what"] != "changed":
+        return KeyDifference(names, row["what"])
+    columns = {
+        name: (row[f"c{place}"]["source"], row[f"c{place}"]["table"])
+        for place, name in enumerate(compared)
+        if row[f"c{place}"] is not None
+    }
+    return KeyDifference(names, row["what"], columns)

@@ -1,0 +1,172 @@
+"""How far captures are behind their servers' logs, and which slots hold log that nobody may need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.config.models import ServerConnection
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import OdiError
+from odi_assets.nodes.commit_facts import HwmOrigin
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.start import start_of
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.findings import Disagreement, Kind
+from odi_assets.sources.cdc.lag import LogLag
+from odi_assets.sources.cdc.mark import CaptureMark
+from odi_assets.sources.cdc.postgres.database import PostgresDatabase
+from odi_assets.sources.cdc.postgres.held import HeldLog, held_logs
+from odi_assets.sources.cdc.postgres.server import connected
+from odi_assets.sources.cdc.source import LogSource
+from odi_assets.sources.sql.dialects import Dialect, dialect_of
+from odi_assets.state.backend import StateBackend
+from odi_assets.util.words import counted
+
+
+@dataclass(frozen=True)
+class CaptureLag:
+    """How far a capture is behind, and the limit of the project file.
+
+    Attributes:
+        lag: None if the log does not go on where the capture is.
+        slot: empty where there are no slots.
+        limit: bytes.
+    """
+
+    lag: LogLag | None
+    slot: str
+    limit: int
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether it is behind by more than the limit, or cannot go on."""
+        return self.lag is None or max(self.lag.bytes, self.lag.slot_bytes) > self.limit
+
+    @property
+    def text(self) -> str:
+        if self.lag is None:
+            return f"the slot `{self.slot}` is gone" if self.slot else "the server has deleted its log above it"
+        words = f"it is behind the server's log by {self.lag}"
+        if self.slot:
+            words += f"; its slot holds {counted(self.lag.slot_bytes, 'byte')}"
+        return f"{words}, more than `warn_lag`, {self.limit:,}" if self.is_beyond else words
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        return {} if self.lag is None else self.lag.metrics
+
+
+def lag_of(project: Project, state: StateBackend, key: NodeKey) -> CaptureLag | None:
+    """How far a node that captures a log is behind; None if it has captured nothing.
+
+    Raises:
+        SourceError: the server cannot be reached, or the slot is read by another session.
+    """
+    node = Node.of(project, key)
+    source = _source(node)
+    start = start_of(node, state.get_entry(node.state_key, deleted=True), TableHandle.open(node.target.location))
+    if start.hwm is None:
+        return None
+    lag = source.lag(CaptureMark.of(start.hwm.value, source.label))
+    slot = source.database.slot if isinstance(source.database, PostgresDatabase) else ""
+    return CaptureLag(lag, slot, source.database.warn_lag)
+
+
+def _source(node: Node) -> LogSource:
+    source = node.sources[0]
+    assert isinstance(source, LogSource)
+    return source
+
+
+def lag_found(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Disagreement]:
+    """The finding about a capture that is behind by more than its limit."""
+    try:
+        found = lag_of(project, state, key)
+    except OdiError:
+        # The look at its slot names it.
+        return
+    if found is not None and found.lag is not None and found.is_beyond:
+        command = Node.of(project, key).command
+        remedy = f"odi run {command}; or a greater `log.warn_lag` of the connection, if that is meant"
+        yield Disagreement(key, Kind.LOG_BEHIND, found.text, remedy)
+
+
+def slots_found(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> Iterator[Disagreement]:
+    """Slots that hold log of the servers whose log is captured, or was: of captures that left the project, and of
+    others that nobody reads now."""
+    captures = [_source(Node.of(project, key)) for key in project.graph.order() if project.graph.node(key).captures]
+    captures = [source for source in captures if isinstance(source.database, PostgresDatabase)]
+    used = {source.uri for source in captures}
+    left = _left_slots(project, state, used)
+    servers = {source.dialect.uri: source.dialect for source in captures if _is_of(source, keys)}
+    known = _servers_of(project) if left else {}
+    for slot in left:
+        if slot.server in known:
+            servers[slot.server] = known[slot.server]
+        else:
+            text = f"the slot `{slot.name}` at {slot.server}, of {slot.node}, which left the project"
+            yield Disagreement(None, Kind.NOT_LOOKED_AT, text, "No connection of the project leads there")
+    for uri, dialect in servers.items():
+        try:
+            with connected(dialect, uri) as session:
+                held = held_logs(session)
+        except OdiError as error:
+            yield Disagreement(None, Kind.NOT_LOOKED_AT, f"the slots of {uri}: {error.message}", error.fix or "")
+            continue
+        yield from _of_server(uri, held, used, [slot for slot in left if slot.server == uri])
+
+
+def _is_of(source: LogSource, keys: Sequence[NodeKey]) -> bool:
+    return source.target.node in map(str, keys)
+
+
+def _of_server(uri: str, held: Sequence[HeldLog], used: set[str], left: Sequence[_LeftSlot]) -> Iterator[Disagreement]:
+    nodes = {slot.name: slot.node for slot in left}
+    for one in held:
+        if f"{uri}/{one.name}" in used or one.active or not one.bytes:
+            continue
+        size, drop = counted(one.bytes, "byte"), f"SELECT pg_drop_replication_slot('{one.name}')"
+        if one.name in nodes:
+            text = f"the slot `{one.name}` of {nodes[one.name]}, which left the project, holds {size} of {uri}'s log"
+            yield Disagreement(None, Kind.SLOT_LEFT, text, f"{drop}; or put the node back")
+        else:
+            of = f" of the database {one.database}" if one.database else ""
+            text = f"the slot `{one.name}` ({one.plugin}){of} is none of this project, is read by nobody now, and "
+            text += f"holds {size} of {uri}'s log"
+            yield Disagreement(None, Kind.SLOT_HELD, text, f"If nobody needs it: {drop}")
+
+
+@dataclass(frozen=True)
+class _LeftSlot:
+    """A slot of a capture that is no more in the project, as state remembers it."""
+
+    name: str
+    server: str
+    node: str
+
+
+def _left_slots(project: Project, state: StateBackend, used: set[str]) -> list[_LeftSlot]:
+    root, found = str(project.root.resolve()), []
+    for entry in state.list_hwms():
+        try:
+            origin = HwmOrigin.from_json(entry.origin)
+        except OdiError:
+            continue
+        if origin is None or (origin.project, origin.root) != (project.config.project, root):
+            continue
+        for identity in origin.measures.values():
+            server, _, name = identity.place.rpartition("/")
+            if (identity.kind, identity.cursor) == ("cdc", "lsn") and identity.place not in used:
+                found.append(_LeftSlot(name, server, origin.node or entry.key))
+    return found
+
+
+def _servers_of(project: Project) -> dict[str, Dialect]:
+    """The PostgreSQL servers to which connections of the project lead, by URI."""
+    connections = project.config.connections.values()
+    servers = [one for one in connections if isinstance(one, ServerConnection) and one.type == "postgres"]
+    dialects = [dialect_of(one) for one in servers]
+    return {dialect.uri: dialect for dialect in dialects}

@@ -1,0 +1,251 @@
+"""Projects that are made by a look at a database: what is read, what is left out, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from odi_assets.errors import ConfigError, SourceError
+from odi_assets.nodes.project import Project
+from odi_assets.scaffold.project import MadeProject, Wanted, create_for, project_of
+from odi_assets_tests.as_shipped.shop_databases import server_of
+from odi_assets_tests.sources.sql.servers import PASSWORD, USER, Server
+
+CDC = Wanted(cdc=True)
+
+
+@pytest.fixture
+def server(databases: dict[str, Server | str]) -> Iterator[Server]:
+    """A PostgreSQL with an empty database `look`, and a user `reader` who may do nothing."""
+    found = server_of(databases, "postgres")
+    secret = PASSWORD.replace("'", "''")
+    made = ["CREATE DATABASE look", f"CREATE ROLE reader LOGIN PASSWORD E'{secret}'"]
+    gone = ["DROP DATABASE IF EXISTS look WITH (FORCE)", "DROP ROLE IF EXISTS reader"]
+    found.execute(*gone, *made)
+    yield found
+    found.execute(*gone)
+
+
+def execute(server: Server, *statements: str) -> None:
+    with opened(server) as database:
+        for statement in statements:
+            database.execute(statement.encode())
+
+
+@contextmanager
+def opened(server: Server) -> Iterator[psycopg.Connection[Any]]:
+    place = {"host": "127.0.0.1", "port": server.port, "user": USER, "password": PASSWORD, "dbname": "look"}
+    with psycopg.connect(**place, autocommit=True) as database:  # type: ignore[arg-type]
+        yield database
+
+
+def url(server: Server, user: str = USER, database: str = "look", scheme: str = "postgresql") -> str:
+    return f"{scheme}://{user}:{quote(PASSWORD, safe='')}@127.0.0.1:{server.port}/{database}"
+
+
+def loaded(made: MadeProject, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The nodes of a project, by name, as the loader reads them; it says nothing against the file."""
+    monkeypatch.setenv(str(made.variable), "secret")
+    (folder / "odibi.yaml").write_text(made.text, encoding="utf-8")
+    project = Project.load(folder / "odibi.yaml")
+    assert project.warnings == ()
+    return {key.node: node for key, node in project.graph.nodes.items()}
+
+
+def test_a_capture_has_every_table_whose_changes_the_log_has_and_names_the_others(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(
+        server,
+        "CREATE TABLE orders (id int PRIMARY KEY)",
+        "CREATE TABLE events (id int)",
+        "CREATE TABLE kept (id int); ALTER TABLE kept REPLICA IDENTITY FULL",
+        "CREATE TABLE silent (id int PRIMARY KEY); ALTER TABLE silent REPLICA IDENTITY NOTHING",
+        "CREATE UNLOGGED TABLE fast (id int PRIMARY KEY)",
+        "CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+        "CREATE TABLE part PARTITION OF parts DEFAULT",
+        "CREATE TABLE parent (id int PRIMARY KEY); CREATE TABLE child (PRIMARY KEY (id)) INHERITS (parent)",
+        "CREATE VIEW seen AS SELECT 1; CREATE MATERIALIZED VIEW stored AS SELECT 1",
+        'CREATE TABLE twice (id int PRIMARY KEY, "ID" int)',
+        "CREATE TABLE marked (id int PRIMARY KEY, _deleted boolean)",
+        "CREATE TABLE odd (id int PRIMARY KEY, until timestamptz); INSERT INTO odd VALUES (1, 'infinity')",
+        "CREATE SCHEMA other; CREATE TABLE other.orders (id int PRIMARY KEY)",
+    )
+    made = project_of(url(server), CDC)
+    nodes = loaded(made, tmp_path, monkeypatch)
+    assert nodes["changes"].read.tables == ("public.child", "public.kept", "public.orders")
+    assert {name: node.apply.history for name, node in nodes.items() if node.apply} == {
+        **{"child": False, "orders": False},
+        "kept": True,
+    }
+    whys = {
+        **{"events": "no primary key", "silent": "REPLICA IDENTITY NOTHING", "fast": "unlogged"},
+        **{"parts": "partitions", "parent": "others inherit", "seen": "a view", "stored": "a materialized view"},
+        **{"twice": "capitals", "marked": "_deleted", "odd": "until holds infinity"},
+    }
+    assert made.left_out.keys() == {f"public.{name}" for name in whys}
+    for name, why in whys.items():
+        assert why in made.left_out[f"public.{name}"]
+        assert f"#   public.{name}: " in made.text
+    assert made.needs == ()
+
+
+def test_schemas_and_patterns_choose_tables(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    execute(
+        server,
+        "CREATE TABLE orders (id int PRIMARY KEY); CREATE TABLE customers (id int PRIMARY KEY)",
+        'CREATE SCHEMA "d.ot"; CREATE TABLE "d.ot".orders (id int PRIMARY KEY)',
+    )
+    both = Wanted(("public", "d.ot"), ("ord*",), cdc=True)
+    nodes = loaded(project_of(url(server), both), tmp_path, monkeypatch)
+    assert {node.apply.table for node in nodes.values() if node.apply} == {"public.orders", "d.ot.orders"}
+    with pytest.raises(ConfigError, match=r"no schema `sales`\n.*public"):
+        project_of(url(server), Wanted(("sales",)))
+    with pytest.raises(ConfigError, match=r"no table of public is named `cust`"):
+        project_of(url(server), Wanted(tables=("cust",)))
+
+
+def test_what_a_user_lacks_is_said_with_the_statement_that_gives_it(server: Server) -> None:
+    execute(
+        server,
+        "CREATE TABLE orders (id int PRIMARY KEY, day date)",
+        "CREATE SCHEMA sales",
+        'CREATE TABLE sales."Order Lines" (id int PRIMARY KEY)',
+    )
+    wanted = Wanted(("public", "sales"), cdc=True)
+    made = project_of(url(server, "reader"), wanted)
+    assert [need.what for need in made.needs] == [
+        "the user reader may not read the server's log",
+        "reader may not look into sales",
+        'reader may not read "public"."orders", "sales"."Order Lines"',
+        'reader does not own "public"."orders", "sales"."Order Lines", and only owners publish',
+    ]
+    assert all(f"#   {need.statement}\n" in made.text for need in made.needs)
+    assert "# Nobody looked whether" in project_of(url(server, "reader"), CDC).text
+    execute(server, *(need.statement for need in made.needs))
+    again = project_of(url(server, "reader"), wanted)
+    assert again.needs == ()
+    assert "# Nobody looked" not in again.text
+
+
+def test_an_owner_needs_the_right_to_make_a_publication_and_the_server_a_free_slot(server: Server) -> None:
+    execute(
+        server,
+        "CREATE TABLE orders (id int PRIMARY KEY); ALTER TABLE orders OWNER TO reader; ALTER ROLE reader REPLICATION",
+        *(f"SELECT pg_create_physical_replication_slot('taken_{number}')" for number in range(10)),
+    )
+    try:
+        made = project_of(url(server, "reader"), CDC)
+    finally:
+        execute(server, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+    assert [need.statement for need in made.needs] == [
+        "ALTER SYSTEM SET max_replication_slots = 11; then restart the server",
+        "GRANT CREATE ON DATABASE look TO reader",
+    ]
+
+
+def test_a_publication_of_somebody_else_is_used_and_has_to_have_all(server: Server) -> None:
+    execute(
+        server,
+        "CREATE TABLE orders (id int PRIMARY KEY); CREATE TABLE lines (id int PRIMARY KEY)",
+        "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader; ALTER ROLE reader REPLICATION",
+        "CREATE PUBLICATION odi_look FOR TABLE orders WITH (publish = 'insert')",
+    )
+    made = project_of(url(server, "reader"), CDC)
+    assert [need.what.partition(" ")[0] for need in made.needs] == ["the", "reader"]
+    execute(server, *(need.statement for need in made.needs))
+    assert project_of(url(server, "reader"), CDC).needs == ()
+
+
+def test_rows_that_a_policy_hides_keep_a_table_out(server: Server) -> None:
+    execute(
+        server,
+        "CREATE TABLE open (id int PRIMARY KEY); CREATE TABLE hidden (id int PRIMARY KEY)",
+        "ALTER TABLE hidden ENABLE ROW LEVEL SECURITY",
+    )
+    assert "row policies" in project_of(url(server, "reader"), CDC).left_out["public.hidden"]
+    assert project_of(url(server), CDC).left_out == {}
+
+
+def test_a_slot_of_another_capture_is_not_shared(server: Server) -> None:
+    execute(
+        server,
+        "CREATE TABLE orders (id int PRIMARY KEY)",
+        "SELECT pg_create_logical_replication_slot('odi_look', 'pgoutput')",
+    )
+    try:
+        assert "log: {slot: odi_look_2, create: true}" in project_of(url(server), CDC).text
+    finally:
+        execute(server, "SELECT pg_drop_replication_slot('odi_look')")
+
+
+def test_no_password_is_written_and_none_is_asked_for_where_the_server_wants_none(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(server, "CREATE TABLE orders (id int PRIMARY KEY)")
+    (path, _), made = create_for(tmp_path / "made", url(server), CDC)
+    assert made.variable == "LOOK_PASSWORD"
+    text = path.read_text(encoding="utf-8")
+    assert 'password: "${LOOK_PASSWORD}"' in text
+    assert PASSWORD not in text
+    assert quote(PASSWORD, safe="") not in text
+    without = f"postgresql://{USER}@127.0.0.1:{server.port}/look"
+    with pytest.raises(SourceError, match=r"refuses the login.*\n?.*export LOOK_PASSWORD"):
+        project_of(without, CDC, {})
+    # psycopg takes one from where libpq looks for it; the project needs it all the same.
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    assert project_of(without, CDC, {}).variable == "LOOK_PASSWORD"
+
+
+def test_a_wrong_password_is_not_shown(server: Server) -> None:
+    with pytest.raises(SourceError) as refused:
+        project_of(f"postgresql://{USER}:wrong-secret@127.0.0.1:{server.port}/look", CDC)
+    assert "wrong-secret" not in str(refused.value)
+
+
+def test_nothing_is_written_where_a_file_is_there_or_no_table_is_left(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is none"):
+        create_for(tmp_path / "made", url(server), CDC)
+    execute(server, "CREATE TABLE events (id int)")
+    with pytest.raises(ConfigError, match=r"public\.events: no primary key"):
+        create_for(tmp_path / "made", url(server), CDC)
+    assert not (tmp_path / "made").exists()
+    (tmp_path / "odibi.yaml").write_text("mine", encoding="utf-8")
+    with pytest.raises(ConfigError, match="already"):
+        create_for(tmp_path, url(server), Wanted())
+    assert (tmp_path / "odibi.yaml").read_text(encoding="utf-8") == "mine"
+
+
+def test_mariadb_has_no_log_that_is_captured(databases: dict[str, Server | str]) -> None:
+    maria = server_of(databases, "mariadb")
+    with pytest.raises(ConfigError, match="`--cdc` captures the log of PostgreSQL"):
+        project_of(url(maria, database="odi", scheme="mariadb"), CDC)
+
+
+def test_values_that_spark_does_not_hold_come_as_text_and_a_cursor_has_none_of_them(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(
+        server,
+        "CREATE TABLE odd (id int PRIMARY KEY, n numeric, many numeric(50,10), d date, ns numeric[], "
+        "fine numeric(9,2), updated_at timestamptz NOT NULL)",
+        "INSERT INTO odd VALUES (1, 'NaN', 1e39, '0044-03-15 BC', '{{1},{2}}', 1.5, 'infinity')",
+    )
+    read = loaded(project_of(url(server), Wanted()), tmp_path, monkeypatch)["odd"].read
+    assert read.columns == {name: f'CAST("{name}" AS text)' for name in ("n", "many", "d", "ns", "updated_at")}
+    assert read.incremental is None
+
+
+def test_the_right_to_read_is_asked_for_by_table(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(server, "CREATE TABLE open (id int); GRANT SELECT ON open TO reader", "CREATE TABLE closed (id int)")
+    made = project_of(url(server, "reader"), Wanted())
+    assert loaded(made, tmp_path, monkeypatch).keys() == {"open"}
+    assert "may not read it" in made.left_out["public.closed"]
