@@ -12,6 +12,8 @@ import pymysql
 import pytest
 
 from odi_assets.errors import ConfigError, IdentityMismatchError, OdiError, SourceError
+from odi_assets.sources.cdc.compare import table_now
+from odi_assets.sources.cdc.lookup import keys_there
 from odi_assets.sources.cdc.mark import CaptureMark
 from odi_assets_tests.sources.cdc.mariadb.conftest import Database, Steps, texts_of
 from odi_assets_tests.sources.sql.servers import ADMIN, MariadbServer
@@ -543,3 +545,59 @@ def test_snapshots_and_the_log_are_put_together_under_writers(
             one.join()
     found.run()
     assert found.held() == texts_of(orders)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text", "other"),
+    [
+        ("int", "7", "7", "8"),
+        ("varbinary(9)", "X'00ff'", "\\x00ff", "\\x00"),
+        ("bit(4)", "b'101'", "5", "6"),
+        ("varchar(9) character set latin1", "'Ä'", "Ä", "B"),
+        ("decimal(9,2)", "-1.5", "-1.50", "1.50"),
+        ("datetime(3)", "'2024-01-01'", "2024-01-01 00:00:00.000", "2024-01-01 00:00:00.001"),
+    ],
+)
+def test_keys_of_the_change_log_are_looked_up_at_the_server(
+    steps: Made, database: Database, kind: str, value: str, text: str, other: str
+) -> None:
+    database.execute(f"CREATE TABLE t (n int, k {kind}, part int, PRIMARY KEY (part, k))")
+    database.execute(f"INSERT INTO t VALUES (1, {value}, 5)")
+    found = steps("t")
+    found.run()
+    (key,) = found.held("t")
+    assert key == (text, "5")
+    assert keys_there(found.source, "odi.t", [key, (other, "5"), (text, "6")]) == {key}
+
+
+def test_a_table_is_compared_at_one_position_with_what_the_log_has_not_given_yet(steps: Made, orders: Database) -> None:
+    found = steps("orders")
+    found.run()
+    orders.execute("UPDATE orders SET state = 'waiting' WHERE id = 3")
+    assert found.mark is not None
+    with table_now(found.source, found.mark, "odi.orders") as now:
+        orders.execute("DELETE FROM orders")
+        rows = [row for chunk in now.chunks() for row in chunk.to_pylist()]
+        assert (len(rows), rows[2]["after"][1]) == (10, "waiting")
+        assert [row["key"] for row in now.waiting.to_pylist() if row["op"] == "u"] == [["3"]]
+        assert now.place.startswith("odi-bin.")
+
+
+def test_how_far_a_capture_is_behind_is_measured_over_the_files_of_the_log(
+    steps: Made, orders: Database, admin: Database
+) -> None:
+    found = steps("orders")
+    found.run()
+    assert found.mark is not None
+    before = found.source.lag(found.mark)
+    orders.execute("UPDATE orders SET note = REPEAT('z', 9000)")
+    admin.execute("FLUSH BINARY LOGS")
+    orders.execute("UPDATE orders SET note = REPEAT('y', 9000)")
+    after = found.source.lag(found.mark)
+    assert before is not None
+    assert after is not None
+    assert (before.seconds, before.bytes < 1000) == (0, True)
+    assert after.seconds is not None
+    assert 0 <= after.seconds < 60
+    assert 180_000 < after.bytes < 400_000
+    assert "bytes" in found.source.plan(found.mark).summary
