@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from benchmarks.capture.handover import handovers
-from benchmarks.capture.rates import rates
+from benchmarks.capture.handover import handovers, mariadb_handovers
+from benchmarks.capture.rates import mariadb_rates, rates
 from benchmarks.harness import Benchmark
 
 BENCHMARK = Benchmark(
     "capture",
     "snapshots and log put together under writers, compared with the database; changes per CPU second",
-    {"handovers": handovers, "rates": rates},
+    {
+        "handovers": handovers,
+        "rates": rates,
+        "mariadb-handovers": mariadb_handovers,
+        "mariadb-rates": mariadb_rates,
+    },
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from odi_assets.errors import SourceError
-from odi_assets.sources.cdc.server import CapturedTable, ListedTable, ServerSession
+from odi_assets.sources.cdc.postgres.server import ListedTable, PostgresTable, ServerSession
 
 HIDES = "row policies hide rows of it from the user"
 
@@ -45,7 +45,7 @@ def free_slot(session: ServerSession, name: str) -> str:
     return found
 
 
-def needs(session: ServerSession, publication: str, tables: Sequence[CapturedTable]) -> Iterator[Need]:
+def needs(session: ServerSession, publication: str, tables: Sequence[PostgresTable]) -> Iterator[Need]:
     """What is missing before ``tables`` can be captured."""
     for what, statement in session.lacking():
         yield Need(what, statement)
@@ -60,7 +60,7 @@ def needs(session: ServerSession, publication: str, tables: Sequence[CapturedTab
     yield from _unpublished(session, user, publication, tables)
 
 
-def _unreadable(session: ServerSession, user: str, tables: Sequence[CapturedTable]) -> Iterator[Need]:
+def _unreadable(session: ServerSession, user: str, tables: Sequence[PostgresTable]) -> Iterator[Need]:
     oids = [[table.oid for table in tables]]
     schemas = session.rows(
         "SELECT DISTINCT quote_ident(n.nspname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -79,7 +79,7 @@ def _unreadable(session: ServerSession, user: str, tables: Sequence[CapturedTabl
 
 
 def _unpublished(
-    session: ServerSession, user: str, publication: str, tables: Sequence[CapturedTable]
+    session: ServerSession, user: str, publication: str, tables: Sequence[PostgresTable]
 ) -> Iterator[Need]:
     published = session.published(publication)
     if published is not None:
@@ -109,5 +109,5 @@ def _unpublished(
         yield Need(f"the publication {name} is not {user}'s, and lacks tables", f"{make} {names}")
 
 
-def _listed(tables: Sequence[CapturedTable], oids: set[int]) -> str:
+def _listed(tables: Sequence[PostgresTable], oids: set[int]) -> str:
     return ", ".join(table.quoted for table in tables if table.oid in oids)

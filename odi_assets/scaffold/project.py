@@ -19,7 +19,7 @@ from odi_assets.scaffold.file import LAKE, SYSTEM, Node, ProjectFile
 from odi_assets.scaffold.names import node_names, slug
 from odi_assets.scaffold.reading import reading_of
 from odi_assets.scaffold.values import OddValue, odd_values
-from odi_assets.sources.cdc.server import CapturedTable, connected
+from odi_assets.sources.cdc.postgres.server import PostgresTable, connected
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
 from odi_assets.util.extras import install_command
@@ -301,7 +301,7 @@ def _capture_node(connection: str, tables: Sequence[str]) -> Node:
     return {"name": _CHANGES, "read": read, "write": {"connection": LAKE, "path": _CHANGES}}
 
 
-def _apply_nodes(tables: Mapping[str, CapturedTable]) -> Iterator[Node]:
+def _apply_nodes(tables: Mapping[str, PostgresTable]) -> Iterator[Node]:
     """By the names of their nodes, what applies tables: one node for all whose nodes have their names, if there are
     several, and one for each of the others."""
     alike = {name: one for name, one in tables.items() if one.key and _fills_in(name, one)}
@@ -313,12 +313,12 @@ def _apply_nodes(tables: Mapping[str, CapturedTable]) -> Iterator[Node]:
             yield _apply_node(name, table)
 
 
-def _fills_in(name: str, table: CapturedTable) -> bool:
+def _fills_in(name: str, table: PostgresTable) -> bool:
     """Whether ``{table}`` of a node of several tables is the name of this table's node."""
     return table.name.rpartition(".")[2] == name and not any(sign in table.name for sign in "*?")
 
 
-def _apply_node(name: str, table: CapturedTable) -> Node:
+def _apply_node(name: str, table: PostgresTable) -> Node:
     history = {} if table.key else {"history": True}
     apply = {"changes": _CHANGES, "table": table.name, **history}
     return {"name": name, "apply": apply, "write": {"connection": LAKE, "path": name}}

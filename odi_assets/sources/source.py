@@ -248,6 +248,11 @@ class Source(ABC):
         del mark
         return None
 
+    def why_soon_unreachable(self, mark: Mark) -> str | None:
+        """What will make ``mark`` one that the source cannot go on from, in words; None if nothing is seen."""
+        del mark
+        return None
+
     def other_history(self, mark: Mark) -> str | None:
         """How the history of the source differs from the history of ``mark``, in words; None if it is the same.
 

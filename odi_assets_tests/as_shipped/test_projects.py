@@ -145,6 +145,7 @@ DELIVERIES = {
     "cursors.md": Delivery(olake, ({"changes": 1, "orders": 1}, {"changes": 1, "orders": 1})),
 }
 DATABASES = {"sql.md": "the tests of databases below", "cdc.md": "the test of a capture below"}
+DATABASES["cdc-mariadb.md"] = DATABASES["cdc.md"]
 
 
 def test_every_page_with_a_complete_project_has_a_delivery() -> None:
@@ -162,12 +163,15 @@ def test_the_project_of_a_page_runs_in_dagster_and_in_the_shell(
 
 
 @pytest.mark.usefixtures("jvm")
+@pytest.mark.parametrize(("kind", "page"), [("postgres", "cdc.md"), ("mariadb", "cdc-mariadb.md")])
 def test_the_project_of_a_capture_makes_the_tables_of_the_database(
-    databases: dict[str, Server | str], installed: Installed, tmp_path: Path
+    databases: dict[str, Server | str], installed: Installed, tmp_path: Path, kind: str, page: str
 ) -> None:
-    server = server_of(databases, "postgres")
+    server = server_of(databases, kind)
     place = f"host: 127.0.0.1, port: {server.port}, database: {DATABASE}"
-    text = project_of("cdc.md").replace("host: localhost, database: shop", place)
+    text = project_of(page).replace("host: localhost, database: shop", place)
+    # In MariaDB, the database stands where PostgreSQL has a schema.
+    text = text.replace("shop.orders", f"{DATABASE}.orders").replace("shop.customer", f"{DATABASE}.customer")
     (tmp_path / "odibi.yaml").write_text(text, encoding="utf-8")
     for name in ("orders", "customers"):
         server.execute(f"DROP TABLE IF EXISTS {name}", f"CREATE TABLE {name} (id int PRIMARY KEY, v text)")
@@ -184,10 +188,11 @@ def test_the_project_of_a_capture_makes_the_tables_of_the_database(
         shown = json.loads(installed.done("odi show orders --json", tmp_path, SHOP_PASSWORD=PASSWORD))
         assert [(row["id"], row["v"]) for row in shown] == [(1, "c")]
     finally:
-        server.execute(
-            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots",
-            "DROP PUBLICATION IF EXISTS odi_shop",
-        )
+        if kind == "postgres":
+            server.execute(
+                "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots",
+                "DROP PUBLICATION IF EXISTS odi_shop",
+            )
 
 
 @pytest.mark.usefixtures("jvm")

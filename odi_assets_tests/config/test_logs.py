@@ -14,7 +14,7 @@ project: demo
 connections:
   db: {type: postgres, database: shop, log: {slot: odi_shop, create: true}}
   plain: {type: postgres, database: shop}
-  maria: {type: mysql, database: shop}
+  other: {type: mssql, database: shop}
   lake: {type: local, base_path: lake}
 system: {connection: lake, path: system}
 pipelines:
@@ -43,12 +43,19 @@ def test_a_capture_appends_and_its_tables_are_upserted_by_the_keys_of_the_log(tm
     assert [node.write.mode for node in load(tmp_path, history).graph.nodes.values()] == ["append", "append"]
 
 
+def test_a_server_of_mariadb_needs_no_settings_for_its_log(tmp_path: Path) -> None:
+    plain = PROJECT.replace("{type: mssql, database: shop}", "{type: mysql, database: shop}")
+    load(tmp_path, plain.replace("connection: db", "connection: other"))
+    numbered = plain.replace("type: mysql,", "type: mysql, log: {server_id: 4711},")
+    load(tmp_path, numbered.replace("connection: db", "connection: other"))
+
+
 READ = "read: {connection: db, format: cdc, tables: [public.orders]}"
 APPLY = "apply: {changes: changes, table: public.orders}"
 WRONG = [
     (READ, "read: {connection: db, format: cdc}", "odibi.yaml:12", "names no table to capture"),
     (READ, READ.replace("db", "plain"), "odibi.yaml:12", "does not say how its log is read"),
-    (READ, READ.replace("db", "maria"), "odibi.yaml:12", "has no log that can be captured"),
+    (READ, READ.replace("db", "other"), "odibi.yaml:12", "has no log that can be captured"),
     (READ, READ.replace("db", "lake"), "odibi.yaml:12", "is no database"),
     (READ, READ[:-1] + ", query: SELECT 1}", "odibi.yaml:12", "has no meaning for `format: cdc`"),
     (READ, READ[:-1] + ", incremental: {mode: files}}", "odibi.yaml:12", "has no meaning for `format: cdc`"),
@@ -62,6 +69,11 @@ WRONG = [
     (APPLY, APPLY + "\n    inputs: {other: changes}", "odibi.yaml:16", "applies a log"),
     ("path: orders}", "path: orders, mode: append}", "odibi.yaml:16", "leave `mode` out, it is `upsert`"),
     ("slot: odi_shop", "slot: Odi-Shop", "odibi.yaml:3", "is not the name of a slot"),
+    ("slot: odi_shop, ", "", "odibi.yaml:3", "needs `slot`"),
+    ("slot: odi_shop", "slot: odi_shop, server_id: 7", "odibi.yaml:3", "is nothing for `type: postgres`"),
+    ("{type: mssql, ", "{type: mysql, log: {slot: odi_shop}, ", "odibi.yaml:5", "is nothing for `type: mysql`"),
+    ("{type: mssql, ", "{type: mssql, log: {server_id: 7}, ", "odibi.yaml:5", "is nothing for `type: mssql`"),
+    ("{type: mssql, ", "{type: mysql, log: {server_id: 0}, ", "odibi.yaml:5", "greater than or equal to 1"),
 ]
 
 

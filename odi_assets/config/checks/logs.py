@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from odi_assets.config.checks.view import NodeView, ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake, about
-from odi_assets.config.models import SqlConnection, WriteMode
+from odi_assets.config.models import ServerConnection, SqlConnection, WriteMode
 
 _ALONE = ("inputs", "stream", "cursor", "transform", "partition")
 """What neither kind of node has; ``inputs`` of a node that applies a log are written out by its model."""
@@ -35,9 +35,10 @@ def _of_capture(project: ProjectView, node: NodeView) -> Iterator[Mistake]:
         yield Mistake(text, at=(*node.path, "write", "partition_by"))
     connection = project.connection(config.read.connection) if config.read is not None else None
     at = (*node.path, "read", "connection")
-    if isinstance(connection, SqlConnection) and connection.type != "postgres":
-        yield about(str(connection.type), "has no log that can be captured: name a connection of postgres", at=at)
-    elif isinstance(connection, SqlConnection) and getattr(connection, "log", None) is None:
+    if isinstance(connection, SqlConnection) and connection.type not in ("postgres", "mysql"):
+        text = "has no log that can be captured: name a connection of postgres, or of mysql (MariaDB)"
+        yield about(str(connection.type), text, at=at)
+    elif isinstance(connection, ServerConnection) and connection.type == "postgres" and connection.log is None:
         text = "does not say how its log is read: add `log: {slot: odi_NAME, create: true}` to the connection"
         yield about(config.read.connection if config.read else "", text, at=at)
 

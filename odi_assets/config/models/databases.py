@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from odi_assets.config.diagnostics.mistakes import Mistake, mistakes
 from odi_assets.config.models.fields import Option, Secret, Size, SlotName, Strict, Text
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -13,14 +14,23 @@ _PORTS = {"postgres": 5432, "mysql": 3306, "mssql": 1433}
 
 
 class LogSettings(Strict):
-    """How the log of a server is read, for `format: cdc`: changes go through a slot, of the tables of a publication."""
+    """How the log of a server is read, for `format: cdc`."""
 
-    slot: SlotName = Field(
-        description="Replication slot of this capture, of the plugin `pgoutput`; no two captures share one."
+    slot: SlotName | None = Field(
+        default=None,
+        description="Replication slot of this capture, of the plugin `pgoutput`; no two captures share one. "
+        "`type: postgres` needs it.",
     )
     publication: Text | None = Field(default=None, description="Publication; named as the slot unless given.")
     create: bool = Field(
         default=False, description="Make the slot and the publication, and add tables to it, where they are missing."
+    )
+    server_id: int | None = Field(
+        default=None,
+        ge=1,
+        le=2**32 - 1,
+        description="Number under which the log is read from `type: mysql`, as replicas have one. Unless given, it is "
+        "read without one, as mysqlbinlog does.",
     )
     warn_lag: Size = Field(
         default=1 << 30,
@@ -55,8 +65,27 @@ class ServerConnection(_Database):
     )
     database: Text = Field(description="Database.")
     log: LogSettings | None = Field(
-        default=None, description="How the server's log is read, for `format: cdc`; of `type: postgres`."
+        default=None, description="How the server's log is read, for `format: cdc`; of postgres and mysql."
     )
+
+    @model_validator(mode="after")
+    def _log_fits_its_type(self) -> ServerConnection:
+        if self.log is None:
+            return self
+        of_type = {"postgres": ("slot", "publication", "create", "warn_lag"), "mysql": ("server_id", "warn_lag")}.get(
+            self.type, ()
+        )
+        if not of_type:
+            raise mistakes([Mistake(f"is nothing for `type: {self.type}`", at=("log",), where="key")])
+        found = [
+            Mistake(f"is nothing for `type: {self.type}`; `log` of it has {', '.join(of_type)}", at=("log", name))
+            for name in sorted(self.log.model_fields_set - {*of_type})
+        ]
+        if self.type == "postgres" and self.log.slot is None:
+            found.append(Mistake("needs `slot`, the replication slot of this capture", at=("log",)))
+        if found:
+            raise mistakes(found)
+        return self
 
 
 class JdbcConnection(_Database):

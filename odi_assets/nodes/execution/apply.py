@@ -7,7 +7,6 @@ the row before it, in the log or in the table; if the key of a row changed, of t
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,9 @@ from pyspark.sql import functions as F
 
 from odi_assets.config.models import WriteMode
 from odi_assets.errors import IncrementError
-from odi_assets.nodes.planning.apply import key_of_log
+from odi_assets.nodes.planning.apply import key_of_log, value_types
 from odi_assets.sources.cdc.log import Op
+from odi_assets.sources.cdc.value_types import ValueTypes
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.reader import read_table
 
@@ -30,20 +30,6 @@ DELETED = "_deleted"
 """The marker of rows that are gone: ``write.delete_when`` of nodes that apply a log."""
 _N, _KEY, _AFTER, _UNCHANGED = "n", "key", "after", "unchanged"
 _DATA = (Op.READ, Op.CREATE, Op.UPDATE, Op.DELETE)
-_SPARK_TYPES = {
-    "smallint": "SMALLINT",
-    "integer": "INT",
-    "bigint": "BIGINT",
-    "real": "FLOAT",
-    "double precision": "DOUBLE",
-    "boolean": "BOOLEAN",
-    "date": "DATE",
-    "bytea": "BINARY",
-    "timestamp without time zone": "TIMESTAMP_NTZ",
-    "timestamp with time zone": "TIMESTAMP",
-}
-_NUMERIC = re.compile(r"numeric(?:\((\d+),(-?\d+)\))?")
-_MOST_DIGITS = 38
 
 
 @dataclass(frozen=True)
@@ -73,13 +59,14 @@ def applied(rows: DataFrame, plan: ResolvedPlan, spark: SparkSession) -> DataFra
     of_table = rows.where(F.col("table") == config.table)
     shapes = shapes_of(of_table, str(plan.node))
     changes = of_table.where(F.col("op") != Op.SHAPE.value)
+    types = value_types(plan)
     if config.history:
-        return _history(changes, shapes)
+        return _history(changes, shapes, types)
     key = key_of_log(plan)
     stored = None
     if plan.target.exists and plan.write.mode is WriteMode.UPSERT:
         stored = read_table(spark, plan.target)
-    return _state(changes, shapes, key, stored, spark)
+    return _state(changes, shapes, key, stored, types, spark)
 
 
 def shapes_of(rows: DataFrame, node: str) -> list[LogShape]:
@@ -151,34 +138,16 @@ def is_unchanged(shapes: Sequence[LogShape], name: str) -> Column:
     return F.coalesce(_by_shape(shapes, make).cast("boolean"), F.lit(False))
 
 
-def spark_type(kind: str) -> str:
-    """Spark's type for a type of PostgreSQL: exact, or text as the database writes it."""
-    if kind in _SPARK_TYPES:
-        return _SPARK_TYPES[kind]
-    # timestamp(3) without time zone
-    bare = re.sub(r"\(\d+\)", "", kind)
-    if bare in _SPARK_TYPES and not kind.startswith("numeric"):
-        return _SPARK_TYPES[bare]
-    numeric = _NUMERIC.fullmatch(kind)
-    if numeric is not None:
-        precision, scale = (int(one) for one in (numeric[1] or 38, numeric[2] or 18))
-        if scale < 0:
-            precision, scale = precision - scale, 0
-        precision = max(precision, scale)
-        return f"DECIMAL({precision},{scale})" if precision <= _MOST_DIGITS else "STRING"
-    return "STRING"
-
-
-def typed(text: Column, kind: str, name: str) -> Column:
+def typed(text: Column, kind: str, name: str, types: ValueTypes) -> Column:
     """A text of the log as a value; a value that the type does not hold ends the run, and names the row."""
-    wanted = spark_type(kind)
+    wanted = types.spark_type(kind)
     if wanted == "STRING":
         return text
     if wanted == "BOOLEAN":
-        return F.when(text == "t", F.lit(True)).when(text == "f", F.lit(False))
+        return F.when(text == types.true, F.lit(True)).when(text == types.false, F.lit(False))
     if wanted == "BINARY":
         return F.unhex(F.substring(text, 3, 2_147_483_647))
-    value = text.try_cast(wanted)
+    value = _instant(text, wanted, types).try_cast(wanted)
     holds = value.isNotNull()
     if wanted.startswith(("DATE", "TIMESTAMP")):
         # Spark leaves out what stands behind a date.
@@ -192,17 +161,25 @@ def typed(text: Column, kind: str, name: str) -> Column:
     )
 
 
-def shown_text(text: Column, kind: str) -> Column:
+def _instant(text: Column, wanted: str, types: ValueTypes) -> Column:
+    """A text with its zone: Spark takes an instant without one for one of the session's zone."""
+    return F.concat(text, F.lit(types.zone)) if wanted == "TIMESTAMP" else text
+
+
+def shown_text(text: Column, kind: str, types: ValueTypes) -> Column:
     """A text of the log as Spark writes its value; NULL for a value that the type does not hold."""
-    wanted = spark_type(kind)
+    wanted = types.spark_type(kind)
     if wanted == "BOOLEAN":
-        return F.when(text == "t", F.lit("true")).when(text == "f", F.lit("false"))
-    return text if wanted in ("STRING", "BINARY") else text.try_cast(wanted).cast("string")
+        return F.when(text == types.true, F.lit("true")).when(text == types.false, F.lit("false"))
+    if wanted in ("STRING", "BINARY"):
+        return text
+    return _instant(text, wanted, types).try_cast(wanted).cast("string")
 
 
-def _history(changes: DataFrame, shapes: Sequence[LogShape]) -> DataFrame:
+def _history(changes: DataFrame, shapes: Sequence[LogShape], types: ValueTypes) -> DataFrame:
     """Each change as a row, with what it is and when it was committed."""
-    columns = [typed(text_of(shapes, name), kind, name).alias(name) for name, kind in column_types(shapes).items()]
+    kinds = column_types(shapes).items()
+    columns = [typed(text_of(shapes, name), kind, name, types).alias(name) for name, kind in kinds]
     facts = [
         F.col("op").alias("_op"),
         F.col(_N).alias("_n"),
@@ -215,7 +192,12 @@ def _history(changes: DataFrame, shapes: Sequence[LogShape]) -> DataFrame:
 
 
 def _state(
-    changes: DataFrame, shapes: Sequence[LogShape], key: Sequence[str], stored: DataFrame | None, spark: SparkSession
+    changes: DataFrame,
+    shapes: Sequence[LogShape],
+    key: Sequence[str],
+    stored: DataFrame | None,
+    types: ValueTypes,
+    spark: SparkSession,
 ) -> DataFrame:
     """The last row of each key that changed, marked if it is gone."""
     names = column_types(shapes)
@@ -228,8 +210,8 @@ def _state(
     for (name, kind), text in zip(names.items(), map(F.col, _places("v", names)), strict=True):
         # A row that is gone has no values but its key.
         known = F.when(F.col("gone"), F.col(_KEY)[key.index(name)]).otherwise(text) if name in key else text
-        values.append(typed(known, kind, name))
-    sources = [typed(F.col("source")[place], names[name], name) for place, name in enumerate(key)]
+        values.append(typed(known, kind, name, types))
+    sources = [typed(F.col("source")[place], names[name], name, types) for place, name in enumerate(key)]
     found = last.select(
         "gone",
         *_places("u", names),

@@ -13,8 +13,9 @@ from pyspark.sql import functions as F
 
 from odi_assets.nodes.execution.apply import LogShape, shapes_of, shown_text, text_of
 from odi_assets.nodes.explain.places import KeyChange
+from odi_assets.nodes.planning.apply import types_of_log
 from odi_assets.sources.cdc.log import Op
-from odi_assets.sources.cdc.mark import PARTITION, lsn_text
+from odi_assets.sources.cdc.mark import PARTITION, position_text
 from odi_assets.streaming.explain.collect import key_sql, only_asked
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ _OPS = {
 class _RowReplay:
     """The values of rows after the changes so far, by key; None for a row that is gone."""
 
-    def __init__(self, shapes: Mapping[str, LogShape]) -> None:
-        self._shapes = shapes
+    def __init__(self, shapes: Mapping[str, LogShape], mark: Mapping[str, Any] | None) -> None:
+        self._shapes, self._mark = shapes, mark
         self._known: dict[Key, dict[str, str | None] | None] = {}
 
     def taken(self, row: Any, *, leaves: Key | None = None) -> KeyChange | None:
@@ -71,11 +72,11 @@ class _RowReplay:
             was_there = any(values is not None for values in self._known.values())
             self._known = {}
             op = op if row["xid"] is not None else ChangeOp.NEW_SNAPSHOT
-            return _as_change(row, op, ()) if was_there else None
+            return self._change(row, op, ()) if was_there else None
         key = tuple(row["key"])
         if op is ChangeOp.DELETE:
             self._known[key] = None
-            return _as_change(row, op, key)
+            return self._change(row, op, key)
         former = key if leaves is None else leaves
         before = self._known.get(former)
         if leaves is not None:
@@ -86,7 +87,18 @@ class _RowReplay:
         changed = {
             name: (before.get(name), after[name]) for name in names if before and before.get(name) != after[name]
         }
-        return _as_change(row, op, key, leaves, changed)
+        return self._change(row, op, key, leaves, changed)
+
+    def _change(
+        self,
+        row: Any,
+        op: ChangeOp,
+        key: Key,
+        former: Key | None = None,
+        changed: Mapping[str, tuple[str | None, str | None]] | None = None,
+    ) -> KeyChange:
+        lsn = None if row["lsn"] is None else position_text(self._mark, int(row["lsn"]))
+        return KeyChange(int(row["n"]), lsn, row["xid"], _moment(row["at"]), op.value, key, former, dict(changed or {}))
 
     def _values(self, row: Any, before: Mapping[str, str | None]) -> dict[str, str | None]:
         lacking = set(row["unchanged"] or ())
@@ -127,7 +139,8 @@ class TableLog:
         columns: the columns of the table, and their types; the last shape's first.
     """
 
-    def __init__(self, log: DataFrame, table: str, node: str) -> None:
+    def __init__(self, log: DataFrame, table: str, node: str, mark: Mapping[str, Any] | None) -> None:
+        self._mark = mark
         self._rows = log.where(F.col(PARTITION) == table)
         self._shapes = shapes_of(self._rows, node)
         self._by_id = {shape.id: shape for shape in self._shapes}
@@ -183,7 +196,7 @@ class TableLog:
         if name in self.key:
             # A row that is gone has its key alone.
             value = F.coalesce(value, F.col("key")[self.key.index(name)])
-        return {"written": value, "shown": shown_text(value, self.columns[name])}
+        return {"written": value, "shown": shown_text(value, self.columns[name], types_of_log(self._mark))}
 
     def _pairs(self, data: DataFrame) -> list[tuple[Key, Key]]:
         """The keys of rows whose key changed: before and after."""
@@ -216,7 +229,7 @@ class TableLog:
 
     def _replayed(self, rows: Sequence[Any]) -> Iterator[KeyChange]:
         """The changes that the rows of the log are, with what each changed."""
-        replay, leaves = _RowReplay(self._by_id), None
+        replay, leaves = _RowReplay(self._by_id, self._mark), None
         for place, row in enumerate(rows):
             if place + 1 < len(rows) and self._is_moved(row, rows[place + 1]):
                 # A changed key is a deletion and an insertion in the log.
@@ -238,17 +251,6 @@ class TableLog:
             return None
         shape = self._by_id[row["shape"]]
         return [row["before"][shape.place(name) or 0] for name in shape.key]
-
-
-def _as_change(
-    row: Any,
-    op: ChangeOp,
-    key: Key,
-    former: Key | None = None,
-    changed: Mapping[str, tuple[str | None, str | None]] | None = None,
-) -> KeyChange:
-    lsn = None if row["lsn"] is None else lsn_text(int(row["lsn"]))
-    return KeyChange(int(row["n"]), lsn, row["xid"], _moment(row["at"]), op.value, key, former, dict(changed or {}))
 
 
 def _moment(micros: int | None) -> datetime | None:

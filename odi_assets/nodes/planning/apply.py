@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from odi_assets.errors import ConfigError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.start import hwm_in_target, marks_of, start_of
+from odi_assets.sources.cdc.value_types import MARIADB, POSTGRES, ValueTypes
 from odi_assets.sources.delta.source import TableSnapshot
 from odi_assets.sources.marks import VersionMark
 from odi_assets.state.backend import StateBackend
@@ -37,6 +39,17 @@ def key_of_log(plan: NodePlan) -> tuple[str, ...]:
             node=str(node),
         )
     return key
+
+
+def value_types(plan: NodePlan) -> ValueTypes:
+    """How the texts of the log are read, as the database writes them."""
+    logs = [read.snapshot.handle for read in plan.reads if isinstance(read.snapshot, TableSnapshot)]
+    return types_of_log(mark_of_log(logs[0]))
+
+
+def types_of_log(mark: Mapping[str, Any] | None) -> ValueTypes:
+    """How the texts of a log are read whose last mark is ``mark``."""
+    return MARIADB if mark is not None and "binlog" in mark else POSTGRES
 
 
 def key_in_log(log: TableHandle, name: str, table: str, node: str) -> tuple[str, ...]:

@@ -18,13 +18,14 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.apply import LogShape, column_types, shapes_of, text_of, typed
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.apply import applied_below, key_in_log, mark_of_log
+from odi_assets.nodes.planning.apply import applied_below, key_in_log, mark_of_log, types_of_log
 from odi_assets.nodes.recovery.audit_found import BY_KEY, Audit, AuditRange, KeyDifference
 from odi_assets.nodes.recovery.audit_rows import RangeDifference, as_stored
 from odi_assets.sources.cdc.compare import TableNow, emptied, table_now
 from odi_assets.sources.cdc.log import Op
-from odi_assets.sources.cdc.mark import PARTITION, CaptureMark, lsn_text
+from odi_assets.sources.cdc.mark import PARTITION, CaptureMark
 from odi_assets.sources.cdc.source import LogSource
+from odi_assets.sources.cdc.value_types import ValueTypes
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.reader import read_table
@@ -63,7 +64,8 @@ def audit_applied(node: Node, target: TableHandle, spark: SparkSession, state: S
     rows = read_table(spark, log).where(F.col(PARTITION) == apply.table)
     above = rows.where((F.col("n") >= applied_below(node, target, log, state)) & (F.col("op") != Op.SHAPE.value))
     with table_now(source, mark, apply.table) as now:
-        return _TableAudit(node, key, target, spark, shapes_of(rows, str(node))).compared(now, above)
+        shapes = shapes_of(rows, str(node))
+        return _TableAudit(node, key, target, spark, shapes, types_of_log(value)).compared(now, above)
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class _TableAudit:
     target: TableHandle
     spark: SparkSession
     shapes: Sequence[LogShape]
+    types: ValueTypes
 
     def compared(self, now: TableNow, above: DataFrame) -> Audit:
         """The audit of a table as it is now.
@@ -110,7 +113,7 @@ class _TableAudit:
 
     def _typed(self, rows: DataFrame, types: dict[str, str], table: DataFrame) -> DataFrame:
         values = rows.select(
-            *[typed(text_of(self.shapes, name), kind, name).alias(name) for name, kind in types.items()]
+            *[typed(text_of(self.shapes, name), kind, name, self.types).alias(name) for name, kind in types.items()]
         )
         return as_stored(values, table.schema, self.target.partition_columns)
 
@@ -123,7 +126,7 @@ class _TableAudit:
         order = self.shapes[0].key
         keys = changed.where(F.col("key").isNotNull()).distinct()
         return keys.select(
-            *[typed(F.col("key")[order.index(name)], known[name], name).alias(name) for name in self.key]
+            *[typed(F.col("key")[order.index(name)], known[name], name, self.types).alias(name) for name in self.key]
         ).distinct()
 
     def _joined(self, source: DataFrame, table: DataFrame, waiting: DataFrame, compared: Sequence[str]) -> DataFrame:
@@ -191,7 +194,7 @@ class _TableAudit:
 
     def _notes(self, now: TableNow, table: DataFrame, left_out: int, unnamed: int) -> tuple[str, ...]:
         there = [one.name for one in now.shape.columns]
-        notes = [f"compared at {lsn_text(now.lsn)} of the database's log"]
+        notes = [f"compared at {now.place} of the database's log"]
         if left_out:
             notes.append(
                 f"not compared: {counted(left_out, 'key')} with changes that are not applied yet; "

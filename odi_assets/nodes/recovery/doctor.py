@@ -316,6 +316,9 @@ def _inputs(node: Node, state: StateBackend) -> Iterator[Disagreement]:
                 f"it read {source.label} up to {hwm_text(mark.value if mark else None)}; {wrong}",
                 f"odi run {node.command} --full-refresh, once {source.label} is right",
             )
+        elif mark is not None and (soon := source.why_soon_unreachable(mark)) is not None:
+            how = f"odi run {node.command} reads it now; let the server keep its log for longer than a run may be late"
+            yield Disagreement(node.key, Kind.SOON_LOST, f"{source.label}: {soon}", how)
         elif mark is not None and (rewritten := source.rewritten(mark)) is not None:
             what = f"whether rows below the HWM of {node} are other ones now: {rewritten}"
             how = f"odi run {node.command} compares them before it reads"

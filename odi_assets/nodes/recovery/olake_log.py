@@ -29,7 +29,8 @@ from odi_assets.nodes.planning.identity import origin_now
 from odi_assets.nodes.planning.start import start_of
 from odi_assets.nodes.project import Project
 from odi_assets.sources.cdc.mark import CaptureMark, lsn_text
-from odi_assets.sources.cdc.server import ServerSession, Slot
+from odi_assets.sources.cdc.postgres.database import PostgresDatabase, PostgresLog
+from odi_assets.sources.cdc.postgres.server import ServerSession, Slot
 from odi_assets.sources.cdc.source import LogSource
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import NO_TABLE
@@ -62,7 +63,7 @@ def take_over_log(
         SourceError: the slot or the publication does not have the log from there on.
     """
     node = Node.of(project, key)
-    source, lsn = _source(node), _lsn_of(document)
+    (source, database), lsn = _source(node), _lsn_of(document)
     target = TableHandle.open(node.target.location)
     start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
     if start.hwm is not None or target.exists:
@@ -73,11 +74,11 @@ def take_over_log(
             fix="let a new node with a path of its own go on from OLake",
             key=node.state_key,
         )
-    with source.opened() as session:
-        session.require_logical()
-        tables = [table.name for table in session.tables(source.patterns)]
-        mark = _mark(document, lsn, session)
-        _require_log_above(source, session, mark)
+    with database.opened() as log:
+        log.session.require_logical()
+        tables = list(log.tables(source.patterns))
+        mark = _mark(document, lsn, log.session)
+        _require_log_above(database, log, mark)
     if not dry_run:
         state.compare_and_set(
             node.state_key,
@@ -89,11 +90,17 @@ def take_over_log(
     return LogTakeover(mark, tuple(_notes(document, tables)))
 
 
-def _source(node: Node) -> LogSource:
+def _source(node: Node) -> tuple[LogSource, PostgresDatabase]:
     source = node.sources[0] if node.captures else None
     if not isinstance(source, LogSource):
         raise ConfigError(f"{node} captures no log", fix="name a node that reads `format: cdc`", node=str(node))
-    return source
+    if not isinstance(source.database, PostgresDatabase):
+        raise ConfigError(
+            f"{node} captures a log of MariaDB, and positions of OLake are taken over for PostgreSQL",
+            fix="run the node: it begins with snapshots of its own",
+            node=str(node),
+        )
+    return source, source.database
 
 
 def _lsn_of(document: CursorDocument) -> int:
@@ -122,12 +129,12 @@ def _of_log(document: CursorDocument) -> dict[str, CursorStream]:
     return {one.id: one for one in document.streams if one.id in (listed or ()) or not one.cursors}
 
 
-def _require_log_above(source: LogSource, session: ServerSession, mark: CaptureMark) -> None:
+def _require_log_above(database: PostgresDatabase, log: PostgresLog, mark: CaptureMark) -> None:
     """Raises SourceError if slot and publication do not have all of the log above ``mark``."""
-    name, end, label = source.log.slot, session.log_end(), source.label
-    node = source.target.node.replace(".", " --node ")
+    name, end, label = database.slot, log.log_end(), database.label
+    node = database.node.replace(".", " --node ")
     copy = f"or a copy of it: SELECT pg_copy_logical_replication_slot('OLAKE_SLOT', '{name}', false, 'pgoutput')"
-    slot = session.slot(name)
+    slot = log.slot
     if end < mark.end:
         raise SourceError(
             f"{label}: OLake has read up to {lsn_text(mark.end)}, and the log of this server ends at "
@@ -145,26 +152,26 @@ def _require_log_above(source: LogSource, session: ServerSession, mark: CaptureM
             fix=f"odi run {node} begins at the slot, with new snapshots: no row is lost, but histories lack what "
             "happened between",
         )
-    source.require_slot(session, slot, mark)
-    _require_publication(source, session, slot, end)
+    log.require_slot(mark)
+    _require_publication(database, log.session, slot, end)
 
 
-def _require_publication(source: LogSource, session: ServerSession, slot: Slot, end: int) -> None:
+def _require_publication(database: PostgresDatabase, session: ServerSession, slot: Slot, end: int) -> None:
     """Raises SourceError if the slot cannot be read through the publication from where it stands."""
     import psycopg
 
     why = "the server has no such publication"
-    if session.published(source.publication) is not None:
+    if session.published(database.publication) is not None:
         try:
             # One that was made later is not known to this part of the log.
-            next(session.peek(slot.name, source.publication, end, 1), None)
+            next(session.peek(slot.name, database.publication, end, 1), None)
         except psycopg.Error as error:
             why = str(error)
         else:
             return
     raise SourceError(
-        f"{source.label}: the log above {lsn_text(slot.confirmed)} cannot be read through the publication "
-        f"`{source.publication}`: {why}",
+        f"{database.label}: the log above {lsn_text(slot.confirmed)} cannot be read through the publication "
+        f"`{database.publication}`: {why}",
         fix="name the publication through which OLake reads in `log.publication` of the connection",
     )
 
@@ -200,7 +207,7 @@ def given_out_log(
         SourceError, IdentityMismatchError: the slot does not go on where the capture is.
     """
     node = Node.of(project, key)
-    source = _source(node)
+    source, database = _source(node)
     start = start_of(node, state.get_entry(node.state_key, deleted=True), TableHandle.open(node.target.location))
     mark = None if start.hwm is None else CaptureMark.of(start.hwm.value, source.label)
     left = ["all tables"] if mark is None or not mark.tables else mark.snapshots_left
@@ -210,11 +217,11 @@ def given_out_log(
             fix=f"run it first: odi run {node.command}",
             key=node.state_key,
         )
-    lsn, names = PostgresLsn(_moved(source, mark)), frozenset(mark.tables)
+    lsn, names = PostgresLsn(_moved(database, mark)), frozenset(mark.tables)
     shared = SharedPosition(lsn, names)
     streams = [_finished(name, lsn) for name in sorted(names)]
     said = (
-        f"OLake goes on at {lsn}: its `replication_slot` is {source.log.slot}, its `publication` {source.publication}"
+        f"OLake goes on at {lsn}: its `replication_slot` is {database.slot}, its `publication` {database.publication}"
     )
     if document is None:
         return parse(olake_text(streams, shared), tool=Tool.OLAKE), said
@@ -237,11 +244,10 @@ def _finished(table: str, lsn: PostgresLsn) -> CursorStream:
     return CursorStream(table, namespace, name, "", CursorSnapshot(SnapshotStatus.FINISHED, frozenset()), lsn)
 
 
-def _moved(source: LogSource, mark: CaptureMark) -> int:
+def _moved(database: PostgresDatabase, mark: CaptureMark) -> int:
     """Where the slot stands, once all that is captured is acknowledged."""
-    with source.opened() as session:
-        slot = session.slot(source.log.slot)
-        source.require_slot(session, slot, mark)
-        if slot is not None and slot.confirmed < mark.end:
-            session.advance(slot.name, lsn_text(mark.end))
+    with database.opened() as log:
+        log.require_slot(mark)
+        if log.slot is not None and log.slot.confirmed < mark.end:
+            log.acknowledge(mark)
         return mark.end

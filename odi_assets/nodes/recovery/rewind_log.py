@@ -5,7 +5,7 @@ from __future__ import annotations
 from odi_assets.errors import StateError
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node
-from odi_assets.sources.cdc.mark import CaptureMark, lsn_text
+from odi_assets.sources.cdc.mark import CaptureMark
 from odi_assets.sources.cdc.source import LogSource
 from odi_assets.sources.marks import READ
 
@@ -25,17 +25,16 @@ def require_log_kept(node: Node, hwm: NodeMark | None, version: int) -> None:
     if hwm is None or not isinstance(source, LogSource):
         return
     mark = CaptureMark.of(hwm.of_source(READ, (READ,), str(node)), source.label)
-    with source.opened() as session:
-        slot = session.slot(source.log.slot)
-    if slot is not None and slot.confirmed <= mark.end:
+    with source.opened() as log:
+        gone = log.why_gone(mark)
+    if gone is None:
         return
     appliers = [
         key for key in node.project.graph.downstream(node.key) if Node.of(node.project, key).applies == node.key
     ]
     rewinds = ", ".join(f"odi state rewind {key} --list" for key in appliers) or "odi state rewind NODE --list"
-    gone = f"the slot `{source.log.slot}` is gone" if slot is None else f"it is gone below {lsn_text(slot.confirmed)}"
     raise StateError(
-        f"{node} cannot go back to version {version}: it would read the server's log above {lsn_text(mark.end)} once "
+        f"{node} cannot go back to version {version}: it would read the server's log above {mark.text(mark.end)} once "
         f"more, and {gone}",
         fix=f"rewind only the nodes that apply it, for they read the change log: {rewinds}; or make new snapshots: odi "
         f"run {node.command} --full-refresh --yes",

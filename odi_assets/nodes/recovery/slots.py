@@ -15,9 +15,11 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.start import start_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import Disagreement, Kind
-from odi_assets.sources.cdc.lag import HeldLog, LogLag, held_logs
+from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.mark import CaptureMark
-from odi_assets.sources.cdc.server import connected
+from odi_assets.sources.cdc.postgres.database import PostgresDatabase
+from odi_assets.sources.cdc.postgres.held import HeldLog, held_logs
+from odi_assets.sources.cdc.postgres.server import connected
 from odi_assets.sources.cdc.source import LogSource
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
 from odi_assets.state.backend import StateBackend
@@ -29,7 +31,8 @@ class CaptureLag:
     """How far a capture is behind, and the limit of the project file.
 
     Attributes:
-        lag: None if the slot is gone.
+        lag: None if the log does not go on where the capture is.
+        slot: empty where there are no slots.
         limit: bytes.
     """
 
@@ -45,8 +48,10 @@ class CaptureLag:
     @property
     def text(self) -> str:
         if self.lag is None:
-            return f"the slot `{self.slot}` is gone"
-        words = f"it is behind the server's log by {self.lag}; its slot holds {counted(self.lag.slot_bytes, 'byte')}"
+            return f"the slot `{self.slot}` is gone" if self.slot else "the server has deleted its log above it"
+        words = f"it is behind the server's log by {self.lag}"
+        if self.slot:
+            words += f"; its slot holds {counted(self.lag.slot_bytes, 'byte')}"
         return f"{words}, more than `warn_lag`, {self.limit:,}" if self.is_beyond else words
 
     @property
@@ -66,7 +71,8 @@ def lag_of(project: Project, state: StateBackend, key: NodeKey) -> CaptureLag | 
     if start.hwm is None:
         return None
     lag = source.lag(CaptureMark.of(start.hwm.value, source.label))
-    return CaptureLag(lag, source.log.slot, source.log.warn_lag)
+    slot = source.database.slot if isinstance(source.database, PostgresDatabase) else ""
+    return CaptureLag(lag, slot, source.database.warn_lag)
 
 
 def _source(node: Node) -> LogSource:
@@ -92,6 +98,7 @@ def slots_found(project: Project, state: StateBackend, keys: Sequence[NodeKey]) 
     """Slots that hold log of the servers whose log is captured, or was: of captures that left the project, and of
     others that nobody reads now."""
     captures = [_source(Node.of(project, key)) for key in project.graph.order() if project.graph.node(key).captures]
+    captures = [source for source in captures if isinstance(source.database, PostgresDatabase)]
     used = {source.uri for source in captures}
     left = _left_slots(project, state, used)
     servers = {source.dialect.uri: source.dialect for source in captures if _is_of(source, keys)}
@@ -152,7 +159,7 @@ def _left_slots(project: Project, state: StateBackend, used: set[str]) -> list[_
             continue
         for identity in origin.measures.values():
             server, _, name = identity.place.rpartition("/")
-            if identity.kind == "cdc" and identity.place not in used:
+            if (identity.kind, identity.cursor) == ("cdc", "lsn") and identity.place not in used:
                 found.append(_LeftSlot(name, server, origin.node or entry.key))
     return found
 

@@ -5,13 +5,12 @@ read in one repeatable read, which knows the transactions that it sees. Then the
 it ended after the chunk was read. In the change log, the changes that the chunk sees come first, then its rows, then
 the changes that it does not see. A transaction that changes a row sees all earlier changes of the row, so no two
 changes of a row change places. Transactions of earlier steps are all seen. If a commit still waits for a standby, the
-log has it and no session sees it: such a transaction is waited for (``pending``).
+log has it and no session sees it: such a transaction is waited for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,11 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from odi_assets.config.models import ChunksConfig
-from odi_assets.sources.cdc.log import SCHEMA, Op, Shape, ShapeColumn, numbered, rows_of, shape_row, truncation_row
+from odi_assets.sources.cdc.changes import NULL, LogChanges, LogWindow, Numbers, Restart
+from odi_assets.sources.cdc.database import CapturedTable, DatabaseLog, SnapshotReader
+from odi_assets.sources.cdc.log import SCHEMA, Op, Shape, numbered, rows_of, shape_row, truncation_row
 from odi_assets.sources.cdc.mark import CaptureMark, TableMark
-from odi_assets.sources.cdc.pgoutput import NULL as _NULL_KIND
-from odi_assets.sources.cdc.pgoutput import LogChanges, LogRelation, LogWindow, Numbers, completed, decode
-from odi_assets.sources.cdc.server import CapturedTable, ServerSession, Visible
 from odi_assets.sources.sql.chunks import Cutter, key_columns
 from odi_assets.sources.sql.dialects import Dialect
 from odi_assets.sources.sql.keys import keys_of
@@ -56,26 +54,6 @@ class CaptureStep:
     more: bool
 
 
-@contextmanager
-def repeatable_read(
-    another: Callable[[], AbstractContextManager[ServerSession]], mark: CaptureMark
-) -> Iterator[tuple[ServerSession, Visible]]:
-    """A repeatable read that sees all transactions below ``mark``, and what it sees.
-
-    Args:
-        another: opens a session.
-    """
-    with another() as reader:
-        if mark.pending:
-            reader._await(
-                lambda: not set(mark.pending) & reader.snapshot().running,
-                "a transaction that is in the log is not seen by anybody yet: its commit waits for a standby",
-            )
-        reader.rows("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        yield reader, reader.snapshot()
-        reader.rows("ROLLBACK")
-
-
 @dataclass(frozen=True)
 class Capture:
     """A capture that reads its server, with an open session.
@@ -83,18 +61,14 @@ class Capture:
     Attributes:
         tables: by name, what is captured.
         most: how many changes a step has, about; a transaction is never cut.
-        another: opens another session.
     """
 
-    session: ServerSession
+    log: DatabaseLog
     dialect: Dialect
     label: str
-    slot: str
-    publication: str
     tables: dict[str, CapturedTable]
     chunks: ChunksConfig
     most: int
-    another: Callable[[], AbstractContextManager[ServerSession]]
 
     def step(self, mark: CaptureMark, upto: int) -> CaptureStep:
         """The next step above ``mark``.
@@ -103,45 +77,39 @@ class Capture:
             upto: where the log ended when the run began.
         """
         name = next(iter(mark.snapshots_left), None)
-        if name is None or sum(map(len, self._peek(upto, self.most))) >= self.most:
+        if name is None or self.log.is_behind(mark, upto, self.most):
             # The log goes first: what the server holds of it does not grow with the snapshot.
             return self._of_log(mark, upto)
-        with repeatable_read(self.another, mark) as (reader, seen):
-            chunk = self._chunk(reader, self.tables[name], mark.tables[name], seen)
+        with self.log.reading(mark) as reader:
+            chunk = self._chunk(reader, self.tables[name], mark.tables[name])
             end = reader.log_end()
-        self.session.await_flushed(end)
-        messages = [message for part in self._peek(max(end, upto), None) for message in part]
-        return self._put_together(mark, decode(messages), chunk)
-
-    def _peek(self, upto: int, most: int | None) -> Iterator[list[bytes]]:
-        return self.session.peek(self.slot, self.publication, upto, most)
+        (window,) = self.log.windows(mark, max(end, upto), None)
+        return self._put_together(mark, window, chunk)
 
     def _of_log(self, mark: CaptureMark, upto: int) -> CaptureStep:
         """The step of a part of the log alone, however large its transactions are."""
-        found = self._put_together(mark, decode([]), None)
-        known: dict[int, LogRelation] = {}
+        found: CaptureStep | None = None
         parts: TableParts | None = None
-        count = 0
-        for messages in completed(self._peek(upto, self.most)):
-            if count:
+        for window in self.log.windows(mark, upto, self.most):
+            if found is not None:
                 parts = parts or TableParts(SCHEMA)
                 parts.add(found.rows)
-            count += len(messages)
-            window = decode(messages, known)
-            known = window.relations
             # A transaction that was cut is new in each of its parts.
-            found = self._put_together(replace(found.after, lsn=mark.lsn), window, None)
+            before = mark if found is None else replace(found.after, lsn=mark.lsn)
+            found = self._put_together(before, window, None)
+        if found is None:
+            return CaptureStep(SCHEMA.empty_table(), mark, bool(mark.snapshots_left))
         if parts is not None:
             parts.add(found.rows)
-        return replace(found, rows=parts or found.rows, more=found.more or count >= self.most)
+        return replace(found, rows=parts or found.rows)
 
-    def _chunk(self, reader: ServerSession, table: CapturedTable, before: TableMark, seen: Visible) -> _ChunkRead:
+    def _chunk(self, reader: SnapshotReader, table: CapturedTable, before: TableMark) -> _ChunkRead:
         """The rows of the next chunk of a table, and what is left of its snapshot."""
-        shape = reader.shapes([table], self.publication)[table.name]
+        shape = reader.shape(table)
         relation = Relation(self.dialect, table.quoted, f"{self.label} {table.name}", table.quoted, {})
-        chunks = before.chunks
-        if not before.is_cut:
-            before = replace(before, published=reader.publishing(self.publication).get(table.name, ""))
+        chunks, is_first = before.chunks, not before.is_cut
+        if is_first:
+            before = replace(before, published=reader.publishing(table))
             chunks = Cutter(relation, self.chunks, types_of(shape), reader.rows).chunks()
         left = replace(before, chunks=chunks, is_cut=True, layout=table.layout, rejoined=False)
         if chunks is not None:
@@ -151,17 +119,21 @@ class Capture:
             where = keys_of(self.dialect).within(taken[0], columns)
         elif before.again:
             left = replace(left, again=before.again[_KEYS_AT_ONCE:])
-            where = self._by_keys(relation, table, before.again[:_KEYS_AT_ONCE], reader)
+            where = self._by_keys(relation, table, before.again[:_KEYS_AT_ONCE], shape, reader)
         else:
-            return _ChunkRead(table.name, shape, [], seen, left)
-        return _ChunkRead(table.name, shape, [self.rows_where(reader, relation, table, shape, where)], seen, left)
+            return _ChunkRead(table.name, shape, [], reader, left, is_first)
+        rows = self.rows_where(reader, relation, table, shape, where)
+        return _ChunkRead(table.name, shape, [rows], reader, left, is_first)
 
     def _by_keys(
-        self, relation: Relation, table: CapturedTable, wanted: Sequence[tuple[str, ...]], reader: ServerSession
+        self,
+        relation: Relation,
+        table: CapturedTable,
+        wanted: Sequence[tuple[str, ...]],
+        shape: Shape,
+        reader: SnapshotReader,
     ) -> str:
-        columns = key_columns(
-            relation, table.key, types_of(reader.shapes([table], self.publication)[table.name]), reader.rows
-        )
+        columns = key_columns(relation, table.key, types_of(shape), reader.rows)
         keys = keys_of(self.dialect)
         return " OR ".join(
             "("
@@ -171,17 +143,16 @@ class Capture:
         )
 
     def rows_where(
-        self, reader: ServerSession, relation: Relation, table: CapturedTable, shape: Shape, where: str
+        self, reader: SnapshotReader, relation: Relation, table: CapturedTable, shape: Shape, where: str
     ) -> pa.Table:
         """Rows of a table as the log has them."""
-        data, values = reader.texts(relation.sql, [one.name for one in shape.columns], where)
+        data, values = reader.texts(relation.sql, shape, where)
         key = values.columns(shape.key_places).texts(data) if shape.key_places else None
         given = {"after": values.texts(data), **({} if key is None else {"key": key})}
         return rows_of(table.name, Op.READ, shape, count=len(values.kind), **given)
 
     def _put_together(self, mark: CaptureMark, window: LogWindow, chunk: _ChunkRead | None) -> CaptureStep:
         """The step of a part of the log, and of a chunk that was read before it."""
-        visible = self.session.snapshot()
         new = window.transactions.lsn > mark.lsn
         tables, parts = dict(mark.tables), []
         incomplete: dict[str, list[Renamed]] = {}
@@ -195,7 +166,7 @@ class Capture:
                 changes = changes.take(kept)
             if not len(changes.at):
                 continue
-            shape = self._shape_of(changes.relation)
+            shape = self.log.shape_of(changes.relation, self.tables[name])
             shapes.setdefault(name, {})[shape.id] = shape
             made = log_rows(changes, shape, window)
             parts.append(_Part(made.rows, self._phases(name, changes.transaction[made.of], window, chunk), made.at))
@@ -205,7 +176,7 @@ class Capture:
             for oid in one.tables if new[one.transaction] else ():
                 name = window.relations[oid].table
                 if name in tables:
-                    shape = self._shape_of(window.relations[oid])
+                    shape = self.log.shape_of(window.relations[oid], self.tables[name])
                     shapes.setdefault(name, {})[shape.id] = shape
                     number = np.array([one.transaction])
                     row = truncation_row(name, *_transaction(window, one.transaction))
@@ -222,46 +193,28 @@ class Capture:
             now, before = tables[chunk.table], mark.tables[chunk.table]
             shape_id = now.shape if now.shape != before.shape else chunk.shape.id
             tables[chunk.table] = replace(chunk.remaining, shape=shape_id, key=now.key)
-        for name in shapes:
-            shape_before = chunk.shape.id if chunk is not None and chunk.table == name else mark.tables[name].shape
-            if shape_before and tables[name].shape != shape_before:
-                tables[name] = tables[name].begun_again
+        for name in _not_in_snapshots(mark, tables, shapes, window, chunk):
+            tables[name] = tables[name].begun_again
         for name, renamed in incomplete.items():
             again = _read_again(mark.tables[name], tables[name], renamed)
             tables[name] = replace(tables[name], again=again)
-        described = [
-            shape_row(name, shape, int(mark.lsn)) for name, found in shapes.items() for shape in found.values()
-        ]
+        described = [shape_row(name, one, int(mark.lsn)) for name, found in shapes.items() for one in found.values()]
         rows = numbered([*described, _in_order(parts)], mark.next_n)
-        passed = {int(one) for one in visible.whole(window.transactions.xid[new])} | set(mark.pending)
         after = replace(
             mark,
             lsn=max(mark.lsn, int(window.transactions.lsn[-1]) if len(window.transactions) else 0),
-            end=max(mark.end, int(window.transactions.end[-1]) if len(window.transactions) else 0),
+            end=max(mark.end, window.end),
             next_n=mark.next_n + rows.num_rows,
             tables=tables,
-            pending=tuple(sorted(passed & visible.running)),
+            pending=self.log.pending(mark, window.transactions.take(new)),
         )
-        return CaptureStep(rows, after, bool(after.snapshots_left))
+        return CaptureStep(rows, self.log.noted(after), window.more or bool(after.snapshots_left))
 
     @staticmethod
     def _phases(name: str, transactions: Numbers, window: LogWindow, chunk: _ChunkRead | None) -> Numbers:
         if chunk is None or chunk.table != name:
             return np.full(len(transactions), _LAST)
-        seen = chunk.seen.sees(chunk.seen.whole(window.transactions.xid[transactions]))
-        return np.where(seen, _FIRST, _LAST)
-
-    def _shape_of(self, relation: LogRelation) -> Shape:
-        kinds = [(one.type_oid, one.modifier) for one in relation.columns]
-        names = self.session.type_names(kinds)
-        # Where the identity is all columns, each of them is flagged as one of the key.
-        key = set(self.tables[relation.table].key)
-        of_all = relation.identity == "f"
-        columns = [
-            ShapeColumn(one.name, names[kind], one.name in key if of_all else one.is_key)
-            for one, kind in zip(relation.columns, kinds, strict=True)
-        ]
-        return Shape(tuple(columns))
+        return np.where(chunk.reader.sees(window.transactions.take(transactions)), _FIRST, _LAST)
 
 
 @dataclass(frozen=True)
@@ -269,15 +222,17 @@ class _ChunkRead:
     """Rows of a snapshot.
 
     Attributes:
-        seen: the transactions that the read of them saw.
+        reader: the read of them, which knows the transactions that it saw.
         remaining: what is left of the table's snapshot.
+        is_first: the snapshot began with them.
     """
 
     table: str
     shape: Shape
     rows: Sequence[pa.Table]
-    seen: Visible
+    reader: SnapshotReader
     remaining: TableMark
+    is_first: bool
 
 
 @dataclass(frozen=True)
@@ -315,7 +270,7 @@ def log_rows(changes: LogChanges, shape: Shape, window: LogWindow) -> LogRows:
         after = after.filled_from(before, after.unchanged & changes.has_before[:, None])
     else:
         # A key that lies apart from its row is unchanged too; the log has it as the key of before.
-        after = after.filled_from(before, after.unchanged & (before.kind != _NULL_KIND))
+        after = after.filled_from(before, after.unchanged & (before.kind != NULL))
     deleted = changes.op == _DELETE
     old_key, new_key = before.columns(places), after.columns(places)
     moved = (changes.op == _UPDATE) & changes.has_before
@@ -351,6 +306,36 @@ def log_rows(changes: LogChanges, shape: Shape, window: LogWindow) -> LogRows:
     pairs = [one.take(lacking).texts(window.data).to_pylist() if places else [] for one in (old_key, new_key)]
     renamed = tuple((tuple(old), tuple(new)) for old, new in zip(*pairs, strict=True))
     return LogRows(rows, of, np.stack([changes.at[of], np.where(extra, 0, 1)], axis=1), renamed)
+
+
+def _not_in_snapshots(
+    mark: CaptureMark,
+    tables: Mapping[str, TableMark],
+    shapes: Iterable[str],
+    window: LogWindow,
+    chunk: _ChunkRead | None,
+) -> Iterator[str]:
+    """The tables whose columns changed in a window, or of which it does not have all changes.
+
+    Args:
+        tables: as they are at its end.
+        shapes: the tables that have rows in it.
+    """
+    for name in shapes:
+        shape_before = chunk.shape.id if chunk is not None and chunk.table == name else mark.tables[name].shape
+        if shape_before and tables[name].shape != shape_before:
+            yield name
+    for restart in window.restarts:
+        is_new = window.transactions.lsn[restart.transaction] > mark.lsn
+        if is_new and restart.table in tables and not _knows(chunk, restart, window):
+            yield restart.table
+
+
+def _knows(chunk: _ChunkRead | None, restart: Restart, window: LogWindow) -> bool:
+    """Whether the snapshot of a chunk began after what makes a new one necessary."""
+    if chunk is None or chunk.table != restart.table or not chunk.is_first:
+        return False
+    return bool(chunk.reader.sees(window.transactions.take(np.array([restart.transaction])))[0])
 
 
 def _read_again(before: TableMark, after: TableMark, renamed: Sequence[Renamed]) -> tuple[Key, ...]:

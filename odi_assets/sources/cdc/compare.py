@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odi_assets.errors import SourceError
-from odi_assets.sources.cdc.capture import Capture, repeatable_read, types_of
+from odi_assets.sources.cdc.capture import Capture, types_of
+from odi_assets.sources.cdc.database import CapturedTable, SnapshotReader
 from odi_assets.sources.cdc.log import Op, Shape
 from odi_assets.sources.cdc.mark import CaptureMark
-from odi_assets.sources.cdc.server import CapturedTable, ServerSession
 from odi_assets.sources.cdc.source import LogSource
 from odi_assets.sources.sql.chunks import Cutter, key_columns
 from odi_assets.sources.sql.keys import keys_of
@@ -26,16 +26,16 @@ class TableNow:
     """A table at one moment; valid as long as :func:`table_now` is open.
 
     Attributes:
-        lsn: where the log ended: all that the table has is below it.
+        place: where the log ended, as the database writes it: all that the table has is below.
         shape: its columns.
         waiting: the rows that the change log will gain of it up to there.
     """
 
-    lsn: int
+    place: str
     shape: Shape
     waiting: pa.Table
     capture: Capture
-    reader: ServerSession
+    reader: SnapshotReader
     table: CapturedTable
 
     def chunks(self) -> Iterator[pa.Table]:
@@ -66,27 +66,25 @@ def table_now(source: LogSource, mark: CaptureMark, table: str) -> Iterator[Tabl
     """
     if not mark.tables[table].is_complete:
         raise _run_first(source, f"the snapshot of {table} is not complete")
-    with source.opened() as session:
-        source.require_slot(session, session.slot(source.log.slot), mark)
-        (captured,) = session.tables([table])
+    with source.opened() as log:
+        log.require(mark)
+        (captured,) = log.tables([table]).values()
         alone = replace(mark, tables={table: mark.tables[table]})
-        if source.with_other_columns(session, alone, {table: captured}):
+        if source.with_other_columns(log, alone, {table: captured}):
             raise _run_first(source, f"the columns of {table} have changed, and their new snapshot is not captured")
-        if source.made_again(session, alone.tables):
+        if source.made_again(log, alone.tables):
             raise _run_first(source, f"{table} was made or published again, and its new snapshot is not captured")
-        capture = source.capture(session, {table: captured})
-        with repeatable_read(capture.another, mark) as (reader, _):
+        capture = source.capture(log, {table: captured})
+        with log.reading(mark) as reader:
             end = reader.log_end()
-            session.await_flushed(end)
             step = capture.step(alone, end)
             if step.more:
                 raise _run_first(source, f"the log holds too much of {table} that is not captured")
-            slot = session.slot(source.log.slot)
-            if slot is None or slot.confirmed > mark.end:
-                raise _run_first(source, "the log was captured further in the meantime", "odi audit again")
-            shape = session.shapes([captured], source.publication)[table]
+            with source.opened() as after:
+                if after.why_gone(mark) is not None:
+                    raise _run_first(source, "the log was captured further in the meantime", "odi audit again")
             waiting = step.rows.whole() if isinstance(step.rows, TableParts) else step.rows
-            yield TableNow(end, shape, waiting, capture, reader, captured)
+            yield TableNow(log.text(end), reader.shape(captured), waiting, capture, reader, captured)
 
 
 def emptied(rows: pa.Table) -> bool:

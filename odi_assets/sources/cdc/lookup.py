@@ -24,21 +24,23 @@ def keys_there(source: LogSource, table: str, keys: Sequence[tuple[str, ...]]) -
         SourceError: the server cannot be reached, or a text is no value of its column.
     """
     there: set[tuple[str, ...]] = set()
-    with source.opened() as session:
-        (found,) = session.tables([table])
-        shape = session.shapes([found], source.publication)[table]
+    with source.opened() as log:
+        (found,) = log.tables([table]).values()
+        shape = log.shapes([found])[table]
         relation = Relation(source.dialect, found.quoted, f"{source.label} {table}", found.quoted, {})
-        columns = key_columns(relation, shape.key, types_of(shape), session.rows)
+        columns = key_columns(relation, shape.key, types_of(shape), log.rows)
+        kinds = [one.type for one in shape.columns if one.key]
         written = keys_of(source.dialect)
         for first in range(0, len(keys), _AT_ONCE):
             some = keys[first : first + _AT_ONCE]
             questions = [
-                f"SELECT {place} WHERE EXISTS (SELECT FROM {relation.sql} WHERE "
+                f"SELECT place FROM (SELECT {place} AS place) odi WHERE EXISTS (SELECT 1 FROM {relation.sql} WHERE "
                 + " AND ".join(
-                    f"{one.sql} = {written.constant(text, one)}" for one, text in zip(columns, key, strict=True)
+                    f"{one.sql} = {written.constant(log.key_text(text, kind), one)}"
+                    for one, text, kind in zip(columns, key, kinds, strict=True)
                 )
                 + ")"
                 for place, key in enumerate(some)
             ]
-            there |= {some[int(place)] for (place,) in session.rows(" UNION ALL ".join(questions))}
+            there |= {some[int(place)] for (place,) in log.rows(" UNION ALL ".join(questions))}
     return there

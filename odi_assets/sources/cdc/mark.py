@@ -29,6 +29,58 @@ def lsn_of(text: str) -> int:
     return int(high, 16) << 32 | int(low, 16)
 
 
+def binlog_text(base: str, position: int) -> str:
+    """A position of a binary log, 64 bit: the file and the place in it, as in ``mariadb-bin.000042:1234``.
+
+    Args:
+        base: what the names of all its files begin with.
+    """
+    return f"{base}.{position >> 32:06d}:{position & 0xFFFFFFFF}"
+
+
+def binlog_of(text: str) -> int:
+    """The position that :func:`binlog_text` wrote; positions compare as 64 bit.
+
+    Raises:
+        ValueError: it is none.
+    """
+    file, _, place = text.rpartition(":")
+    return int(file.rpartition(".")[2]) << 32 | int(place)
+
+
+def position_text(mark: Mapping[str, Any] | None, position: int) -> str:
+    """A position of a log as its database writes it.
+
+    Args:
+        mark: the value of a mark of the log; None: it is one of PostgreSQL.
+    """
+    place = None if mark is None else mark.get("binlog")
+    return lsn_text(position) if place is None else binlog_text(str(place["base"]), position)
+
+
+@dataclass(frozen=True)
+class BinlogPlace:
+    """What a binary log is recognized by.
+
+    Attributes:
+        base: what the names of its files begin with.
+        created: when the file was made that the mark is in, in seconds since 1970.
+        gtid: the last transaction below the mark, as in ``0-1-42``; empty if none is known.
+    """
+
+    base: str
+    created: int = 0
+    gtid: str = ""
+
+    @property
+    def value(self) -> dict[str, Any]:
+        return {"base": self.base, "created": self.created, "gtid": self.gtid}
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> BinlogPlace:
+        return cls(str(value["base"]), int(value["created"]), str(value["gtid"]))
+
+
 @dataclass(frozen=True)
 class TableMark:
     """How far one captured table is.
@@ -106,6 +158,7 @@ class CaptureMark:
         pending: transactions in the log that other sessions of the database did not see yet, by 64-bit number: their
             commit waits for a standby.
         left_out: tables that were captured before, and are not now.
+        binlog: what a binary log is recognized by at ``end``; None for a log of PostgreSQL.
     """
 
     lsn: int
@@ -115,6 +168,7 @@ class CaptureMark:
     tables: Mapping[str, TableMark] = field(default_factory=dict)
     pending: tuple[int, ...] = ()
     left_out: tuple[str, ...] = ()
+    binlog: BinlogPlace | None = None
     measures: Identity | None = field(default=None, compare=False)
 
     @property
@@ -125,20 +179,26 @@ class CaptureMark:
     @property
     def shown(self) -> str:
         left = len(self.snapshots_left)
-        return f"{lsn_text(self.lsn)}{f', snapshots of {left:,} tables left' if left else ''}"
+        return f"{self.text(self.lsn)}{f', snapshots of {left:,} tables left' if left else ''}"
 
     @property
     def value(self) -> dict[str, Any]:
         found: dict[str, Any] = {
-            "lsn": lsn_text(self.lsn),
-            "end": lsn_text(self.end),
+            "lsn": self.text(self.lsn),
+            "end": self.text(self.end),
             "next_n": self.next_n,
             "system": self.system,
             "tables": {name: one.value for name, one in self.tables.items()},
             "shown": self.shown,
         }
+        if self.binlog is not None:
+            found["binlog"] = self.binlog.value
         lists = {"pending": list(self.pending), "left_out": list(self.left_out)}
         return {**found, **{name: one for name, one in lists.items() if one}}
+
+    def text(self, position: int) -> str:
+        """A position of the log as the database writes it."""
+        return lsn_text(position) if self.binlog is None else binlog_text(self.binlog.base, position)
 
     def with_table(self, name: str, table: TableMark) -> CaptureMark:
         return replace(self, tables={**self.tables, name: table})
@@ -154,8 +214,10 @@ class CaptureMark:
             tables = {str(name): TableMark.of(one) for name, one in value["tables"].items()}
             pending = tuple(int(one) for one in value.get("pending", ()))
             left_out = tuple(str(one) for one in value.get("left_out", ()))
-            places = (lsn_of(value["lsn"]), lsn_of(value["end"]), int(value["next_n"]))
-            return cls(*places, str(value["system"]), tables, pending, left_out)
+            binlog = BinlogPlace.of(value["binlog"]) if "binlog" in value else None
+            position = lsn_of if binlog is None else binlog_of
+            places = (position(value["lsn"]), position(value["end"]), int(value["next_n"]))
+            return cls(*places, str(value["system"]), tables, pending, left_out, binlog)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise IncrementError(
                 f"the HWM of {label} is {str(value)[:200]}; the HWM of a captured log needs `lsn`, `next_n`, `system` "

@@ -144,6 +144,16 @@ def _postgres_columns(cursor: Any, relation: str) -> dict[str, TypeName | None]:
 
 
 def _mysql(module: Any, connection: Any, seconds: float) -> Any:
+    return mysql_connection(module, connection, seconds, Mysql.session)
+
+
+def mysql_connection(module: Any, connection: Any, seconds: float, first: str | None) -> Any:
+    """A connection of PyMySQL.
+
+    Args:
+        seconds: the longest time that the server may say nothing.
+        first: the statement that it begins with.
+    """
     wants_tls = connection.options.get("sslMode", "disable").lower() not in ("disable", "disabled")
     return module.connect(
         host=connection.host,
@@ -153,7 +163,7 @@ def _mysql(module: Any, connection: Any, seconds: float) -> Any:
         read_timeout=seconds,
         write_timeout=seconds,
         charset="utf8mb4",
-        init_command=Mysql.session,
+        init_command=first,
         autocommit=True,
         ssl={"ca": connection.options.get("serverSslCert")} if wants_tls else None,
         **_credentials(connection),

@@ -362,9 +362,9 @@ def test_a_transaction_that_is_too_large_for_memory_is_taken_in_parts_and_commit
     orders.execute("CREATE TABLE lines (id int PRIMARY KEY, n int)")
     box = capture("orders", "lines")
     run_all(box)
-    monkeypatch.setattr("odi_assets.sources.cdc.server._PART_BYTES", 300)
-    monkeypatch.setattr("odi_assets.sources.cdc.server._FIRST_BLOCK", 3)
-    monkeypatch.setattr("odi_assets.sources.cdc.server._BLOCK_BYTES", 200)
+    monkeypatch.setattr("odi_assets.sources.cdc.postgres.server._PART_BYTES", 300)
+    monkeypatch.setattr("odi_assets.sources.cdc.postgres.server._FIRST_BLOCK", 3)
+    monkeypatch.setattr("odi_assets.sources.cdc.postgres.server._BLOCK_BYTES", 200)
     draw = random.Random(25)
     for _ in range(3):
         with orders.transaction():

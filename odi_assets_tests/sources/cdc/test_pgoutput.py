@@ -6,9 +6,10 @@ import struct
 
 import pytest
 
+from odi_assets.sources.cdc.changes import TornLogError
 from odi_assets.sources.cdc.mark import CaptureMark, TableMark, lsn_of, lsn_text
-from odi_assets.sources.cdc.pgoutput import TornLogError, decode, row_values
-from odi_assets.sources.cdc.server import Visible
+from odi_assets.sources.cdc.postgres.pgoutput import decode, row_values
+from odi_assets.sources.cdc.postgres.server import Visible
 from odi_assets.sources.sql.marks import Chunks, TableChunk
 
 _2000_US = 946_684_800_000_000

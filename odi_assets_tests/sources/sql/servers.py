@@ -16,6 +16,8 @@ from typing import Any, ClassVar
 
 PASSWORD = "p@ss/w:rd'#1"
 USER, DATABASE = "odi", "odi"
+ADMIN = "odi_admin"
+"""A user of MariaDB that may do everything."""
 _PATIENCE = 60.0
 
 
@@ -97,14 +99,14 @@ class MariadbServer(Server):
         "instant": "timestamp(6) NULL DEFAULT NULL",
     }
 
-    def connect(self) -> Any:
+    def connect(self, user: str = USER) -> Any:
         import pymysql
 
         return pymysql.connect(
             host="127.0.0.1",
             port=self.port,
             database=DATABASE,
-            user=USER,
+            user=user,
             password=PASSWORD,
             autocommit=True,
             charset="utf8mb4",
@@ -159,7 +161,9 @@ def mariadb(folder: Path) -> Iterator[MariadbServer]:
     first.write_text(
         f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci;\n"
         f"CREATE USER '{USER}'@'127.0.0.1' IDENTIFIED BY '{quoted}';\n"
-        f"GRANT ALL ON {DATABASE}.* TO '{USER}'@'127.0.0.1';\n",
+        f"GRANT ALL ON {DATABASE}.* TO '{USER}'@'127.0.0.1';\n"
+        f"GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO '{USER}'@'127.0.0.1';\n"
+        f"GRANT ALL ON *.* TO '{ADMIN}'@'127.0.0.1' IDENTIFIED BY '{quoted}' WITH GRANT OPTION;\n",
         encoding="utf-8",
     )
     as_user = _given_to("mysql", folder)
@@ -168,6 +172,7 @@ def mariadb(folder: Path) -> Iterator[MariadbServer]:
     command = [str(mariadbd()), "--no-defaults", f"--datadir={data}", f"--port={port}", "--bind-address=127.0.0.1"]
     command += [f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}", f"--init-file={first}"]
     command += ["--default-time-zone=-05:00", "--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M"]
+    command += ["--log-bin=odi-bin", "--binlog-format=ROW", "--binlog-row-metadata=FULL", "--server-id=7"]
     with _running([*command, "--skip-name-resolve"], folder, as_user):
         server = MariadbServer(port)
         _when_it_answers(lambda: server.connect().close())

@@ -13,9 +13,7 @@ from typing import Any
 
 import psycopg
 
-from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.node import Node
-from odi_assets.nodes.project import Project
+from benchmarks.capture.project import log_source
 from odi_assets.sources.cdc.source import LogSource
 from odi_assets_tests.sources.sql.servers import DATABASE, PASSWORD, USER, PostgresServer, postgres
 
@@ -60,21 +58,24 @@ def emptied(server: PostgresServer) -> None:
             database.execute(statement)
 
 
-def source(server: PostgresServer, folder: Path, tables: str, rows: int) -> LogSource:
+def source(server: PostgresServer, folder: Path, tables: tuple[str, ...], rows: int) -> LogSource:
     """The source of a node that captures tables."""
     connection = server.connection.rstrip().removesuffix("}") + ", log: {slot: odi_benchmark, create: true}}"
-    file = folder / "odibi.yaml"
-    file.write_text(
-        f"project: capture\nconnections:\n{connection}\n  lake: {{type: local, base_path: lake}}\n"
-        "system: {connection: lake, path: system}\npipelines:\n- pipeline: p\n  nodes:\n  - name: changes\n"
-        f"    read: {{connection: db, format: cdc, tables: [{tables}], snapshot: {{rows: {rows}}}}}\n"
-        "    write: {connection: lake, path: changes}\n",
-        encoding="utf-8",
-    )
-    (found,) = Node.of(Project.load(file), NodeKey("p", "changes")).sources
-    if not isinstance(found, LogSource):
-        raise AssertionError("the node captures a log")
-    return found
+    return log_source(connection, folder, ", ".join(map(captured, tables)), rows)
+
+
+def held(server: PostgresServer, table: str) -> dict[str, list[str | None]]:
+    """The rows of a table, by key, as texts."""
+    with opened(server) as database:
+        return {
+            str(row[0]): [None if one is None else str(one) for one in row]
+            for row in database.execute(f"SELECT * FROM {table}")
+        }
+
+
+def captured(table: str) -> str:
+    """The name of a table in the change log."""
+    return f"public.{table}"
 
 
 @contextmanager

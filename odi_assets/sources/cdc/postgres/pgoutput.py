@@ -9,24 +9,27 @@ The format: https://www.postgresql.org/docs/current/protocol-logicalrep-message-
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from odi_assets.errors import SourceError
+from odi_assets.sources.cdc.changes import (
+    NULL,
+    TEXT,
+    UNCHANGED,
+    Bytes,
+    LogChanges,
+    LogWindow,
+    Numbers,
+    TornLogError,
+    Transactions,
+    Truncation,
+    Values,
+)
 
-Numbers = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
-
-NULL, _UNCHANGED, _TEXT = ord("n"), ord("u"), ord("t")
 _EPOCH_US = 946_684_800_000_000
 """2000-01-01 in microseconds since 1970: the times of the log count from there."""
-_BLOCK_BYTES = 8 << 20
 _COPY_HEADER, _COPY_NULL = 19, 0xFFFFFFFF
 
 
@@ -59,155 +62,6 @@ class LogRelation:
         return f"{self.namespace}.{self.name}"
 
 
-@dataclass(frozen=True)
-class Transactions:
-    """The transactions of a window, in the order of their commits; an array has a number for each.
-
-    Attributes:
-        lsn: of the record that commits it.
-        end: where that record ends: what is acknowledged to the server.
-        xid: 32 bits of it.
-        committed_us: microseconds since 1970, UTC.
-    """
-
-    lsn: Numbers
-    end: Numbers
-    xid: Numbers
-    committed_us: Numbers
-
-    def __len__(self) -> int:
-        return len(self.lsn)
-
-
-@dataclass(frozen=True)
-class Values:
-    """Values of changes, a row for each change and a column for each column of the relation: where their text lies in
-    the window's bytes, and of what kind they are: text, NULL, or unchanged (the log does not have them)."""
-
-    kind: npt.NDArray[np.uint8]
-    start: Numbers
-    length: Numbers
-
-    @classmethod
-    def none(cls, rows: int, columns: int) -> Values:
-        """Values that are all NULL."""
-        shape = (rows, columns)
-        return cls(np.full(shape, NULL, np.uint8), np.zeros(shape, np.int64), np.zeros(shape, np.int64))
-
-    def put(self, rows: npt.NDArray[np.bool_], other: Values) -> None:
-        """Set some of the rows."""
-        self.kind[rows], self.start[rows], self.length[rows] = other.kind, other.start, other.length
-
-    def take(self, rows: Any) -> Values:
-        """Some of the rows."""
-        return Values(self.kind[rows], self.start[rows], self.length[rows])
-
-    def columns(self, which: Sequence[int]) -> Values:
-        """Some of the columns."""
-        return Values(self.kind[:, which], self.start[:, which], self.length[:, which])
-
-    @property
-    def unchanged(self) -> npt.NDArray[np.bool_]:
-        """Which values the log does not have."""
-        return np.equal(self.kind, _UNCHANGED)
-
-    def filled_from(self, other: Values, where: npt.NDArray[np.bool_]) -> Values:
-        """These, with the values of ``other`` where a flag says so, one for each value."""
-        pairs = ((self.kind, other.kind), (self.start, other.start), (self.length, other.length))
-        return Values(*(np.where(where, theirs, ours) for ours, theirs in pairs))
-
-    def replaced(self, rows: npt.NDArray[np.bool_], other: Values) -> Values:
-        """These, with some rows of ``other``."""
-        return self.filled_from(other, rows[:, None])
-
-    def emptied(self, rows: npt.NDArray[np.bool_]) -> Values:
-        """These, with NULL in all values of some rows."""
-        return self.replaced(rows, Values.none(*self.kind.shape))
-
-    def differs(self, other: Values, window: Bytes) -> npt.NDArray[np.bool_]:
-        """Whether a row has other texts than the same row of ``other``."""
-        texts = [one.texts(window).flatten() for one in (self, other)]
-        same = pc.fill_null(pc.equal(*texts), fill_value=True).to_numpy(zero_copy_only=False).reshape(self.kind.shape)
-        found: npt.NDArray[np.bool_] = ((self.kind != other.kind) | ~same).any(axis=1)
-        return found
-
-    def texts(self, window: Bytes, missing: npt.NDArray[np.bool_] | None = None) -> pa.ListArray:
-        """The values as lists of text, one for each row; NULL where the log does not have the value.
-
-        Args:
-            missing: the rows that have no list.
-        """
-        rows, columns = self.kind.shape
-        is_text = (self.kind == _TEXT).ravel()
-        lengths = np.where(is_text, self.length.ravel(), 0)
-        offsets = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        data = _gathered(window, self.start.ravel(), lengths, offsets)
-        buffers = [_bits(is_text), pa.py_buffer(offsets), pa.py_buffer(data)]
-        texts = pa.Array.from_buffers(pa.large_string(), len(lengths), buffers)
-        edges = np.arange(rows + 1, dtype=np.int64) * columns
-        flags = None if missing is None else pa.array(missing)
-        return pa.LargeListArray.from_arrays(pa.array(edges), texts, mask=flags)
-
-
-@dataclass(frozen=True)
-class LogChanges:
-    """The inserted, updated and deleted rows of one relation in a window; the arrays have an entry for each.
-
-    Attributes:
-        at: the number of the message: the order of the changes.
-        transaction: the number of its transaction in the window.
-        op: ``I``, ``U`` or ``D``.
-        before: the row that was changed: all of it where the identity is all columns, else its key, where that changed
-            or the row was deleted; NULL elsewhere.
-        has_before: whether there is any of it.
-        after: the row; NULL in a deletion.
-    """
-
-    relation: LogRelation
-    at: Numbers
-    transaction: Numbers
-    op: npt.NDArray[np.uint8]
-    before: Values
-    has_before: npt.NDArray[np.bool_]
-    after: Values
-
-    def take(self, which: npt.NDArray[np.bool_]) -> LogChanges:
-        """Some of the changes."""
-        at, number, ops, has_before = self.at[which], self.transaction[which], self.op[which], self.has_before[which]
-        return LogChanges(self.relation, at, number, ops, self.before.take(which), has_before, self.after.take(which))
-
-
-@dataclass(frozen=True)
-class Truncation:
-    """Tables that a statement emptied.
-
-    Attributes:
-        at, transaction: as of :class:`LogChanges`.
-        tables: by OID.
-    """
-
-    at: int
-    transaction: int
-    tables: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class LogWindow:
-    """What a part of the log says: whole transactions.
-
-    Attributes:
-        data: the messages, joined; :class:`Values` point into it.
-        relations: the last description of each relation, by OID.
-    """
-
-    data: Bytes
-    transactions: Transactions
-    changes: tuple[LogChanges, ...]
-    truncations: tuple[Truncation, ...]
-    relations: dict[int, LogRelation]
-
-
 def completed(parts: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
     """Parts of a log, each of whole transactions: a transaction that was cut begins and ends in each of its parts."""
     begun: bytes | None = None
@@ -221,11 +75,7 @@ def completed(parts: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
         raise TornLogError("a transaction without its end")
 
 
-class TornLogError(SourceError):
-    """The messages are none that ``pgoutput`` writes."""
-
-
-def decode(messages: Sequence[bytes | memoryview], known: dict[int, LogRelation] | None = None) -> LogWindow:
+def decode(messages: Sequence[bytes | memoryview], known: Mapping[int, LogRelation] | None = None) -> LogWindow:
     """Decode the messages of whole transactions.
 
     Args:
@@ -318,11 +168,11 @@ def _tuples(data: Bytes, place: Numbers, columns: int) -> tuple[Values, Numbers]
     place = place + 2
     for column in range(columns):
         kind = data[place]
-        is_text = kind == _TEXT
+        is_text = kind == TEXT
         length = np.where(is_text, _int32(data, np.where(is_text, place + 1, 0)), 0)
         found.kind[:, column], found.start[:, column], found.length[:, column] = kind, place + 5, length
         place = place + np.where(is_text, length + 5, 1)
-    known = (found.kind == _TEXT) | (found.kind == NULL) | (found.kind == _UNCHANGED)
+    known = (found.kind == TEXT) | (found.kind == NULL) | (found.kind == UNCHANGED)
     if not known.all():
         raise TornLogError("a value that is neither text nor NULL nor unchanged")
     return found, place
@@ -351,7 +201,7 @@ def row_values(rows: Sequence[bytes | memoryview], columns: int) -> tuple[Bytes,
     for column in range(columns):
         length = _int32(data, place)
         is_null = length == _COPY_NULL
-        found.kind[:, column] = np.where(is_null, NULL, _TEXT)
+        found.kind[:, column] = np.where(is_null, NULL, TEXT)
         found.start[:, column] = place + 4
         found.length[:, column] = np.where(is_null, 0, length)
         place = place + 4 + found.length[:, column]
@@ -397,21 +247,3 @@ def _int32(data: Bytes, place: Numbers) -> Numbers:
 
 def _int64(data: Bytes, place: Numbers) -> Numbers:
     return _int32(data, place) << 32 | _int32(data, place + 4)
-
-
-def _bits(flags: npt.NDArray[np.bool_]) -> pa.Buffer:
-    return pa.py_buffer(np.packbits(flags, bitorder="little"))
-
-
-def _gathered(data: Bytes, starts: Numbers, lengths: Numbers, offsets: Numbers) -> Bytes:
-    """The pieces of ``data``, one behind the other."""
-    found = np.empty(int(offsets[-1]), np.uint8)
-    first = 0
-    while first < len(lengths):
-        # In blocks: the places of bytes take eight times as much as the bytes.
-        last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + _BLOCK_BYTES, "right")) - 1)
-        begin, end = int(offsets[first]), int(offsets[last])
-        shift = np.repeat(starts[first:last] - offsets[first:last], lengths[first:last])
-        found[begin:end] = data[shift + np.arange(begin, end)]
-        first = last
-    return found

@@ -18,9 +18,11 @@ import numpy as np
 
 from odi_assets.config.models.databases import ServerConnection
 from odi_assets.errors import ConfigError, SourceError
+from odi_assets.sources.cdc.changes import Values
+from odi_assets.sources.cdc.database import CapturedTable
 from odi_assets.sources.cdc.log import Shape, ShapeColumn
 from odi_assets.sources.cdc.mark import lsn_of
-from odi_assets.sources.cdc.pgoutput import Values, row_values
+from odi_assets.sources.cdc.postgres.pgoutput import row_values
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect
 from odi_assets.sources.sql.errors import database_error
@@ -67,24 +69,15 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class CapturedTable:
+class PostgresTable(CapturedTable):
     """A table of the database that can be captured.
 
     Attributes:
-        name: its schema and its name, with a dot between: what the change log calls it.
-        quoted: its name in SQL.
         identity: ``d``, ``i``, ``f`` or ``n``: what the log has of a row that was changed.
-        key: the columns that identify a row, in the order of the table's columns, as the log has them; none if there
-            is no key.
-        layout: the numbers of its columns: a column that was dropped and made again has another one.
     """
 
     oid: int
-    name: str
-    quoted: str
     identity: str
-    key: tuple[str, ...]
-    layout: str
 
     @property
     def unidentified(self) -> str | None:
@@ -104,7 +97,7 @@ class ListedTable:
     """
 
     schema: str
-    table: CapturedTable
+    table: PostgresTable
     why_not: str | None
 
 
@@ -180,7 +173,7 @@ class ServerSession:
 
     def await_flushed(self, lsn: int) -> None:
         """Wait until the log up to ``lsn`` is on the server's disk: only then it can be read."""
-        self._await(
+        self.wait(
             lambda: lsn_of(self.one("SELECT pg_current_wal_flush_lsn()::text")) >= lsn,
             "the server's log does not reach its disk",
         )
@@ -195,9 +188,10 @@ class ServerSession:
         Raises:
             SourceError: one of them goes on for too long.
         """
-        self._await(lambda: self.snapshot().xmin >= below, "a transaction that began before goes on")
+        self.wait(lambda: self.snapshot().xmin >= below, "a transaction that began before goes on")
 
-    def _await(self, reached: Callable[[], bool], otherwise: str) -> None:
+    def wait(self, reached: Callable[[], bool], otherwise: str) -> None:
+        """Wait until something is so; raises SourceError that says ``otherwise`` if it takes too long."""
         deadline = time.monotonic() + _PATIENCE
         while not reached():
             if time.monotonic() > deadline:
@@ -231,15 +225,15 @@ class ServerSession:
         return [
             ListedTable(
                 str(schema),
-                CapturedTable(
-                    int(oid), f"{schema}.{name}", quoted_table(schema, name), str(identity), tuple(key), layout or ""
+                PostgresTable(
+                    f"{schema}.{name}", quoted_table(schema, name), tuple(key), layout or "", int(oid), str(identity)
                 ),
                 _why_not(str(kind), str(persistence), bool(inherited)),
             )
             for oid, schema, name, identity, kind, persistence, key, layout, inherited in listed
         ]
 
-    def tables(self, patterns: Sequence[str]) -> list[CapturedTable]:
+    def tables(self, patterns: Sequence[str]) -> list[PostgresTable]:
         """The tables that ``patterns`` name: ``public.orders``, ``public.customer*``. What is the name of a table names
         that table alone.
 
@@ -247,7 +241,7 @@ class ServerSession:
             ConfigError: a pattern names no table, or one whose changes the log does not have.
         """
         listed = self.listed()
-        found: dict[str, CapturedTable] = {}
+        found: dict[str, PostgresTable] = {}
         for pattern in patterns:
             matched = [one for one in listed if one.table.name == pattern]
             matched = matched or [one for one in listed if fnmatch.fnmatchcase(one.table.name, pattern)]
@@ -257,7 +251,7 @@ class ServerSession:
             found |= {table.name: table for table in kept}
         return [found[name] for name in sorted(found)]
 
-    def shapes(self, tables: Sequence[CapturedTable], publication: str) -> dict[str, Shape]:
+    def shapes(self, tables: Sequence[PostgresTable], publication: str) -> dict[str, Shape]:
         """By table, its columns as the log has them, in its order."""
         listed = self.rows(
             "SELECT a.attrelid::bigint, a.attname::text, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a "
@@ -354,7 +348,7 @@ class ServerSession:
         )
         return {str(name): str(place) for name, place in found}
 
-    def publish(self, publication: str, tables: Sequence[CapturedTable], *, new: bool) -> None:
+    def publish(self, publication: str, tables: Sequence[PostgresTable], *, new: bool) -> None:
         """Make a publication of tables, or add tables to one."""
         from psycopg import sql
 

@@ -1,0 +1,321 @@
+"""Events of MariaDB's binary log, put together to the transactions that committed.
+
+A Python loop passes all events, so it looks at few bytes of each; rows stay as they are for :mod:`rows`. Events of a
+transaction count where it commits. What it did after a savepoint that it went back to does not count, nor does a
+transaction that was rolled back, which the log has if it changed tables that have no transactions. The changes of a
+transaction that was prepared by XA are kept until it commits.
+
+The format: https://mariadb.com/docs/server/reference/clientserver-protocol/replication-protocol
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from odi_assets.errors import SourceError
+from odi_assets.sources.cdc.changes import TornLogError
+from odi_assets.sources.cdc.mariadb.statements import Statement, statement_of
+from odi_assets.sources.cdc.mariadb.tables import BinlogTable, table_of
+from odi_assets.sources.cdc.mariadb.wire import counted_number
+
+_QUERY, _ROTATE, _FORMAT, _XID, _LOAD, _TABLE, _INCIDENT = 2, 4, 15, 16, 18, 19, 26
+_XA_PREPARE, _QUERY_COMPRESSED, _GTID = 38, 165, 162
+_ROWS = {23: "I", 24: "U", 25: "D", 166: "I", 167: "U", 168: "D"}
+_COMPRESSED = frozenset({166, 167, 168})
+_IGNORED = frozenset({3, 5, 9, 11, 13, 14, 17, 27, 28, 29, 160, 161, 163, 164})
+"""STOP, INTVAR, blocks of LOAD DATA, RAND, USER_VAR, heartbeats, annotations, checkpoints, lists of GTIDs."""
+_IGNORABLE = 0x80
+_STANDALONE, _PREPARED, _COMPLETED, _HAS_GROUP = 0x01, 0x40, 0x80, 0x02
+_HEADER = struct.Struct("<xIBIIIH")
+_BODY = 20
+_CHECKSUM_BYTES = 4
+
+
+class ChangedRows:
+    """An event with rows of one table that a statement changed.
+
+    Attributes:
+        op: ``I``, ``U`` or ``D``.
+        rows: their bytes.
+    """
+
+    __slots__ = ("op", "rows", "table")
+
+    def __init__(self, table: BinlogTable, op: str, rows: bytes) -> None:
+        self.table, self.op, self.rows = table, op, rows
+
+
+LogEntry = ChangedRows | Statement
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A transaction of the log.
+
+    Attributes:
+        position: where it ends in the log.
+        gtid: names it, as in ``0-1-42``.
+        sequence: the last number of that.
+        second: when it was committed, in seconds since 1970.
+        began: where its changes begin in the log.
+        entries: what it did, in order.
+        xa: the name that XA gave it, as `XA RECOVER FORMAT='SQL'` lists it; empty for any other.
+    """
+
+    position: int
+    began: int
+    gtid: str
+    sequence: int
+    second: int
+    entries: list[LogEntry]
+    xa: str = ""
+
+
+@dataclass
+class _Open:
+    """The transaction that the log is in."""
+
+    gtid: str
+    sequence: int
+    is_alone: bool
+    began: int
+    prepared: bytes | None = None
+    completes: bytes | None = None
+    entries: list[LogEntry] = field(default_factory=list)
+    savepoints: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class EventReader:
+    """Reads the events of a log from a place on.
+
+    Attributes:
+        label: the source in words.
+        wanted: the names of the tables whose changes count.
+        base: what the names of the log's files begin with.
+        file: the number of the file that the reader is in.
+        place: where the last event ended in it; 0 before the first one.
+        created: by file, when it was made, in seconds since 1970.
+        prepared: by the name that XA gives it, the transactions that have neither committed nor rolled back yet.
+    """
+
+    label: str
+    wanted: frozenset[str]
+    base: str
+    file: int
+    place: int = 0
+    created: dict[int, int] = field(default_factory=dict)
+    prepared: dict[bytes, _Open] = field(default_factory=dict)
+    _checksum: int = 0
+    _open: _Open | None = None
+    _tables: dict[bytes, BinlogTable | None] = field(default_factory=dict)
+    _known: dict[bytes, BinlogTable | None] = field(default_factory=dict)
+
+    @property
+    def position(self) -> int:
+        """Where the last event ended."""
+        return self.file << 32 | self.place
+
+    def committed(self, events: Iterable[bytes]) -> Iterator[Committed]:
+        """The transactions of a log, in the order of their commits.
+
+        Raises:
+            TornLogError: the log is damaged, or has events that are not known.
+            SourceError: it lacks what a capture needs.
+        """
+        for event in events:
+            second, kind, server, _, place, flags = _HEADER.unpack_from(event)
+            if kind == _ROTATE:
+                self._rotated(event)
+                continue
+            if kind == _FORMAT:
+                self._described(event, second)
+                continue
+            if self._checksum:
+                if zlib.crc32(event[1:-_CHECKSUM_BYTES]) != int.from_bytes(event[-_CHECKSUM_BYTES:], "little"):
+                    raise TornLogError(f"{self.label}: the event that ends at {place} of file {self.file} is damaged")
+                event = event[:-_CHECKSUM_BYTES]
+            before = self.place
+            if place:
+                if place < before:
+                    self._too_long()
+                self.place = place
+            opened = self._open
+            if kind == _TABLE:
+                self._table(event)
+            elif kind in _ROWS:
+                self._rows(event, kind)
+            elif kind == _GTID:
+                self._open = _opened(event, server, self.file << 32 | before)
+            elif opened is None:
+                self._require_harmless(kind, flags)
+            elif kind == _XID:
+                yield self._ended(opened, second)
+            elif kind in (_QUERY, _QUERY_COMPRESSED, _LOAD, _XA_PREPARE):
+                found = (
+                    self._prepare(opened, event, second)
+                    if kind == _XA_PREPARE
+                    else self._statement(opened, event, kind, second)
+                )
+                if found is not None:
+                    yield found
+            else:
+                self._require_harmless(kind, flags)
+
+    def _rotated(self, event: bytes) -> None:
+        """Go to the file that follows. What the file itself says at its end is left over: the server says it again."""
+        if int.from_bytes(event[14:18], "little"):
+            return
+        # A checksum may stand behind the name.
+        name, number = event[_BODY + 8 :], self.file if self.place == 0 else self.file + 1
+        if not name.startswith(f"{self.base}.{number:06d}".encode()):
+            raise TornLogError(f"{self.label}: the log goes on with another file than {self.base}.{number:06d}")
+        self.file, self.place = number, int.from_bytes(event[_BODY : _BODY + 8], "little")
+        self._known.clear()
+
+    def _described(self, event: bytes, second: int) -> None:
+        self.created[self.file] = second
+        self._checksum = event[-_CHECKSUM_BYTES - 1]
+        if self._checksum not in (0, 1):
+            raise TornLogError(f"{self.label}: the log has checksums of kind {self._checksum}, which is not known")
+
+    def _table(self, event: bytes) -> None:
+        body = event[_BODY + 6 :]
+        if body not in self._tables:
+            self._tables[body] = table_of(body, self.wanted, self.label)
+        self._known[event[_BODY : _BODY + 6]] = self._tables[body]
+
+    def _rows(self, event: bytes, kind: int) -> None:
+        number = event[_BODY : _BODY + 6]
+        if number not in self._known:
+            if number == b"\xff\xff\xff\x00\x00\x00":
+                return
+            raise TornLogError(f"{self.label}: the log has rows of a table that it does not describe")
+        table = self._known[number]
+        if table is None:
+            return
+        if self._open is None:
+            raise TornLogError(f"{self.label}: the log has rows outside of a transaction")
+        width, place = counted_number(event, _BODY + 8)
+        op = _ROWS[kind]
+        for _ in range(2 if op == "U" else 1):
+            present = int.from_bytes(event[place : place + table.bitmap_bytes], "little")
+            place += table.bitmap_bytes
+            if width != len(table.columns) or present & table.all_bits != table.all_bits:
+                raise SourceError(
+                    f"{self.label}: the log has changes of {table.table} without all columns of their rows: somebody "
+                    "changed it in a session whose `binlog_row_image` is not FULL",
+                    fix="have that session leave `binlog_row_image` as it is; then capture everything again with "
+                    "odi run PIPELINE --node CAPTURE --full-refresh --yes",
+                    label=self.label,
+                )
+        rows = event[place:]
+        if kind in _COMPRESSED:
+            rows = _uncompressed(rows)
+        if rows:
+            self._open.entries.append(ChangedRows(table, op, rows))
+
+    def _statement(self, opened: _Open, event: bytes, kind: int, second: int) -> Committed | None:
+        text, database = _query(event, kind)
+        if opened.completes is not None:
+            self._open = None
+            known = self.prepared.pop(opened.completes, None)
+            if not text.startswith("XA COMMIT"):
+                return None
+            # One that is not known changed no table that is captured.
+            if known is not None:
+                opened.entries, opened.began = known.entries, known.began
+            return self._ended(opened, second)
+        if not opened.is_alone:
+            if text == "COMMIT":
+                return self._ended(opened, second)
+            if text == "ROLLBACK":
+                self._open = None
+                return None
+            if text.startswith("ROLLBACK TO "):
+                del opened.entries[opened.savepoints.get(text[text.find("`") :], len(opened.entries)) :]
+                return None
+            if text.startswith("SAVEPOINT "):
+                opened.savepoints[text[text.find("`") :]] = len(opened.entries)
+                return None
+            if text == "BEGIN" or text.startswith("XA "):
+                return None
+        found = statement_of(text, database, self.wanted)
+        if found is not None:
+            opened.entries.append(found)
+        return self._ended(opened, second) if opened.is_alone else None
+
+    def _prepare(self, opened: _Open, event: bytes, second: int) -> Committed | None:
+        if event[_BODY]:
+            # It is prepared and committed at once.
+            return self._ended(opened, second)
+        if opened.prepared is not None and opened.entries:
+            self.prepared[opened.prepared] = opened
+        self._open = None
+        return None
+
+    def _ended(self, opened: _Open, second: int) -> Committed:
+        self._open = None
+        name = "" if opened.completes is None else _listed(opened.completes)
+        return Committed(self.position, opened.began, opened.gtid, opened.sequence, second, opened.entries, name)
+
+    def _require_harmless(self, kind: int, flags: int) -> None:
+        """Raises an error for events that a capture may not pass."""
+        if kind == _INCIDENT:
+            raise SourceError(
+                f"{self.label}: the server notes in its log, before {self.place} of file {self.file}, that events are "
+                "missing there",
+                fix="capture everything again with odi run PIPELINE --node CAPTURE --full-refresh --yes",
+                label=self.label,
+            )
+        if kind not in _IGNORED and not flags & _IGNORABLE:
+            raise TornLogError(f"{self.label}: the log has events of kind {kind}, which is not known")
+
+    def _too_long(self) -> NoReturn:
+        raise SourceError(
+            f"{self.label}: file {self.file} of the log is longer than 4 GB, and has no positions behind that",
+            fix="capture everything again with odi run PIPELINE --node CAPTURE --full-refresh --yes; smaller "
+            "transactions make smaller files",
+            label=self.label,
+        )
+
+
+def _opened(event: bytes, server: int, began: int) -> _Open:
+    sequence, domain, flags = struct.unpack_from("<QIB", event, _BODY)
+    found = _Open(f"{domain}-{server}-{sequence}", sequence, bool(flags & _STANDALONE), began)
+    if flags & (_PREPARED | _COMPLETED):
+        name = event[_BODY + 13 + (8 if flags & _HAS_GROUP else 0) :]
+        name = name[: 6 + name[4] + name[5]]
+        if flags & _PREPARED:
+            found.prepared = name
+        else:
+            found.completes = name
+    return found
+
+
+def _listed(name: bytes) -> str:
+    """The name of a transaction of XA as the server lists it."""
+    first, end = name[6 : 6 + name[4]], name[6 + name[4] :]
+    return f"X'{first.hex()}',X'{end.hex()}',{int.from_bytes(name[:4], 'little')}"
+
+
+def _query(event: bytes, kind: int) -> tuple[str, str]:
+    """The text of a statement, and the database that it ran in."""
+    length = event[_BODY + 8]
+    settings = int.from_bytes(event[_BODY + 11 : _BODY + 13], "little")
+    place = _BODY + 13 + (13 if kind == _LOAD else 0) + settings
+    database, text = event[place : place + length], event[place + length + 1 :]
+    if kind == _QUERY_COMPRESSED:
+        text = _uncompressed(text)
+    return text.decode("utf-8", "replace"), database.decode("utf-8", "replace")
+
+
+def _uncompressed(data: bytes) -> bytes:
+    """What `log_bin_compress` packed: a byte that says how long the length is, the length, and what zlib made."""
+    if data[0] & 0x70:
+        raise TornLogError("the log is compressed in a way that is not known")
+    return zlib.decompress(data[1 + (data[0] & 0x07) :])

@@ -1,0 +1,408 @@
+"""A MariaDB server whose binary log is captured: what it is, its files, its tables, and reads of both.
+
+The log is read as `mysqlbinlog` reads it: from a position to the end that it has then, without waiting, and without a
+number of its own unless one is given. The server keeps nothing for such a reader, and no replica is disturbed: it is
+replicas with one number that drive each other out. All values are written by sessions with fixed settings.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from odi_assets.config.models.databases import ServerConnection
+from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
+from odi_assets.sources.cdc.changes import TEXT, Values
+from odi_assets.sources.cdc.database import CapturedTable
+from odi_assets.sources.cdc.log import Shape, ShapeColumn
+from odi_assets.sources.cdc.mariadb.tables import listed_type, remedy, why_not_exact
+from odi_assets.sources.cdc.mariadb.texts import ALIKE, UNICODE, TextPool, as_in_log
+from odi_assets.sources.cdc.mariadb.wire import dumped, selected
+from odi_assets.sources.sql import position as plain
+from odi_assets.sources.sql.dialects import Dialect, Mysql
+from odi_assets.sources.sql.errors import database_error
+from odi_assets.sources.sql.keys import utf8_text
+
+_SETTINGS = (
+    "SET time_zone = '+00:00', sql_mode = '', max_statement_time = 0, net_write_timeout = 600",
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+)
+_SILENCE_SECONDS = 600.0
+_OLDEST = (10, 5)
+"""Since this version, the log may name columns, and a right of its own lets users see where it stands."""
+_DENIED = (1227, 1142, 1044, 1045)
+_PURGED, _KILLED = 1236, (1927, 1053)
+_SYSTEM_DATABASES = "'mysql', 'information_schema', 'performance_schema', 'sys'"
+
+
+@dataclass(frozen=True)
+class MariadbTable(CapturedTable):
+    """A table of the server that can be captured.
+
+    Attributes:
+        database: where it is.
+        refused: why the log does not have all of its changes, and what to do about it; None if it has.
+    """
+
+    database: str
+    refused: tuple[str, str] | None
+
+
+class MariadbSession:
+    """A connection with fixed settings; see :func:`connected`."""
+
+    def __init__(self, opened: Any, dialect: Dialect, label: str) -> None:
+        self.opened, self.dialect, self.label = opened, dialect, label
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """The rows of a small query."""
+        with closing(self.opened.cursor()) as cursor:
+            cursor.execute(query)
+            return [tuple(row) for row in cursor.fetchall()]
+
+    @cached_property
+    def version(self) -> tuple[int, ...]:
+        text = str(self.rows("SELECT VERSION()")[0][0])
+        if "mariadb" not in text.lower():
+            return ()
+        return tuple(int(part) for part in text.partition("-")[0].split(".")[:2])
+
+    def variable(self, name: str) -> str:
+        """A setting of the whole server; empty if it has none of this name."""
+        found = self.rows(f"SHOW GLOBAL VARIABLES WHERE variable_name = {utf8_text(name)}")
+        return str(found[0][1]) if found else ""
+
+    # What the server is
+
+    def require_rows(self) -> None:
+        """Raises SourceError if the server's log does not hold what a capture needs."""
+        if self.version < _OLDEST:
+            shown = self.rows("SELECT VERSION()")[0][0]
+            what = "is no MariaDB" if not self.version else "is too old"
+            raise SourceError(
+                f"{self.label}: the server {what} ({shown}), and the log of MariaDB is captured, from version "
+                f"{'.'.join(map(str, _OLDEST))} on: another does not tell which position of its log a snapshot sees, "
+                "or what its columns are called",
+                fix="read its tables with `format: sql` and a cursor",
+                label=self.label,
+            )
+        if self.variable("log_bin") != "ON":
+            raise SourceError(
+                f"{self.label}: the server keeps no binary log",
+                fix="start it with `log_bin = mariadb-bin`, `binlog_format = ROW` and `binlog_row_metadata = FULL` "
+                "under [mariadbd] in its settings",
+                label=self.label,
+            )
+        for name, wanted in (("binlog_format", "ROW"), ("binlog_row_image", "FULL"), ("binlog_row_metadata", "FULL")):
+            found = self.variable(name)
+            if found != wanted:
+                raise SourceError(
+                    f"{self.label}: the server's `{name}` is {found}, and its log does not have whole rows with the "
+                    "names of their columns",
+                    fix=f"SET GLOBAL {name} = {wanted}; and the same in the server's settings. Sessions that are open "
+                    "go on as before: let them end",
+                    label=self.label,
+                )
+        (running,) = (int(row[1]) for row in self.rows("SHOW GLOBAL STATUS LIKE 'Slaves_running'"))
+        if running and self.variable("log_slave_updates") != "ON":
+            raise SourceError(
+                f"{self.label}: the server is a replica, and its log does not have what it takes over "
+                "(`log_slave_updates` is OFF)",
+                fix="start it with `log_slave_updates = ON`; or capture the primary",
+                label=self.label,
+            )
+
+    def system(self) -> str:
+        """What identifies the server's data."""
+        return self.variable("server_uid") or f"server_id {self.variable('server_id')}"
+
+    # Its log
+
+    def status(self) -> tuple[str, int, str, str]:
+        """The file that the log is written to, where it ends, and the databases that are left in and out of it."""
+        with self._as_reader():
+            rows = self.rows("SHOW MASTER STATUS")
+        file, place, kept, left_out = rows[0]
+        return str(file), int(place), str(kept), str(left_out)
+
+    def files(self) -> dict[str, int]:
+        """The files of the log, and how long each is."""
+        with self._as_reader():
+            return {str(row[0]): int(row[1]) for row in self.rows("SHOW BINARY LOGS")}
+
+    @contextmanager
+    def _as_reader(self) -> Iterator[None]:
+        """Says which rights are missing."""
+        import pymysql
+
+        try:
+            yield
+        except pymysql.Error as error:
+            code = error.args[0] if error.args else 0
+            if code not in _DENIED:
+                raise
+            raise SourceError(
+                f"{self.label}: the user {self._user()} may not read the server's log: {error.args[1]}",
+                fix=f"GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {self._user()}",
+                label=self.label,
+            ) from None
+
+    def _user(self) -> str:
+        name, _, host = str(self.rows("SELECT CURRENT_USER()")[0][0]).rpartition("@")
+        return f"'{name}'@'{host}'"
+
+    def events(self, file: str, place: int, server_id: int) -> Generator[bytes]:
+        """The events of the log from a position on, over a connection of their own."""
+        import pymysql
+
+        with connected(self.dialect, self.label) as reader:
+            if server_id:
+                reader.require_unused(server_id)
+            # Without them the server would leave out the numbers of transactions, or checksums.
+            reader.rows("SET @mariadb_slave_capability = 4, @master_binlog_checksum = @@global.binlog_checksum")
+            try:
+                with self._as_reader():
+                    yield from dumped(reader.opened, file, place, server_id)
+            except pymysql.Error as error:
+                raise self._stopped(error, file, place, server_id) from None
+
+    def _stopped(self, error: Any, file: str, place: int, server_id: int) -> Exception:
+        code, text = (*error.args, 0, "")[:2]
+        if code == _PURGED:
+            return IdentityMismatchError(
+                f"{self.label}: the server does not give its log from {file}:{place} on: {text}",
+                fix="odi run PIPELINE --node CAPTURE --full-refresh --yes makes new snapshots of its tables",
+            )
+        if code in _KILLED and server_id:
+            return SourceError(
+                f"{self.label}: the server ended the read of its log: somebody else reads it as server {server_id}",
+                fix="give each reader a number of its own (`log.server_id`), or leave it out",
+                label=self.label,
+            )
+        return database_error(f"{type(error).__name__}: {error}", self.dialect, self.label)
+
+    def require_unused(self, server_id: int) -> None:
+        """Raises SourceError if another reader of the log has this number: the server would end its connection."""
+        import pymysql
+
+        try:
+            used = {int(row[0]) for row in self.rows("SHOW SLAVE HOSTS")} | {int(self.variable("server_id"))}
+        except pymysql.Error as error:
+            raise SourceError(
+                f"{self.label}: whether a replica reads the log as server {server_id} too is not known: {error}",
+                fix=f"GRANT REPLICATION MASTER ADMIN ON *.* TO {self._user()}; or leave out `log.server_id`: then the "
+                "log is read without a number, and no replica is disturbed",
+                label=self.label,
+            ) from None
+        if server_id in used:
+            raise SourceError(
+                f"{self.label}: server {server_id} is there already: the server would end the connection of the one "
+                "that reads its log first",
+                fix="give the capture a number of its own (`log.server_id`), or leave it out",
+                label=self.label,
+            )
+
+    def has_prepared(self) -> bool:
+        """Whether XA has prepared transactions since the server was started, or there are some from before."""
+        (row,) = self.rows("SHOW GLOBAL STATUS LIKE 'Com_xa_prepare'")
+        return int(row[1]) > 0 or bool(self.prepared())
+
+    def prepared(self) -> set[str]:
+        """The transactions that XA has prepared, and that have not ended."""
+        return {str(row[3]) for row in self.rows("XA RECOVER FORMAT='SQL'")}
+
+    # Its tables
+
+    def tables(self, patterns: Sequence[str]) -> list[MariadbTable]:
+        """The tables that ``patterns`` name: ``shop.orders``, ``shop.customer*``.
+
+        Raises:
+            ConfigError: a pattern names no table.
+        """
+        listed = self.rows(
+            "SELECT table_schema, table_name, table_type, COALESCE(engine, '') FROM information_schema.tables "
+            f"WHERE table_schema NOT IN ({_SYSTEM_DATABASES}) ORDER BY 1, 2"
+        )
+        names = [(f"{row[0]}.{row[1]}", row) for row in listed]
+        found: dict[str, MariadbTable] = {}
+        for pattern in patterns:
+            matched = [(name, row) for name, row in names if fnmatch.fnmatchcase(name, pattern)]
+            kept = [(name, row) for name, row in matched if row[2] == "BASE TABLE"]
+            if not kept:
+                raise ConfigError(_why_no_table(pattern, matched, self))
+            for name, (database, table, _, engine) in kept:
+                if name not in found:
+                    found[name] = self._table(name, str(database), str(table), str(engine))
+        return [found[name] for name in sorted(found)]
+
+    def _table(self, name: str, database: str, table: str, engine: str) -> MariadbTable:
+        where = f"table_schema = {utf8_text(database)} AND table_name = {utf8_text(table)}"
+        key = self.rows(
+            f"SELECT column_name FROM information_schema.key_column_usage WHERE constraint_name = 'PRIMARY' AND {where}"
+        )
+        of_key = {str(row[0]) for row in key}
+        # In the order of the table's columns, as the log has them.
+        columns = tuple(name for name in self.types(name) if name in of_key)
+        quoted = ".".join(map(self.dialect.quoted, (database, table)))
+        return MariadbTable(
+            name, quoted, columns, "", database, self._why_refused(name, database, table, engine, columns)
+        )
+
+    def _why_refused(
+        self, name: str, database: str, table: str, engine: str, key: Sequence[str]
+    ) -> tuple[str, str] | None:
+        leave = "or leave it out of `tables`"
+        if "." in table or "." in database:
+            return "has a point in its name, which divides databases and tables here", f"rename it; {leave}"
+        if engine != "InnoDB":
+            return (
+                f"is a table of {engine}, and no snapshot of it tells what of the log it sees",
+                f"ALTER TABLE {name} ENGINE = InnoDB; {leave}",
+            )
+        if not key:
+            return "has no primary key, so it is not known which row was changed", f"give it one; {leave}"
+        where = f"constraint_schema = {utf8_text(database)} AND table_name = {utf8_text(table)}"
+        cascades = self.rows(
+            "SELECT constraint_name, CASE WHEN delete_rule IN ('CASCADE', 'SET NULL', 'SET DEFAULT') "
+            "THEN CONCAT('ON DELETE ', delete_rule) ELSE CONCAT('ON UPDATE ', update_rule) END "
+            f"FROM information_schema.referential_constraints WHERE {where} AND (delete_rule IN "
+            "('CASCADE', 'SET NULL', 'SET DEFAULT') OR update_rule IN ('CASCADE', 'SET NULL', 'SET DEFAULT'))"
+        )
+        if cascades:
+            constraint, rule = cascades[0]
+            return (
+                f"has the foreign key `{constraint}` with {rule}: what InnoDB changes by it is not in the log",
+                f"make the key again with ON DELETE RESTRICT ON UPDATE RESTRICT; {leave}",
+            )
+        for column, kind, charset, most in self.rows(
+            "SELECT column_name, column_type, COALESCE(c.character_set_name, ''), COALESCE(s.maxlen, 1) "
+            "FROM information_schema.columns c LEFT JOIN information_schema.character_sets s "
+            f"ON s.character_set_name = c.character_set_name WHERE table_schema = {utf8_text(database)} "
+            f"AND table_name = {utf8_text(table)} ORDER BY ordinal_position"
+        ):
+            why = why_not_exact(str(kind))
+            if why is None and int(most) > 1 and charset not in ALIKE | UNICODE.keys():
+                why = f"is of the character set {charset}"
+            if why is not None:
+                return f"has the column `{column}`, which {why}: the log does not tell its values", remedy(column)
+        return None
+
+    def shapes(self, tables: Sequence[CapturedTable]) -> dict[str, Shape]:
+        """By table, its columns as the log has them, in its order."""
+        found = {}
+        for table in tables:
+            types = self.types(table.name)
+            found[table.name] = Shape(tuple(ShapeColumn(name, kind, name in table.key) for name, kind in types.items()))
+        return found
+
+    def types(self, table: str) -> dict[str, str]:
+        """The columns of a table now, and the names of their types."""
+        database, _, name = table.partition(".")
+        of_numbers = ("numeric_precision", "numeric_scale")
+        asked = ("data_type", "column_type", *of_numbers, "datetime_precision", "character_maximum_length")
+        rows = self.rows(
+            f"SELECT column_name, {', '.join(asked)} FROM information_schema.columns WHERE table_schema = "
+            f"{utf8_text(database)} AND table_name = {utf8_text(name)} ORDER BY ordinal_position"
+        )
+        return {str(row[0]): listed_type(dict(zip(asked, row[1:], strict=True))) for row in rows}
+
+    # Characters
+
+    @cached_property
+    def charsets(self) -> dict[int, str]:
+        """By collation, its character set."""
+        source = "collation_character_set_applicability" if self.version >= (10, 10) else "collations"
+        rows = self.rows(f"SELECT id, character_set_name FROM information_schema.{source}")
+        return {int(row[0]): str(row[1]) for row in rows if row[0] is not None and row[1] is not None}
+
+    @cached_property
+    def bytes_of(self) -> dict[int, int]:
+        """By collation, the most bytes that a character has."""
+        most = dict(self.rows("SELECT character_set_name, maxlen FROM information_schema.character_sets"))
+        return {collation: int(most[name]) for collation, name in self.charsets.items() if name in most}
+
+    def byte_texts(self, charset: str) -> list[bytes] | None:
+        """The text of each byte in a character set, as the server has it; None if it has characters of more bytes."""
+        most = self.rows(
+            f"SELECT maxlen FROM information_schema.character_sets WHERE character_set_name = {utf8_text(charset)}"
+        )
+        if not most or int(most[0][0]) != 1:
+            return None
+        asked = ", ".join(f"HEX(CONVERT(_{charset} X'{byte:02x}' USING utf8mb4))" for byte in range(256))
+        return [bytes.fromhex(text) for text in self.rows(f"SELECT {asked}")[0]]
+
+    # Chunks
+
+    def texts(self, relation: str, shape: Shape, where: str) -> tuple[Any, Values]:
+        """The rows of a table, each value as the change log has it: the bytes, and where in them the values are."""
+        asked = ", ".join(_asked(self.dialect.quoted(one.name), one.type) for one in shape.columns)
+        data, found = selected(self.opened, f"SELECT {asked} FROM {relation} WHERE {where}", len(shape.columns))
+        pool = TextPool(data)
+        for place, one in enumerate(shape.columns):
+            has = found.kind[:, place] == TEXT
+            texts = as_in_log(pool, found.start[has, place], found.length[has, place], one.type)
+            found.start[has, place], found.length[has, place] = texts
+        return pool.joined(), found
+
+
+def _asked(column: str, kind: str) -> str:
+    """What a chunk asks for, so that the value has its text whatever is set for the column."""
+    bare = kind.partition("(")[0]
+    if bare in ("float", "double"):
+        # A float is written with six digits, and one with a fixed scale is rounded.
+        return f"CAST({column} AS DOUBLE)"
+    if bare == "bit":
+        return f"CAST({column} AS UNSIGNED)"
+    if bare == "decimal":
+        # Without the zeros that ZEROFILL puts in front.
+        return f"CAST({column} AS {kind})"
+    if bare.endswith("int unsigned"):
+        return f"CAST({column} AS UNSIGNED)"
+    return column
+
+
+def _why_no_table(pattern: str, matched: Sequence[tuple[str, Any]], session: MariadbSession) -> str:
+    kinds = {
+        "VIEW": "a view",
+        "SYSTEM VERSIONED": "a table that keeps its own history, whose deletions are none in the log",
+        "SEQUENCE": "a sequence",
+    }
+    if not matched:
+        return (
+            f"{session.label}: no table that its user may read is named `{pattern}`; tables are named with their "
+            "database"
+        )
+    listed = ", ".join(f"{name} is {kinds.get(row[2], row[2].lower())}" for name, row in matched)
+    return f"{session.label}: `{pattern}` names nothing whose changes the log has: {listed}"
+
+
+@contextmanager
+def connected(dialect: Dialect, label: str) -> Iterator[MariadbSession]:
+    """A session of the server whose log is captured.
+
+    Raises:
+        ConfigError: the driver is not installed.
+        SourceError: the server cannot be reached, or refuses what is asked of it.
+    """
+    driver = plain.driver_of(dialect)
+    if driver is None:
+        from odi_assets.util.extras import install_command
+
+        raise ConfigError(f"{label}: its log is read with PyMySQL", fix=f"run: {install_command('mysql')}")
+    import pymysql
+
+    connection = dialect.connection
+    if not isinstance(connection, ServerConnection):
+        raise AssertionError("logs are captured from servers")
+    try:
+        with closing(plain.mysql_connection(pymysql, connection, _SILENCE_SECONDS, Mysql.session)) as opened:
+            session = MariadbSession(opened, dialect, label)
+            for setting in _SETTINGS if session.version else ():
+                session.rows(setting)
+            yield session
+    except (pymysql.Error, OSError) as error:
+        raise database_error(f"{type(error).__name__}: {error}", dialect, label) from None

@@ -1,0 +1,145 @@
+"""Packets of MariaDB's protocol, read off a connection of PyMySQL in large pieces.
+
+PyMySQL reads each packet by itself, and makes Python values of each row: that costs more than all else a capture does.
+So commands go through PyMySQL, and answers are split here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from odi_assets.sources.cdc.changes import NULL, TEXT, Bytes, TornLogError, Values
+
+_PIECE = 1 << 18
+_LONGEST = 0xFFFFFF
+"""A packet of this length goes on in the next one."""
+_END, _ERROR = 0xFE, 0xFF
+_QUERY, _BINLOG_DUMP = 0x03, 0x12
+_WITHOUT_WAITING = 0x01
+PADDING = bytes(16)
+"""Stands behind bytes whose fields are looked at before it is known whether they are there."""
+
+
+def packets(opened: Any) -> Iterator[bytes]:
+    """What the server sends, packet by packet, without an end.
+
+    Raises:
+        ConnectionError: it sends no more.
+    """
+    stream = opened._rfile
+    buffer, place = b"", 0
+    parts: list[bytes] = []
+    while True:
+        while len(buffer) - place < 4:
+            more = stream.read1(_PIECE)
+            if not more:
+                raise ConnectionError("Lost connection to the server")
+            buffer, place = buffer[place:] + more, 0
+        size = buffer[place] | buffer[place + 1] << 8 | buffer[place + 2] << 16
+        end = place + 4 + size
+        if len(buffer) < end:
+            rest = stream.read(end - len(buffer))
+            if len(rest) < end - len(buffer):
+                raise ConnectionError("Lost connection to the server")
+            buffer, place, end = buffer[place:] + rest, 0, 4 + size
+        packet = buffer[place + 4 : end]
+        place = end
+        if size == _LONGEST or parts:
+            parts.append(packet)
+            if size == _LONGEST:
+                continue
+            packet, parts = b"".join(parts), []
+        if packet and packet[0] == _ERROR:
+            _raise(packet)
+        yield packet
+
+
+def _raise(packet: bytes) -> None:
+    from pymysql import err
+
+    err.raise_mysql_exception(packet)
+
+
+def is_end(packet: bytes) -> bool:
+    """Whether a packet ends rows, or the part of a log that is there."""
+    return packet[:1] == b"\xfe" and len(packet) < 9
+
+
+def dumped(opened: Any, file: str, place: int, server_id: int) -> Iterator[bytes]:
+    """The events of the binary log from a place in a file on, to where the log ends now, each behind a byte 0.
+
+    The connection is of no use for anything else then.
+    """
+    payload = struct.pack("<IHI", place, _WITHOUT_WAITING, server_id) + file.encode()
+    opened._execute_command(_BINLOG_DUMP, payload)
+    for packet in packets(opened):
+        if is_end(packet):
+            return
+        yield packet
+
+
+def selected(opened: Any, query: str, columns: int) -> tuple[Bytes, Values]:
+    """The rows of a query as the server writes them: their bytes, and where in them the values are."""
+    opened._execute_command(_QUERY, query)
+    answer = packets(opened)
+    next(answer)
+    while not is_end(next(answer)):
+        pass
+    rows = []
+    for packet in answer:
+        if is_end(packet):
+            break
+        rows.append(packet)
+    return _row_values(rows, columns)
+
+
+def _row_values(rows: list[bytes], columns: int) -> tuple[Bytes, Values]:
+    data = np.frombuffer(b"".join(rows) + PADDING, np.uint8)
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    ends = np.cumsum(lengths)
+    place = ends - lengths
+    found = Values.none(len(rows), columns)
+    for column in range(columns):
+        first = data[place].astype(np.int64)
+        is_null = first == 0xFB
+        size, skipped = np.where(is_null, 0, first), np.ones(len(rows), np.int64)
+        for mark, width in ((0xFC, 2), (0xFD, 3), (0xFE, 8)):
+            long = first == mark
+            if long.any():
+                size[long] = little(data, place[long] + 1, width)
+                skipped[long] = 1 + width
+        found.kind[:, column] = np.where(is_null, NULL, TEXT)
+        found.start[:, column], found.length[:, column] = place + skipped, size
+        place = place + skipped + size
+    if not (place == ends).all():
+        raise TornLogError("a row has another number of columns than was asked for")
+    return data, found
+
+
+def little(data: Any, place: Any, width: int) -> Any:
+    """Numbers of ``width`` bytes, the least significant first."""
+    found = data[place].astype(np.int64)
+    for byte in range(1, width):
+        found |= data[place + byte].astype(np.int64) << 8 * byte
+    return found
+
+
+def big(data: Any, place: Any, width: int) -> Any:
+    """Numbers of ``width`` bytes, the most significant first."""
+    found = data[place].astype(np.int64)
+    for byte in range(1, width):
+        found = found << 8 | data[place + byte]
+    return found
+
+
+def counted_number(data: bytes, place: int) -> tuple[int, int]:
+    """A number of the protocol, which says how long it is itself, and where it ends."""
+    first = data[place]
+    if first < 0xFB:
+        return first, place + 1
+    width = {0xFC: 2, 0xFD: 3, 0xFE: 8}[first]
+    return int.from_bytes(data[place + 1 : place + 1 + width], "little"), place + 1 + width

@@ -1,0 +1,330 @@
+"""The log of a PostgreSQL database, through one slot and one publication."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, cast
+
+from odi_assets.config.models.databases import LogSettings
+from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
+from odi_assets.sources.cdc.changes import LogWindow, Relation, Transactions, Values
+from odi_assets.sources.cdc.database import CapturedTable, DatabaseLog, LoggedDatabase, SnapshotReader
+from odi_assets.sources.cdc.lag import LogLag
+from odi_assets.sources.cdc.log import Shape, ShapeColumn
+from odi_assets.sources.cdc.mark import CaptureMark, lsn_text
+from odi_assets.sources.cdc.postgres.pgoutput import LogRelation, begun, completed, decode
+from odi_assets.sources.cdc.postgres.server import PostgresTable, ServerSession, Slot, Visible, connected
+from odi_assets.sources.snapshot import Position
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostgresDatabase(LoggedDatabase):
+    """A PostgreSQL database whose log is captured.
+
+    Attributes:
+        log: the slot and the publication.
+    """
+
+    log: LogSettings
+
+    @property
+    def slot(self) -> str:
+        if self.log.slot is None:
+            raise AssertionError("the model of connections wants one")
+        return self.log.slot
+
+    @property
+    def name(self) -> str:
+        return f"{self.dialect.database}:{self.slot}"
+
+    @property
+    def cursor_name(self) -> str:
+        return "lsn"
+
+    @property
+    def uri(self) -> str:
+        return f"{self.dialect.uri}/{self.slot}"
+
+    @property
+    def publication(self) -> str:
+        return self.log.publication or self.slot
+
+    @property
+    def warn_lag(self) -> int:
+        return self.log.warn_lag
+
+    @contextmanager
+    def opened(self) -> Iterator[PostgresLog]:
+        with connected(self.dialect, self.label) as session:
+            yield PostgresLog(self, session)
+
+
+class PostgresReader(SnapshotReader):
+    """A repeatable read of a PostgreSQL database."""
+
+    def __init__(self, session: ServerSession, publication: str) -> None:
+        self._session, self._publication = session, publication
+        self._seen = session.snapshot()
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        return self._session.rows(query)
+
+    def sees(self, transactions: Transactions) -> Any:
+        return self._seen.sees(self._seen.whole(transactions.xid))
+
+    def log_end(self) -> int:
+        return self._session.log_end()
+
+    def shape(self, table: CapturedTable) -> Shape:
+        return self._session.shapes([cast(PostgresTable, table)], self._publication)[table.name]
+
+    def publishing(self, table: CapturedTable) -> str:
+        return self._session.publishing(self._publication).get(table.name, "")
+
+    def texts(self, relation: str, shape: Shape, where: str) -> tuple[Any, Values]:
+        return self._session.texts(relation, [one.name for one in shape.columns], where)
+
+
+class PostgresLog(DatabaseLog):
+    """The log of a PostgreSQL database, through a session of it."""
+
+    def __init__(self, database: PostgresDatabase, session: ServerSession) -> None:
+        self._database, self.session = database, session
+        self._slot_name, self._publication = database.slot, database.publication
+
+    @cached_property
+    def slot(self) -> Slot | None:
+        return self.session.slot(self._slot_name)
+
+    def position(self) -> Position:
+        return {} if self.slot is None else {"confirmed": lsn_text(self.slot.confirmed)}
+
+    def text(self, position: int) -> str:
+        return lsn_text(position)
+
+    def require(self, mark: CaptureMark | None) -> None:
+        self.session.require_logical()
+        self.require_slot(mark)
+
+    def require_slot(self, mark: CaptureMark | None) -> None:
+        """Raises an error that names a way on if the slot does not go on where the mark is."""
+        slot = self.slot
+        label, name, again = self._database.label, self._slot_name, self._database.again
+        if slot is None:
+            self._require_new(mark)
+            return
+        if slot.plugin != "pgoutput" or slot.database != self._database.dialect.database:
+            raise ConfigError(
+                f"{label}: the slot `{name}` is one of the plugin {slot.plugin} and of the database "
+                f"{slot.database or 'none'}",
+                fix="name another slot in `log.slot` of the connection",
+                node=self._database.node,
+            )
+        if slot.wal_status == "lost":
+            raise IdentityMismatchError(
+                f"{label}: the server has invalidated the slot `{name}`: it was behind by more log than the "
+                "server may keep (`max_slot_wal_keep_size`)",
+                fix=f"SELECT pg_drop_replication_slot('{name}'); then {again}",
+            )
+        if slot.active_pid is not None:
+            raise SourceError(
+                f"{label}: the slot `{name}` is read by another session now (pid {slot.active_pid}), and a slot "
+                "has one reader",
+                fix="give each reader a slot of its own (`log.slot`); a run that has just ended lets it go at once",
+            )
+        if mark is None:
+            if slot.confirmed:
+                where = lsn_text(slot.confirmed)
+                _log.info("%s: the slot %s is there already, and is used from %s on", self._database.node, name, where)
+            return
+        if mark.system != self.session.system():
+            raise IdentityMismatchError(
+                f"{label}: this is another server or another database than was captured before",
+                fix=f"correct the connection; or {again}",
+            )
+        if slot.confirmed > mark.end:
+            raise IdentityMismatchError(
+                f"{label}: the slot `{name}` was moved to {lsn_text(slot.confirmed)} by somebody else, or made "
+                f"again; the log above {lsn_text(mark.lsn)} is lost to it",
+                fix=again,
+            )
+
+    def _require_new(self, mark: CaptureMark | None) -> None:
+        """Raises an error if a slot that is not there may not be made."""
+        label, name = self._database.label, self._slot_name
+        if mark is not None:
+            raise IdentityMismatchError(
+                f"{label}: the slot `{name}` is gone, and with it the log above {lsn_text(mark.lsn)}",
+                fix=self._database.again,
+            )
+        if not self._database.log.create:
+            raise SourceError(
+                f"{label}: the server has no slot `{name}`",
+                fix=f"add `create: true` to `log`; or SELECT pg_create_logical_replication_slot('{name}', 'pgoutput')",
+            )
+
+    def tables(self, patterns: Sequence[str]) -> dict[str, CapturedTable]:
+        return {table.name: table for table in self.session.tables(patterns)}
+
+    def require_captured(self, tables: Sequence[CapturedTable]) -> None:
+        for table in cast(Sequence[PostgresTable], tables):
+            if table.unidentified is not None:
+                raise ConfigError(
+                    f"{self._database.label}: {table.name} has {table.unidentified}, so the log does not say which row "
+                    "was changed, and its applications could change no row any more once it is published",
+                    fix=f"give it a primary key; or ALTER TABLE {table.quoted} REPLICA IDENTITY FULL; or leave it out "
+                    "of `tables`",
+                    node=self._database.node,
+                )
+
+    def shapes(self, tables: Sequence[CapturedTable]) -> dict[str, Shape]:
+        return self.session.shapes(cast(Sequence[PostgresTable], tables), self._publication)
+
+    def publishing(self) -> Mapping[str, str]:
+        return self.session.publishing(self._publication)
+
+    def begin(
+        self, mark: CaptureMark | None, tables: Mapping[str, CapturedTable], joined: Mapping[str, CapturedTable]
+    ) -> CaptureMark:
+        """The mark where the log begins; the publication and the slot are there then."""
+        del joined
+        session, publication = self.session, self._publication
+        published = session.published(publication)
+        missing = [
+            cast(PostgresTable, one) for name, one in tables.items() if published is None or name not in published
+        ]
+        if missing:
+            if not self._database.log.create:
+                names = ", ".join(one.name for one in missing)
+                quoted = ", ".join(one.quoted for one in missing)
+                raise SourceError(
+                    f"{self._database.label}: the publication `{publication}` lacks {names}",
+                    fix=f"add `create: true` to `log`; or ALTER PUBLICATION {publication} ADD TABLE {quoted}",
+                )
+            session.publish(publication, missing, new=published is None)
+            # A transaction that changed a table before it was published goes without these changes into the log.
+            session.await_ended(session.snapshot().xmax)
+        if mark is None:
+            slot = session.slot(self._slot_name)
+            start = session.create_slot(self._slot_name) if slot is None else slot.confirmed
+            # The record that commits a transaction may begin exactly where the slot does.
+            mark = CaptureMark(start - 1, start, 1, session.system())
+        session.require_all_published(publication, list(tables))
+        return mark
+
+    def log_end(self) -> int:
+        return self.session.log_end()
+
+    def first_above(self, mark: CaptureMark, until: int) -> int | None:
+        """Acknowledged transactions may be in the way of a look."""
+        most, count = 1, 1
+        while count >= most:
+            most, count = most * 16, 0
+            for part in self._peek(until, most):
+                count += len(part)
+                for lsn, committed_us in begun(part):
+                    if lsn > mark.lsn:
+                        return committed_us
+        return None
+
+    def lag(self, mark: CaptureMark, until: int, oldest: int | None) -> LogLag | None:
+        if self.slot is None:
+            return None
+        seconds = oldest
+        if oldest:
+            now = int(self.session.one("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"))
+            seconds = max(0, (now - oldest) // 1_000_000)
+        return LogLag(max(0, until - mark.end), seconds, self.slot.behind_bytes)
+
+    def outrun(self, mark: CaptureMark, until: int, most_bytes: int) -> str | None:
+        gap = until - mark.end
+        return f"the server may let {gap:,} bytes of its log go" if gap > most_bytes else None
+
+    def _peek(self, upto: int, most: int | None) -> Iterator[list[bytes]]:
+        return self.session.peek(self._slot_name, self._publication, upto, most)
+
+    def is_behind(self, mark: CaptureMark, upto: int, most: int) -> bool:
+        del mark
+        self.session.await_flushed(upto)
+        return sum(map(len, self._peek(upto, most))) >= most
+
+    def windows(self, mark: CaptureMark, upto: int, most: int | None) -> Iterator[LogWindow]:
+        del mark
+        self.session.await_flushed(upto)
+        if most is None:
+            yield _ended(decode([message for part in self._peek(upto, None) for message in part]), more=False)
+            return
+        known: Mapping[int, LogRelation] = {}
+        count = 0
+        for messages in completed(self._peek(upto, most)):
+            count += len(messages)
+            window = decode(messages, known)
+            known = cast(Mapping[int, LogRelation], window.relations)
+            yield _ended(window, more=count >= most)
+
+    def looked_at(self, mark: CaptureMark, upto: int) -> int:
+        return max(mark.end, upto)
+
+    def shape_of(self, relation: Relation, table: CapturedTable) -> Shape:
+        columns = cast(LogRelation, relation).columns
+        kinds = [(one.type_oid, one.modifier) for one in columns]
+        names = self.session.type_names(kinds)
+        # Where the identity is all columns, each of them is flagged as one of the key.
+        of_all = relation.identity == "f"
+        return Shape(
+            tuple(
+                ShapeColumn(one.name, names[kind], one.name in table.key if of_all else one.is_key)
+                for one, kind in zip(columns, kinds, strict=True)
+            )
+        )
+
+    @contextmanager
+    def reading(self, mark: CaptureMark) -> Iterator[PostgresReader]:
+        with connected(self._database.dialect, self._database.label) as session:
+            if mark.pending:
+                session.wait(
+                    lambda: not set(mark.pending) & session.snapshot().running,
+                    "a transaction that is in the log is not seen by anybody yet: its commit waits for a standby",
+                )
+            session.rows("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield PostgresReader(session, self._publication)
+            session.rows("ROLLBACK")
+
+    def pending(self, mark: CaptureMark, passed: Transactions) -> tuple[int, ...]:
+        visible: Visible = self.session.snapshot()
+        known = {int(one) for one in visible.whole(passed.xid)} | set(mark.pending)
+        return tuple(sorted(known & visible.running))
+
+    def noted(self, mark: CaptureMark) -> CaptureMark:
+        return mark
+
+    def why_gone(self, mark: CaptureMark) -> str | None:
+        if self.slot is None:
+            return f"the slot `{self._slot_name}` is gone"
+        confirmed = self.slot.confirmed
+        return None if confirmed <= mark.end else f"it is gone below {lsn_text(confirmed)}"
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        return self.session.rows(query)
+
+    def key_text(self, text: str, kind: str) -> str:
+        del kind
+        return text
+
+    def acknowledge(self, mark: CaptureMark) -> None:
+        self.session.advance(self._slot_name, lsn_text(mark.end))
+
+    def worries(self, mark: CaptureMark) -> str | None:
+        del mark
+        return None
+
+
+def _ended(window: LogWindow, *, more: bool) -> LogWindow:
+    end = int(window.transactions.end[-1]) if len(window.transactions) else 0
+    return replace(window, more=more, end=end)
