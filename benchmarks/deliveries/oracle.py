@@ -96,7 +96,8 @@ def expected(delivery: Delivery, *, by_name: bool) -> Expected:
     found = _expected(own, by_name)
     for row in found.rows:
         if folder is not None:
-            row[folder[0]] = _of_csv(unquote(folder[1]), True, delivery.columns[folder[0]])
+            kind = "STRING" if delivery.infers else delivery.columns[folder[0]]
+            row[folder[0]] = _of_csv(unquote(folder[1]), True, kind)
         if row.get(delivery.required, 0) is None:
             row[delivery.required] = UNFIT
     return found

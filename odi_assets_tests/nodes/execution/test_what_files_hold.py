@@ -89,6 +89,7 @@ def test_a_blank_behind_a_closing_quote_stops_the_run(tmp_path: Path, spark: Spa
         ("TINYINT", "127", "128"),
         ("ARRAY<TINYINT>", "[-128, 127]", "[1, 200]"),
         ("STRUCT<b: TINYINT>", '{"b": 1}', '{"b": 255}'),
+        ("STRUCT<b: TINYINT>", '{"b": 1}', '{"b": 255, "c": 1}'),
         ("SMALLINT", "32767", "32768"),
         ("DATE", '"2024-01-01"', '"2024-01-01\\u0000"'),
         ("DATE", '"2024-01-01"', '"2024-01-1\\u0000"'),

@@ -43,12 +43,18 @@ def csv_look(options: Mapping[str, str], remote: Mapping[str, Any] | None) -> Ca
     is_multi_line = given.get("multiline", "").lower() == "true"
     line_end = given["linesep"].encode() if given.get("linesep") and not is_multi_line else b"\n"
     is_plain = len(separator) == 1 and separator.isascii() and escape == quote and "linesep" not in given
-    one = {"delimiter": separator if len(separator) == 1 else "\x1f", "doublequote": escape == quote}
-    one["strict"] = "unescapedquotehandling" not in given
-    how = {**one, "escapechar": None if escape == quote else escape, "quotechar": quote or '"'}
+    how = {
+        "delimiter": separator if len(separator) == 1 else "\x1f",
+        "doublequote": escape == quote,
+        "escapechar": None if escape == quote else escape,
+        "quotechar": quote or '"',
+        "quoting": csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
+        "strict": "unescapedquotehandling" not in given,
+    }
 
     def look(place: str) -> dict[str, Any]:
-        found, is_single = False, None
+        found = False
+        is_single: bool | None = None
         for block in blocks(place, remote, encoding, lines=not is_multi_line, line_end=line_end):
             block = Block(block.line, _with_line_feeds(block.data, line_end))
             if is_single is None and block.data.strip(_BLANKS):
@@ -57,12 +63,13 @@ def csv_look(options: Mapping[str, str], remote: Mapping[str, Any] | None) -> Ca
                 _require_no_lost_row(block, separator, bool(is_single))
             elif "linesep" not in given:
                 _require_kept_breaks(block.data, quote, escape)
-            if not (is_multi_line and is_single) and (not quote or quote.encode() not in block.data):
-                continue
-            empty = _empty_in_plain_quotes(block.data, separator, quote, is_multi_line) if is_plain else None
-            if empty is None or (is_multi_line and is_single):
+            has_quotes = bool(quote) and quote.encode() in block.data
+            is_empty: bool | None = has_quotes
+            if has_quotes and is_plain:
+                is_empty = _empty_in_plain_quotes(block.data, separator, quote, is_multi_line)
+            if is_empty is None or (has_quotes and not is_plain) or (is_multi_line and is_single):
                 _require_whole_rows(block, separator, how, is_multi_line, bool(is_single))
-            found = found or empty is not False
+            found = found or is_empty is not False
         return {"empty": found}
 
     return look
