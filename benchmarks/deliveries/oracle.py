@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import bz2
 import datetime as dt
 import gzip
 import io
 import json
 import re
+import struct
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,6 +31,28 @@ class Lenient:
     """A value that is written in another way than its type's: it may be taken as ``value``, or refused."""
 
     value: Any
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """A value of a column whose type nobody named: it may be of any type that holds it as it is written."""
+
+    text: str | None
+
+    def holds(self, value: Any) -> bool:
+        """Whether ``value`` is what is written."""
+        text = self.text
+        if not text or value is None:
+            return (value is None and not text) or value == text
+        if isinstance(value, str | bool):
+            return value == text if isinstance(value, str) else str(value).lower() == text.lower()
+        if isinstance(value, dt.datetime):
+            wanted = _moment(text, "TIMESTAMP" if value.tzinfo else "TIMESTAMP_NTZ")
+        else:
+            kinds = ((dt.date, "DATE"), (int, "BIGINT"), (float, "DOUBLE"), (Decimal, "DECIMAL(38,18)"))
+            wanted = _typed(text, next(kind for one, kind in kinds if isinstance(value, one)))
+        wanted = wanted.value if isinstance(wanted, Lenient) else wanted
+        return bool(wanted == value or (wanted != wanted and value != value))
 
 
 @dataclass
@@ -63,17 +89,36 @@ def expected(delivery: Delivery, *, by_name: bool) -> Expected:
     Args:
         by_name: columns of CSV are found by their names, and others than the schema's may be there.
     """
+    folder = delivery.of_folder
+    own = delivery
+    if folder is not None:
+        own = replace(delivery, columns={n: kind for n, kind in delivery.columns.items() if n != folder[0]})
+    found = _expected(own, by_name)
+    for row in found.rows:
+        if folder is not None:
+            kind = "STRING" if delivery.infers else delivery.columns[folder[0]]
+            row[folder[0]] = _of_csv(unquote(folder[1]), True, kind)
+        if row.get(delivery.required, 0) is None:
+            row[delivery.required] = UNFIT
+    return found
+
+
+def _expected(delivery: Delivery, by_name: bool) -> Expected:
     if delivery.format == "parquet":
         return _parquet(delivery, by_name)
     try:
         data = _unpacked(delivery)
     except (OSError, EOFError, zlib.error) as error:
         return Expected(whole=str(error))
+    encoding = delivery.options.get("encoding", "utf-8")
     try:
-        text = data.decode(delivery.options.get("encoding", "utf-8")).removeprefix("\ufeff")
+        text = data.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         return Expected(whole=str(error))
-    return _csv(delivery, text, by_name) if delivery.format == "csv" else _json(delivery, text, by_name)
+    found = _csv(delivery, text, by_name) if delivery.format == "csv" else _json(delivery, text, by_name)
+    # Spark knows few.
+    found.asks = found.asks or encoding not in ("utf-8", "ISO-8859-1")
+    return found
 
 
 def _unpacked(delivery: Delivery) -> bytes:
@@ -111,30 +156,48 @@ def records(text: str, separator: str) -> list[list[tuple[str, bool]]]:
         if place < size and text[place] == separator:
             place += 1
             continue
-        is_blank = len(record) == 1 and not record[0][1] and not record[0][0].strip()
-        if not is_blank:
-            found.append(record)
+        found.append(record)
         record = []
         place += 2 if text[place : place + 2] == "\r\n" else 1
     return found
 
 
 def _csv(delivery: Delivery, text: str, by_name: bool) -> Expected:
+    asks, line_end = False, delivery.options.get("lineSep")
+    if line_end is not None and not delivery.options.get("multiLine"):
+        # Other line breaks are no ends of lines.
+        asks = bool(set("\r\n") - set(line_end) & set(text))
+        text = text.replace("\r\n", "\n") if line_end == "\n" else text
+        text = text.replace("\n", "\x1e").replace(line_end.replace("\n", "\x1e"), "\n").replace("\r", "\x1f")
+    elif line_end is not None:
+        asks = True
     try:
         found = records(text, delivery.options.get("sep", ","))
     except ValueError as error:
         return Expected(whole=str(error))
+    blanks = [one for one in found if len(one) == 1 and not one[0][1] and not one[0][0].strip(" \t")]
+    first = next((one for one in found if one not in blanks), [])
+    asks = asks or any(one[0][0] for one in blanks) or (len(first) == 1 and bool(blanks))
+    if len(first) != 1 or delivery.options.get("header"):
+        before = next((at for at, one in enumerate(found) if one not in blanks), 0)
+        found = found[before:]
+    found = [one for one in found if len(first) == 1 or one not in blanks]
     names = list(delivery.columns)
     if delivery.options.get("header") and found:
         header = [value for value, _ in found.pop(0)]
         lowered = [name.lower() for name in header]
-        if len(set(lowered)) < len(lowered) or (not by_name and lowered != [name.lower() for name in names]):
+        if any(ord(char) < 32 for char in "".join(header)):
+            return Expected(whole="the header has control characters")
+        if delivery.infers:
+            delivery = replace(delivery, columns=dict.fromkeys(header, "any"))
+            names = header
+        elif len(set(lowered)) < len(lowered) or (not by_name and lowered != [name.lower() for name in names]):
             return Expected(whole="the header is not that of the schema")
         names = [next((own for own in names if own.lower() == name.lower()), f"?{name}") for name in header]
     has_breaks = any("\n" in value or "\r" in value for record in found for value, _ in record)
     is_blank = any(not "".join(value for value, _ in record) for record in found)
     # Spark's multiLine knows one end of lines, and makes LF of it in values.
-    asks = (
+    asks = asks or (
         "\r" in text and bool(delivery.options.get("multiLine")) and (has_breaks or len(set(_BREAK.findall(text))) > 1)
     )
     asks = (
@@ -154,22 +217,27 @@ def _csv(delivery: Delivery, text: str, by_name: bool) -> Expected:
 
 
 def _of_csv(text: str, quoted: bool, kind: str) -> Any:
+    if kind == "any":
+        return Inferred(text)
+    if kind == "BINARY":
+        return text.encode() or None
     if kind == "STRING":
         return text if text or quoted else None
     return None if not text else _typed(text, kind)
 
 
 _BREAK = re.compile("\r\n|\r|\n")
+_BITS = {"BIGINT": 63, "INT": 31, "SMALLINT": 15, "TINYINT": 7}
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d?):(\d\d?)(?::(\d\d?))?(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?")
 
 
 def _typed(text: str, kind: str) -> Any:
     """A value that is written as text; an integer of JSON is one, too."""
-    if kind in ("BIGINT", "INT"):
-        bits = 63 if kind == "BIGINT" else 31
+    if kind in _BITS:
+        bits = _BITS[kind]
         strict = re.fullmatch(r"[+-]?\d+", text)
-        if not strict and not re.fullmatch(r"\s*[+-]?\d+\s*", text):
+        if not strict and not re.fullmatch(r"[ \t]*[+-]?\d+[ \t]*", text):
             return UNFIT
         if not -(2**bits) <= int(text) < 2**bits:
             return UNFIT
@@ -178,6 +246,8 @@ def _typed(text: str, kind: str) -> Any:
         if text in ("NaN", "Infinity"):
             return Lenient(float(text))
         return float(text) if _NUMBER.fullmatch(text) and abs(float(text)) != float("inf") else UNFIT
+    if kind == "FLOAT":
+        return _single(float(text)) if _NUMBER.fullmatch(text) else UNFIT
     if kind.startswith("DECIMAL"):
         precision, scale = (int(part) for part in re.findall(r"\d+", kind))
         return _decimal(Decimal(text), precision, scale) if _NUMBER.fullmatch(text) else UNFIT
@@ -186,6 +256,13 @@ def _typed(text: str, kind: str) -> Any:
     if kind == "DATE":
         return _day(text)
     return _moment(text, kind)
+
+
+def _single(value: float) -> Any:
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return UNFIT
 
 
 def _decimal(value: Decimal, precision: int, scale: int) -> Any:
@@ -240,8 +317,12 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is none of JSON")
+
+
 def _loads(text: str) -> Any:
-    value = json.loads(text, object_pairs_hook=_pairs, parse_int=_Raw, parse_float=_Raw, parse_constant=_Raw)
+    value = json.loads(text, object_pairs_hook=_pairs, parse_int=_Raw, parse_float=_Raw, parse_constant=_no_number)
     json.dumps(value, ensure_ascii=False).encode()  # a half of a character alone is none
     return value
 
@@ -250,8 +331,11 @@ def _json(delivery: Delivery, text: str, by_name: bool) -> Expected:
     # Spark describes the types of what it rescues, and its descriptions are not as deep as JSON may be.
     result = Expected(asks=by_name and "[" * 100 in text)
     blank = " \t\r\n"
-    texts = [text] if delivery.options.get("multiLine") else re.split("\r\n|\r|\n", text)
+    line_end = delivery.options.get("lineSep", "\n" if "encoding" in delivery.options else None)
+    ends = re.escape(line_end) if line_end else "\r\n|\r|\n"
+    texts = [text] if delivery.options.get("multiLine") else re.split(ends, text)
     keys: set[str] = set()
+    nested: set[str] = set()
     for one in texts:
         if not one.strip(blank):
             continue
@@ -266,11 +350,31 @@ def _json(delivery: Delivery, text: str, by_name: bool) -> Expected:
                 result.broken += 1
                 continue
             keys.update(row)
-            result.rows.append({name: _of_json(row.get(name), kind) for name, kind in delivery.columns.items()})
+            if delivery.infers:
+                result.rows.append({n: _inferred(part) for n, part in row.items() if not isinstance(part, dict | list)})
+                nested |= {name for part in row.values() if isinstance(part, dict) for name in part}
+                continue
+            found = {name: _of_json(row.get(name), kind) for name, kind in delivery.columns.items()}
+            lowered = {name.lower(): name for name in delivery.columns}
+            found |= {lowered[n.lower()]: UNFIT for n in row if lowered.get(n.lower(), n) != n}
+            result.rows.append(found)
+    if delivery.infers:
+        odd = "" in keys or len({key.lower() for key in keys}) < len(keys) or {"b", "B"} <= nested
+        result.asks = result.asks or odd
+        result.rows = [] if odd else result.rows
+        result.whole = "keys that are no columns" if odd else ""
+        return result
+    result.asks = result.asks or (by_name and "" in keys)
     missing = delivery.columns.keys() - keys
     if keys and missing and keys - delivery.columns.keys() and not by_name:
         result.whole = f"{sorted(missing)} are in no row"
     return result
+
+
+def _inferred(value: Any) -> Any:
+    if isinstance(value, bool):
+        return Inferred(str(value))
+    return Inferred(value) if value is None or isinstance(value, str) else value
 
 
 def _of_json(value: Any, kind: str) -> Any:
@@ -285,6 +389,8 @@ def _of_json(value: Any, kind: str) -> Any:
     if kind.startswith("STRUCT"):
         if not isinstance(value, dict):
             return UNFIT
+        if value.keys() - {"at", "n"}:
+            return UNFIT
         return _parts({"at": _of_json(value.get("at"), "TIMESTAMP"), "n": _of_json(value.get("n"), "BIGINT")})
     if kind == "STRING":
         return value if type(value) is str else Lenient(value)
@@ -292,9 +398,14 @@ def _of_json(value: Any, kind: str) -> Any:
         return value if isinstance(value, bool) else UNFIT
     if isinstance(value, bool | list | dict):
         return UNFIT
+    if kind == "BINARY":
+        try:
+            return UNFIT if isinstance(value, _Raw) else base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            return UNFIT
     if isinstance(value, _Raw) and kind in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
         return UNFIT
-    if not isinstance(value, _Raw) and kind in ("BIGINT", "INT", "DOUBLE"):
+    if not isinstance(value, _Raw) and kind in (*_BITS, "DOUBLE", "FLOAT"):
         found = _typed(value, kind)
         return UNFIT if found is UNFIT else Lenient(found.value if isinstance(found, Lenient) else found)
     return _typed(value, kind)
@@ -315,6 +426,11 @@ def _parquet(delivery: Delivery, by_name: bool) -> Expected:
         table = pq.ParquetFile(io.BytesIO(delivery.data)).read()
     except (OSError, pa.ArrowException) as error:
         return Expected(whole=str(error)) if delivery.data else Expected()
+    if delivery.infers:
+        known = [name for name in table.column_names if name in delivery.columns and name != "odd"]
+        rows = table.select(known).to_pylist()
+        # Of what Spark makes of types that it does not have, nothing is said.
+        return Expected([{k: v for k, v in row.items() if _is_plain(v)} for row in rows], asks=True)
     own = {name.lower(): table.column(name) for name in table.column_names}
     missing, more = delivery.columns.keys() - own.keys(), own.keys() - delivery.columns.keys()
     if missing and more and not by_name:
@@ -326,8 +442,36 @@ def _parquet(delivery: Delivery, by_name: bool) -> Expected:
     return Expected([dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)])
 
 
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, int | str)
+
+
+def _within(own: pa.DataType, kind: str) -> bool | None:
+    """Whether a type with parts is the one that is wanted, with all of its values; None: it may be refused, too."""
+    if kind.startswith("ARRAY"):
+        return bool(pa.types.is_list(own) and own.value_type == pa.decimal128(6, 1))
+    if kind.startswith("MAP"):
+        return bool(pa.types.is_map(own) and own.item_type == pa.date32())
+    wanted = {"at": pa.timestamp("us", "UTC"), "n": pa.int64()}
+    fields = {field.name: field.type for field in own} if pa.types.is_struct(own) else {"": None}
+    if {name.lower() for name in fields} - wanted.keys():
+        return False
+    same = all(wanted.get(name) == one for name, one in fields.items())
+    return True if same else None if all(one == pa.int32() or n in "N" for n, one in fields.items()) else False
+
+
 def _column(values: pa.ChunkedArray, kind: str) -> list[Any]:
     own = values.type
+    if kind.startswith(("ARRAY", "MAP", "STRUCT")):
+        is_same = _within(own, kind)
+        pads = {"at": None, "n": None} if kind.startswith("STRUCT") else {}
+        plain = [
+            {**pads, **{k.lower(): v for k, v in one.items()}} if isinstance(one, dict) else one
+            for one in values.to_pylist(maps_as_pydicts="strict")
+        ]
+        if is_same is False:
+            return [None if one is None else UNFIT for one in plain]
+        return [one if is_same or one is None else Lenient(one) for one in plain]
     if pa.types.is_timestamp(own) and own.unit == "ns":
         numbers = values.cast(pa.int64()).to_pylist()
         if kind == "BIGINT":
@@ -345,6 +489,8 @@ def _column(values: pa.ChunkedArray, kind: str) -> list[Any]:
 
 
 def _of_arrow(value: Any, kind: str) -> Any:
+    if kind == "BINARY":
+        return value if isinstance(value, bytes) else Lenient(value.encode()) if isinstance(value, str) else UNFIT
     if kind == "STRING":
         if isinstance(value, bytes):
             try:
@@ -360,6 +506,8 @@ def _of_arrow(value: Any, kind: str) -> Any:
         return _time_of_arrow(value, kind)
     if isinstance(value, dt.date | bool):
         return UNFIT
+    if kind == "FLOAT":
+        return UNFIT if _single(float(value)) != value else Lenient(float(value))
     if kind == "DOUBLE":
         return value if isinstance(value, float) else Lenient(float(value)) if float(value) == value else UNFIT
     if isinstance(value, float):

@@ -41,7 +41,7 @@ def read_errors_named(label: str, tell: Iterable[Callable[[str], SourceError | N
     except (PySparkException, Py4JError) as error:
         text = error_text(error)
         named = (one(text) for one in tell)
-        found = _unreadable_file(label, text) or next((one for one in named if one is not None), None)
+        found = next((one for one in named if one is not None), None) or unreadable_file(label, text)
         if found is None:
             raise
         raise found from error
@@ -57,9 +57,27 @@ def error_text(error: BaseException) -> str:
     return "\n".join(texts)
 
 
-def _unreadable_file(label: str, text: str) -> SourceError | None:
+def unreadable_file(label: str, text: str) -> SourceError | None:
+    """The error for a file that Spark names in the text of its error; None if it names none."""
+    place = unreadable_place(text)
+    return None if place is None else unreadable(label, place, text)
+
+
+def unreadable_place(text: str) -> str | None:
+    """The URI of a file that Spark names in the text of its error; None if it names none."""
     found = _FILE.search(text)
-    return None if found is None else unreadable(label, found[1], text)
+    return None if found is None else found[1]
+
+
+def refused(label: str, files: str, text: str) -> SourceError:
+    """The error for files that Spark does not read as the project file has it."""
+    why = " ".join(text.split("\n\nJVM stacktrace")[0].split())[:_LONGEST]
+    return SourceError(
+        f"{label}: {files} cannot be read: {why}",
+        fix="nothing was loaded: correct what this says of `read.schema` (a STRING holds texts of any length) or of "
+        "`read.options`; or land the file with types and an encoding that Spark has",
+        node=label,
+    )
 
 
 def unreadable(label: str, path: str, text: str) -> SourceError:

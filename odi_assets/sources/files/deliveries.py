@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from urllib.parse import unquote
 
 from odi_assets.config.models import FileFormat
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.folders import column_name, folder_keys
+from odi_assets.sources.files.keys import KeyJudge, tree_of
 from odi_assets.sources.files.look.files import as_text, looked_at
+from odi_assets.sources.files.look.json_text import Key, Tree
+from odi_assets.sources.files.look.json_values import require_types
+from odi_assets.sources.files.look.text import Fault
 from odi_assets.sources.files.raised import stopped_by
 from odi_assets.sources.files.values import Checked, Reading
 from odi_assets.tables.columns import EXACT_TIMES, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import DataType, StructField, StructType
 
     from odi_assets.sources.files.source import FilesSnapshot
 
@@ -29,6 +35,7 @@ EMPTY = "empty"
 SPLIT = "split"
 """Files of JSON with lines that Spark reads in part only: their lines are looked at one by one."""
 
+_SPLITTING = ("silent", "capitals")
 _EMPTY_TEXT = "\x01an empty text\x01"
 _FAR_AND_LARGE = 256 * 1024 * 1024
 _OFF = "or `read.strict: false` reads such files as Spark does"
@@ -36,10 +43,14 @@ _FIXES = {
     "bytes": "say in `read.options` what it is, as `encoding: ISO-8859-1`; or land it again as UTF-8",
     "broken": "land the file again, whole; or set `read.rescued: COLUMN`, which keeps such lines",
     "unseen": "land it packed with gzip, bzip2 or zstd, or not at all, in UTF-8",
+    "deep": "land it with values that are nested less deeply; or set `read.rescued: COLUMN`, which keeps such lines",
+    "capitals": "write the key in one way; or, if it is part of a column, make the column a STRING in `read.schema`, "
+    "which keeps it as it is written",
     "json": "land one object on a line (without `multiLine`) or one JSON text in a file (with it), each key once",
     "breaks": 'name the end of the lines, as `options: {lineSep: "\\n"}` or `"\\r"`, if it is one of them; or land the '
     "file with LF at the end of all lines",
-    "blank": "give such rows a value, or another separator; or leave them out",
+    "blank": 'write a value there, as `\\N`, and name it: `options: {nullValue: "\\\\N"}`; or, if nothing was to be '
+    "there, land the file again without such lines",
     "nanoseconds": "land it with times of type INT64 in microseconds, or with whole microseconds",
     "csv": 'values with line breaks need `options: {multiLine: "true"}`; otherwise correct the file, and land it again',
 }
@@ -54,8 +65,28 @@ def looks(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str]) -> Ma
     """
     new = [path for path in paths if path not in files.findings]
     if new:
-        files.findings.update(zip(new, _findings(spark, files, new, _look(files, new)), strict=True))
+        files.findings.update(zip(new, _findings(spark, files, new, _look(files)), strict=True))
+        if files.format == FileFormat.JSON:
+            _judge_keys(files, paths)
     return {path: _way(files, path, files.findings[path]) for path in paths}
+
+
+def _judge_keys(files: FilesSnapshot, paths: Sequence[str]) -> None:
+    """Adds to the findings what is wrong with the keys of files."""
+    of_folders = {column_name(key).lower() for path in paths for key in folder_keys(path)}
+    schema = files.schema
+    names = set() if schema is None else set(schema.names) - {files.corrupt_column}
+    needed = {name for name in names if name.lower() not in of_folders}
+    judge = KeyJudge(None if schema is None else tree_of(schema), needed, is_kept=files.rescued is not None)
+    judged: dict[frozenset[Key], tuple[str, Any] | None] = {}
+    for path in paths:
+        keys = frozenset(map(tuple, files.findings[path].get("keys", ())))
+        if keys not in judged:
+            judged[keys] = judge.fault(set(keys))
+        fault = judged[keys]
+        files.findings[path] = {**files.findings[path], "keys": ()}
+        if fault is not None:
+            files.findings[path] = {"line": 0, "kind": fault[0], "why": fault[1]}
 
 
 def require_standard(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], look: _Look) -> None:
@@ -80,19 +111,17 @@ def remote_options(files: FilesSnapshot) -> Mapping[str, Any] | None:
 _Look = Callable[[str], Mapping[str, Any]]
 
 
-def _look(files: FilesSnapshot, paths: Sequence[str]) -> _Look:
+def _look(files: FilesSnapshot) -> _Look:
     remote = remote_options(files)
-    schema = files.schema
     if files.format == FileFormat.CSV:
         from odi_assets.sources.files.look.csv_text import csv_look
 
-        return csv_look(files.options, remote, None if schema is None else len(schema))
+        return csv_look(files.options, remote)
     from odi_assets.sources.files.look.json_text import json_look
 
-    of_folders = {column_name(key).lower() for path in paths for key in folder_keys(path)}
-    names = [] if schema is None or files.rescued else schema.names
-    own = {name for name in names if name.lower() not in of_folders and name != files.corrupt_column}
-    return json_look(files.options, remote, own or None)
+    tree = tree_of(files.schema) if files.schema is not None else None
+    rest: Tree | None = {} if tree is None or files.rescued else None
+    return json_look(files.options, remote, tree or {}, rest)
 
 
 def _way(files: FilesSnapshot, path: str, found: Mapping[str, Any]) -> str:
@@ -100,11 +129,13 @@ def _way(files: FilesSnapshot, path: str, found: Mapping[str, Any]) -> str:
     if kind is None:
         return EMPTY if found.get("empty") and not _says_what_is_null(files) else ""
     is_kept = files.rescued is not None or files.corrupt_column is not None
-    if kind == "broken" and is_kept and found["line"]:
+    if kind in ("broken", "deep") and is_kept and found["line"]:
         return ""
-    if kind == "silent" and files.rescued and _can_be_split(files, path):
+    if kind in _SPLITTING and files.rescued and _can_be_split(files, path):
         return SPLIT
-    raise _renamed(files, path, found["why"]) if kind == "renamed" else _stopped(files, path, found)
+    if kind == "renamed":
+        raise renamed(files, path, *found["why"])
+    raise unnamed_part(files, path, found["why"]) if kind == "within" else _stopped(files, path, found)
 
 
 def _can_be_split(files: FilesSnapshot, path: str) -> bool:
@@ -115,25 +146,30 @@ def _can_be_split(files: FilesSnapshot, path: str) -> bool:
 
 def _says_what_is_null(files: FilesSnapshot) -> bool:
     given = {name.lower() for name in files.options}
-    return bool(given & {"nullvalue", "emptyvalue", "inferschema", "locale", "timezone"})
+    of_spark = {
+        "nullvalue",
+        "emptyvalue",
+        "inferschema",
+        "locale",
+        "timezone",
+        "nanvalue",
+        "positiveinf",
+        "negativeinf",
+    }
+    return bool(given & of_spark)
 
 
 def _stopped(files: FilesSnapshot, path: str, found: Mapping[str, Any]) -> SourceError:
     place = f"{path}:{found['line']}" if found["line"] else path
     kind = str(found["kind"])
     kept = "; or set `read.rescued: COLUMN`, which keeps such lines"
-    kept = kept if kind == "silent" and _can_be_split(files, path) else ""
+    kept = kept if kind in _SPLITTING and _can_be_split(files, path) else ""
     return SourceError(
         f"{files.label}: {place} cannot be read: {found['why']}",
         fix=f"nothing was loaded: {_FIXES[files.format if kind == 'silent' else kind]}{kept}; {_OFF}",
         path=path,
         line=found["line"],
     )
-
-
-def _renamed(files: FilesSnapshot, path: str, why: str) -> SourceError:
-    missing, more = json.loads(why)
-    return renamed(files, path, missing, more)
 
 
 def renamed(files: FilesSnapshot, path: str, missing: Sequence[str], more: Sequence[str]) -> SourceError:
@@ -146,6 +182,18 @@ def renamed(files: FilesSnapshot, path: str, missing: Sequence[str], more: Seque
         "or `read.strict: false` makes NULL of what is missing; nothing was loaded",
         path=path,
         columns=tuple(missing),
+    )
+
+
+def unnamed_part(files: FilesSnapshot, path: str, name: str) -> SourceError:
+    """A file with values that have a part that their type in the schema has not."""
+    column = name.partition(".")[0]
+    return SourceError(
+        f"{files.label}: {path} has `{name}`, and the type of `{column}` in `read.schema` has no such part",
+        fix="name it in `read.schema`; or set `read.rescued: COLUMN`, which keeps such values whole; or `read.strict: "
+        "false` leaves it out; nothing was loaded",
+        path=path,
+        columns=(name,),
     )
 
 
@@ -209,6 +257,45 @@ def stopping_columns(files: FilesSnapshot, schema: StructType, way: str) -> dict
     return {name: value_or_stop(fields[name], Misfit(*one)) for name, one in checked.items()}
 
 
+def without_missing(rows: DataFrame, schema: StructType, rescued: str | None) -> DataFrame:
+    """``rows``; one that has no value where ``schema`` has NOT NULL stops the read, unless it was kept aside."""
+    from pyspark.sql import functions as F
+
+    found = {}
+    for field in schema:
+        own = F.col(quoted(field.name))
+        lacks = _lacks(own, field.dataType, field.nullable)
+        if lacks is None:
+            continue
+        is_kept = F.lit(False) if rescued is None else F.col(quoted(rescued)).isNotNull()
+        fix = (
+            f"leave out NOT NULL in `read.schema`, and give the node a `validation` of `{field.name}`; or correct the "
+            "file, and land it again; nothing was loaded"
+        )
+        what = f": column `{field.name}` has no value in a row, and is NOT NULL in `read.schema`"
+        stopped = stopped_by(F.input_file_name(), what, fix=fix).cast(field.dataType)
+        found[field.name] = F.when(lacks & ~is_kept, stopped).otherwise(own)
+    return rows.withColumns(found) if found else rows
+
+
+def _lacks(column: Column, kind: DataType, nullable: bool) -> Column | None:
+    """Whether a value, or a part of it, is missing that its type demands; None if it demands none."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    missing = [] if nullable else [column.isNull()]
+    if isinstance(kind, StructType):
+        parts = [_lacks(column[field.name], field.dataType, field.nullable) for field in kind]
+        missing += [column.isNotNull() & part for part in parts if part is not None]
+    elif isinstance(kind, ArrayType | MapType):
+        inner = kind.elementType if isinstance(kind, ArrayType) else kind.valueType
+        values = column if isinstance(kind, ArrayType) else F.map_values(column)
+        if _lacks(F.lit(None).cast(inner), inner, True) is not None:
+            part = F.exists(values, lambda one: cast("Column", _lacks(one, inner, True)))
+            missing.append(F.coalesce(part, F.lit(False)))
+    return reduce(lambda left, right: left | right, missing) if missing else None
+
+
 class Misfit(NamedTuple):
     """A value as its type has it, and whether it does not fit; ``why`` in words."""
 
@@ -217,16 +304,56 @@ class Misfit(NamedTuple):
     why: str = ""
 
 
+def _fix_of_type(name: str) -> str:
+    return (
+        f"give `{name}` a type in `read.schema` that holds it (STRING holds all texts); or set `read.rescued: COLUMN`, "
+        "which keeps what does not fit; or `read.strict: false` takes what Spark makes of it; nothing was loaded"
+    )
+
+
+def json_error(files: FilesSnapshot, place: str) -> SourceError | None:
+    """The error for the first value that its type does not hold, in a file of JSON lines that Spark stopped at; None if
+    there is none.
+
+    Args:
+        place: the file's URI, as Spark names it.
+    """
+    options = {name.lower(): value for name, value in files.options.items()}
+    path = next((one.path for one in files.chosen if unquote(place).endswith(f"/{one.path}")), None)
+    if (
+        path is None
+        or files.schema is None
+        or files.format != FileFormat.JSON
+        or {"multiline", "linesep"} & set(options)
+    ):
+        return None
+    kinds = {field.name: field.dataType for field in files.schema}
+    encoding = options.get("encoding", options.get("charset", "utf-8"))
+    names = {name: kind.typeName() for name, kind in kinds.items()}
+    try:
+        require_types(files.base.child(path).uri, remote_options(files), encoding, names)
+    except Fault as fault:
+        column = fault.kind
+        if column not in kinds:
+            return None
+        what = f"column `{column}`: {fault.why} is no value of {kinds[column].simpleString()}"
+        return SourceError(
+            f"{files.label}: {path}:{fault.line}: {what}",
+            fix=_fix_of_type(column),
+            path=path,
+            line=fault.line,
+            column=column,
+        )
+    return None
+
+
 def value_or_stop(field: StructField, found: Misfit) -> Column:
     """The values of a column; one that does not fit stops the read, and is named with its file."""
     from pyspark.sql import functions as F
 
     name, kind = field.name, field.dataType.simpleString()
     text = F.substring(F.col(quoted(name)).cast("string"), 1, 100)
-    fix = (
-        f"give `{name}` a type in `read.schema` that holds it (STRING holds all texts); or set `read.rescued: COLUMN`, "
-        "which keeps what does not fit; or `read.strict: false` takes what Spark makes of it; nothing was loaded"
-    )
+    fix = _fix_of_type(name)
     what = f" {found.why} is no value of {kind}".replace("  ", " ")
     stopped = stopped_by(F.input_file_name(), f": column `{name}`: ", text, what, fix=fix)
     return F.when(F.col(quoted(name)).isNotNull() & found.misfits, stopped.cast(field.dataType)).otherwise(found.value)

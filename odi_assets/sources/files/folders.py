@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from odi_assets.sources.files.raised import stopped_by
+from odi_assets.sources.files.values import Reading
 from odi_assets.tables.columns import quoted
 
 if TYPE_CHECKING:
@@ -52,12 +53,12 @@ def folder_column(rows: DataFrame, key: str, kind: DataType | None = None) -> Co
     text = F.when(value != _HIVE_NULL, value)
     if kind is None or kind.simpleString() == "string":
         return text
-    typed = text.try_cast(kind)
+    typed = Reading({}, empty="").checked(text, kind)
+    assert typed is not None
     name, given = column_name(key), kind.simpleString()
     fix = f"rename the folder, or make `{name}` a STRING in `read.schema`"
     stopped = stopped_by(f"there is a folder {key}=", value, f", and `{name}` is {given} in the project file", fix=fix)
-    wrong = text.isNotNull() & (text != "") & typed.isNull()
-    return F.when(wrong, stopped.cast(kind)).otherwise(typed)
+    return F.when(typed.misfits, stopped.cast(kind)).otherwise(typed.value)
 
 
 def with_folder_columns(rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from odi_assets.config.models import FileFormat
 from odi_assets.errors import SourceError
-from odi_assets.sources.files.deliveries import empty_option, stopping_columns
+from odi_assets.sources.files.deliveries import empty_option, stopping_columns, strict_rows
 from odi_assets.sources.files.folders import column_name
 from odi_assets.tables.columns import quoted
 
@@ -82,7 +82,12 @@ def read_as_is(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], 
         ) from error
     if files.format == FileFormat.JSON and files.one_shape and len(paths) > 1:
         _require_same_keys(files, rows)
-    return rows.withColumns(stopping_columns(files, rows.schema, way)) if way else rows
+    if not files.strict or files.format == FileFormat.PARQUET:
+        return rows
+    # Values may have other types than they are written in: those that Spark inferred.
+    schema = rows.schema
+    values = stopping_columns(files, schema, way)
+    return strict_rows(spark, files, paths, schema, way).withColumns(values) if values else rows
 
 
 def _require_same_keys(files: FilesSnapshot, rows: DataFrame) -> None:

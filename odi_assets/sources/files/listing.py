@@ -67,7 +67,8 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
     except (OSError, ValueError) as error:
         raise SourceError(
             f"{base.uri}/{pattern} cannot be listed: {error}",
-            fix="give odi the right to look there, or mount what is to be there; nothing was taken for missing",
+            fix="give odi the right to look there, mount what is to be there, or remove a link that leads nowhere; "
+            "nothing was taken for missing",
             path=pattern,
         ) from error
     above = base.is_local and ":" in base.uri

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from odi_assets.config.models import FileFormat
 from odi_assets.delta.schema_evolution import fits_without_loss, plain_type
 from odi_assets.errors import SourceError
-from odi_assets.sources.files.deliveries import SPLIT, as_read, checked_columns, empty_option
+from odi_assets.sources.files.deliveries import SPLIT, as_read, checked_columns, empty_option, reading_of
 from odi_assets.sources.files.folders import column_name, filled_from_folders
 from odi_assets.sources.files.groups import FileGroup, csv_columns, read_as_is
 from odi_assets.tables.columns import EXACT_TIMES, quoted
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
     from odi_assets.sources.files.source import FilesSnapshot
+    from odi_assets.sources.files.values import Reading
 
 _RECORD = "__odi_record"
 _HALF = r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]"
@@ -69,7 +70,7 @@ def rescued_rows(spark: SparkSession, files: FilesSnapshot, group: FileGroup, co
     left = [values.get(name, F.col(quoted(name))).alias(name) for name in own.names if name not in named]
     left += [F.when(one.misfits, F.col(quoted(name))).alias(name) for name, one in checked.items() if name in named]
     for name in whole:
-        values[name], misfit = _of_variant(name, wanted[name].dataType)
+        values[name], misfit = _of_variant(name, wanted[name].dataType, reading_of(files, group.way))
         left.append(misfit)
     return _with_rescued(rows, group, wanted, column, values, left)
 
@@ -164,12 +165,14 @@ def _by_line(spark: SparkSession, files: FilesSnapshot, group: FileGroup, column
     return rows.select(*[F.col("row")[name].alias(name) for name in columns.names[:-1]], record)
 
 
-def _of_variant(name: str, kind: DataType) -> tuple[Column, Column]:
+def _of_variant(name: str, kind: DataType, reading: Reading) -> tuple[Column, Column]:
     """A value of a type with parts, and all of what the record has there where some of it did not fit."""
     from pyspark.sql import functions as F
 
     text = F.to_json(F.col(quoted(name)))
-    value = F.from_json(text, F.lit(kind.simpleString()))
+    value = F.from_json(text, F.lit(reading.as_text(kind).simpleString()))
+    if (found := reading.checked(value, kind)) is not None:
+        value = F.when(~found.misfits, found.value)
     same = F.to_json(F.parse_json(F.to_json(value))).eqNullSafe(text)
     return value, F.when(~same, F.col(quoted(name))).alias(name)
 

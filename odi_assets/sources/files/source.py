@@ -13,7 +13,7 @@ from odi_assets.config.models import FileFormat, FilesIncrement, OnChange, State
 from odi_assets.config.models.ddl import column_types
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError, SourceError
-from odi_assets.sources.errors import error_text, unreadable
+from odi_assets.sources.errors import error_text, refused, unreadable, unreadable_file, unreadable_place
 from odi_assets.sources.files import ledger
 from odi_assets.sources.files.arrivals import Arrivals, arrivals
 from odi_assets.sources.files.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
@@ -50,6 +50,7 @@ _STRICT: Mapping[str, Mapping[str, str]] = {
 }
 """Reader options unless the project file says otherwise."""
 
+_OF_OPTIONS = ("DATETIME_PATTERN", "INVALID_PARAMETER_VALUE.CHARSET", "denyList")
 _PARSER = "TextParsingException"
 _NO_FILE_LEFT_OUT = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 _NAMES_WITH_COLONS = {
@@ -348,10 +349,26 @@ class FilesSnapshot(SourceSnapshot):
         if self.schema_ddl and not self.strict and not self.rescued and not any("=" in path for path in paths):
             rows = self.load(spark, paths, self.schema_ddl)
         else:
-            from odi_assets.sources.files.united import united_rows
-
-            rows = united_rows(spark, self, paths)
+            rows = self._united(spark, paths)
         return rows if only is None else rows.where(only.condition(rows))
+
+    def _united(self, spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
+
+        from odi_assets.sources.files.united import united_rows
+
+        try:
+            return united_rows(spark, self, paths)
+        except (PySparkException, Py4JJavaError) as error:
+            text = error_text(error)
+            raise unreadable_file(self.label, text) or refused(self.label, self._named(paths), text) from error
+
+    @staticmethod
+    def _named(paths: Sequence[str]) -> str:
+        if not paths:
+            return "the files"
+        return paths[0] if len(paths) == 1 else f"one of {len(paths):,} files, {paths[0]} among them,"
 
     @property
     def held_now(self) -> str | None:
@@ -377,7 +394,7 @@ class FilesSnapshot(SourceSnapshot):
         Raises:
             SourceError: a file went away, or cannot be read under its name or with its columns.
         """
-        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+        from py4j.protocol import Py4JJavaError
         from pyspark.errors import AnalysisException
 
         base = self.base.for_spark
@@ -389,6 +406,9 @@ class FilesSnapshot(SourceSnapshot):
             strict["columnPruning"] = "false"
         if self.strict and self.format == FileFormat.JSON and "allowsinglequotes" not in names:
             strict["allowSingleQuotes"] = "false"
+        if self.format == FileFormat.JSON and names & {"encoding", "charset"} and not self.is_true("multiline"):
+            # Spark demands it. A CR before LF is white space of JSON.
+            strict["lineSep"] = "\n"
         if "quote" in names and "escape" in strict:
             strict["escape"] = next(value for name, value in given.items() if name.lower() == "quote") or "\\"
         if schema is None and self.format == FileFormat.CSV:
@@ -430,7 +450,14 @@ class FilesSnapshot(SourceSnapshot):
         from odi_assets.sources.files.raised import stop_message
 
         found = stop_message(text)
-        return SourceError(f"{self.label}: {found[0]}", fix=found[1], path=self.base.uri) if found else None
+        if found:
+            return SourceError(f"{self.label}: {found[0]}", fix=found[1], path=self.base.uri)
+        if self.strict and (place := unreadable_place(text)) is not None:
+            from odi_assets.sources.files.deliveries import json_error
+
+            return json_error(self, place)
+        is_refused = self.options and any(condition in text for condition in _OF_OPTIONS)
+        return refused(self.label, self._named([file.path for file in self.chosen]), text) if is_refused else None
 
     def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
         if self.format != FileFormat.PARQUET or self.schema_ddl:

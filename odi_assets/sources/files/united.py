@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.models import FileFormat
 from odi_assets.delta.schema_evolution import common_schema, plain_type, type_name
 from odi_assets.errors import SourceError
-from odi_assets.sources.files.deliveries import looks, stopping_columns, strict_rows
+from odi_assets.sources.files.deliveries import looks, stopping_columns, strict_rows, without_missing
 from odi_assets.sources.files.folders import (
     column_name,
     filled_from_folders,
@@ -52,7 +52,16 @@ def united_rows(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str])
         frames = [_with_schema(spark, files, group, declared) for group in groups]
     else:
         frames = [with_folder_columns(read_as_is(spark, files, group.paths, group.way), group.keys) for group in groups]
-    return _union(files, groups, frames)
+    if declared is not None and files.strict:
+        frames = [without_missing(frame, declared, files.rescued) for frame in frames]
+    rows = _union(files, groups, frames)
+    if not rows.columns:
+        raise SourceError(
+            f"{files.label}: {groups[0]} has no columns",
+            fix="land files with columns, or give the node a `path` that does not match it; nothing was loaded",
+            path=groups[0].paths[0],
+        )
+    return rows
 
 
 def _groups(

@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType
 
-_BLANK = r"[\x00-\x20]*"
+_BLANK = r"[ \t]*"
 _DAY = r"[+-]?\d{4,6}-\d{1,2}-\d{1,2}"
 _MIDNIGHT = r"(?:[T ]0?0:0?0(?::0?0(?:\.0*)?)?Z?)?"
 _TIME = r"[T ]\d{1,2}:\d{1,2}(?::\d{1,2}(?:\.\d{0,6}0*)?)?"
+_MOMENT = rf"^{_BLANK}{_DAY}(?:{_TIME}(?:[^0-9.:\x00-\x1f][^\x00-\x1f]*)?)?$"
 _NANOSECONDS = r"\.\d{6}\d*[1-9]"
+_WITHIN = rf"^{_BLANK}[^\x00-\x20](?:.*[^\x00-\x20])?{_BLANK}$"
+_NUMBER = rf"^{_BLANK}[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|(?i:nan|inf|infinity)){_BLANK}$"
 _LAST_SECOND = 253_402_300_799
 """The end of the year 9999, in seconds since 1970."""
 
@@ -29,6 +32,7 @@ _FORMATS: Mapping[str, str] = {
     "timestamp_ntz": "timestampntzformat",
 }
 _OF_SPARK_ALONE = {"locale", "timezone"}
+_INFINITIES = {"nanvalue", "positiveinf", "negativeinf"}
 
 
 class Checked(NamedTuple):
@@ -43,19 +47,19 @@ class Reading(NamedTuple):
 
     Attributes:
         options: of Spark's reader, by their names in small letters.
-        seconds: a TIMESTAMP may be a number of seconds since 1970.
+        is_json: values are JSON's: a number is one already, and as a TIMESTAMP counts seconds since 1970.
         empty: the text that a CSV reader gives for ``""``; None if that is not known.
         keeps: what does not fit is kept as it is written: a DOUBLE beyond all others is not infinity.
     """
 
     options: Mapping[str, str]
-    seconds: bool = False
+    is_json: bool = False
     empty: str | None = None
     keeps: bool = False
 
     def as_text(self, kind: DataType) -> DataType:
         """The type that Spark is to read a column as."""
-        from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
+        from pyspark.sql.types import ArrayType, ByteType, MapType, ShortType, StringType, StructField, StructType
 
         if isinstance(kind, StructType):
             return StructType([StructField(field.name, self.as_text(field.dataType)) for field in kind])
@@ -63,12 +67,15 @@ class Reading(NamedTuple):
             return ArrayType(self.as_text(kind.elementType))
         if isinstance(kind, MapType):
             return MapType(kind.keyType, self.as_text(kind.valueType))
+        if isinstance(kind, ByteType) and self.is_json:
+            # Of 128 to 255 Spark makes negative numbers.
+            return ShortType()
         return StringType() if self.empty is not None or self._is_lenient(kind) else kind
 
     def _is_lenient(self, kind: DataType) -> bool:
         name = kind.typeName()
-        if self.keeps and name in _NEAREST:
-            return True
+        if name in _NEAREST:
+            return (self.keeps or not self.is_json) and not _INFINITIES & self.options.keys()
         return (name == "decimal" or name in _FORMATS) and not _OF_SPARK_ALONE & self.options.keys()
 
     def checked(self, column: Column, kind: DataType) -> Checked | None:
@@ -104,6 +111,9 @@ class Reading(NamedTuple):
 
         name = kind.typeName()
         text = column
+        if name == "byte" and self.is_json:
+            value = column.try_cast(kind)
+            return Checked(value, column.isNotNull() & value.isNull())
         if self.empty is not None:
             if name == "string":
                 return Checked(F.when(text == self.empty, F.lit("")).otherwise(text), F.lit(False))
@@ -116,7 +126,7 @@ class Reading(NamedTuple):
         elif self.empty is None:
             return None
         else:
-            value, fits = text.try_cast(kind), F.lit(True)
+            value, fits = text.try_cast(kind), _is_tight(text)
             if name == "boolean":
                 fits = F.lower(text).isin("true", "false")
         return Checked(F.when(fits, value), text.isNotNull() & ~F.coalesce(fits & value.isNotNull(), F.lit(False)))
@@ -129,13 +139,16 @@ class Reading(NamedTuple):
             return _decimal(text, kind)
         name = kind.typeName()
         if name in _NEAREST:
-            value = text.try_cast(kind)
-            return value, ~value.isin(float("inf"), float("-inf")) | F.lower(text).contains("inf")
+            value, last = text.try_cast(kind), F.substring(text, -1, 1)
+            # Java has numbers like `1d` and `0x1p3`, too.
+            is_plain = (text > "!") & last.between("0", "9") & ~F.contains(F.lower(text), F.lit("p"))
+            is_finite = ~value.isin(float("inf"), float("-inf")) | F.lower(text).contains("inf")
+            return value, is_finite & (is_plain | text.rlike(_NUMBER))
         pattern = self.options.get(_FORMATS[name])
         if pattern is not None:
             return F.try_to_timestamp(text, F.lit(pattern)).cast(kind), ~text.rlike(_NANOSECONDS)
         value = text.try_cast(kind)
-        dashes = (F.substring(text, 5, 1) == "-") & (F.substring(text, 8, 1) == "-")
+        dashes = (F.substring(text, 5, 1) == "-") & (F.substring(text, 8, 1) == "-") & (F.substring(text, -1, 1) > " ")
         size = F.octet_length(text)
         if name == "date":
             return value, ((size == 10) & dashes) | text.rlike(f"^{_BLANK}{_DAY}{_MIDNIGHT}{_BLANK}$")
@@ -143,8 +156,10 @@ class Reading(NamedTuple):
         if name == "timestamp_ntz":
             # A cast would leave out the zone of a text.
             return value, ((size == 19) & dashes & colons) | text.rlike(f"^{_BLANK}{_DAY}(?:{_TIME})?{_BLANK}$")
-        fits = (size.between(19, 26) & dashes & colons) | text.rlike(f"^{_BLANK}{_DAY}(?:{_TIME}(?:[^0-9.:].*)?)?$")
-        if not self.seconds:
+        fits = (size.between(19, 26) & dashes & colons) | text.rlike(
+            f"^{_BLANK}{_DAY}(?:{_TIME}(?:[^0-9.:\x00-\x1f][^\x00-\x1f]*)?)?$"
+        )
+        if not self.is_json:
             return value, fits
         seconds = F.when(text.rlike(r"^-?\d{9,12}$"), text.try_cast("bigint"))
         is_moment = F.coalesce(F.abs(seconds) <= _LAST_SECOND, F.lit(False))
@@ -152,24 +167,29 @@ class Reading(NamedTuple):
 
 
 def _decimal(text: Column, kind: DataType) -> tuple[Column, Column]:
-    """A number, and whether no digit is lost. Thousands may be grouped by commas, as Spark's CSV reader has it."""
+    """A number, and whether no digit is lost."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import DecimalType
 
     assert isinstance(kind, DecimalType)
-    grouped = text.rlike(r"^[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?$")
-    plain = F.when(F.contains(text, F.lit(",")) & grouped, F.replace(text, F.lit(","), F.lit(""))).otherwise(text)
     point = F.instr(text, ".")
     is_short = (point == 0) | (F.octet_length(text) - point <= kind.scale)
     has_exponent = F.contains(text, F.lit("e")) | F.contains(text, F.lit("E"))
-    form = r"^[\x00-\x20]*[+-]?(\d*)\.?(\d*)[eE]([+-]?\d{1,9})[\x00-\x20]*$"
+    form = rf"^{_BLANK}[+-]?(\d*)\.?(\d*)[eE]([+-]?\d{{1,9}}){_BLANK}$"
     whole, fraction, exponent = (F.regexp_extract(text, form, number) for number in (1, 2, 3))
     digits = F.concat(whole, fraction)
     needed = F.rtrim(digits, F.lit("0"))
     scale = F.length(fraction) - exponent.try_cast("int") - (F.length(digits) - F.length(needed))
     is_exact = (F.ltrim(needed, F.lit("0")) == "") | (scale <= kind.scale)
-    zeros = text.rlike(rf"^[^.]*\.\d{{0,{kind.scale}}}0*[\x00-\x20]*$")
-    return plain.try_cast(kind), F.when(has_exponent, is_exact).otherwise(is_short | zeros)
+    zeros = text.rlike(rf"^[^.]*\.\d{{0,{kind.scale}}}0*{_BLANK}$")
+    return text.try_cast(kind), _is_tight(text) & F.when(has_exponent, is_exact).otherwise(is_short | zeros)
+
+
+def _is_tight(text: Column) -> Column:
+    """Whether nothing but blanks stands around a value: Spark takes all control characters for blanks."""
+    from pyspark.sql import functions as F
+
+    return ((text > "!") & (F.substring(text, -1, 1) > " ")) | text.rlike(_WITHIN)
 
 
 def _any(columns: list[Column]) -> Column:

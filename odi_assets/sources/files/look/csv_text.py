@@ -13,23 +13,27 @@ import numpy as np
 from odi_assets.sources.files.look.text import Block, Fault, blocks
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
+_BLANK_LINE = re.compile(rb"\n([\x00-\x09\x0b\x0c\x0e-\x20]*)(?=[\r\n]|\Z)")
+"""A line of characters that Spark takes for blanks: those up to the blank itself, NUL among them."""
+
+_BLANKS = bytes(range(33))
 _END = "\0the end of the text"
 _NOT_CLOSED = "a quote is opened and not closed"
 _GOES_ON = "a quoted value has a line break"
+_BEHIND = "a value goes on behind its closing quote"
+_EMPTY_ROW = "an empty line, the row of an empty value in a file of one column"
+_FIRST = 1 << 16
 _LF, _CR = b"\n\r"
 _NAMES = ("LF", "CR", "CR LF")
 
 
-def csv_look(
-    options: Mapping[str, str], remote: Mapping[str, Any] | None, columns: int | None
-) -> Callable[[str], dict[str, Any]]:
+def csv_look(options: Mapping[str, str], remote: Mapping[str, Any] | None) -> Callable[[str], dict[str, Any]]:
     """A function that looks at the CSV file at a path or URI.
 
     It raises Fault, or returns ``{"empty": …}``: whether a value may be the empty text, in quotes.
 
     Args:
         options: of Spark's reader, as the project file has them.
-        columns: how many the schema names; None if there is none.
     """
     given = {name.lower(): value for name, value in options.items()}
     encoding = given.get("encoding", given.get("charset", "utf-8"))
@@ -37,30 +41,75 @@ def csv_look(
     quote = given.get("quote", '"')
     escape = given.get("escape", quote)
     is_multi_line = given.get("multiline", "").lower() == "true"
-    drops_blank_lines = columns == 1 or separator.isspace()
-    needed = b"" if columns == 1 else separator.encode()
+    line_end = given["linesep"].encode() if given.get("linesep") and not is_multi_line else b"\n"
     is_plain = len(separator) == 1 and separator.isascii() and escape == quote and "linesep" not in given
-    one = {"delimiter": separator if len(separator) == 1 else "\x1f", "doublequote": escape == quote}
-    how = {**one, "escapechar": None if escape == quote else escape, "quotechar": quote or '"'}
+    how = {
+        "delimiter": separator if len(separator) == 1 else "\x1f",
+        "doublequote": escape == quote,
+        "escapechar": None if escape == quote else escape,
+        "quotechar": quote or '"',
+        "quoting": csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
+        "strict": "unescapedquotehandling" not in given,
+    }
 
     def look(place: str) -> dict[str, Any]:
         found = False
-        parts = list(blocks(place, remote, encoding, lines=False)) if is_multi_line else blocks(place, remote, encoding)
-        for block in parts:
-            if drops_blank_lines and not is_multi_line:
-                _require_no_blank_row(block, separator, needed)
-            if is_multi_line and "linesep" not in given:
+        is_single: bool | None = None
+        for block in blocks(place, remote, encoding, lines=not is_multi_line, line_end=line_end):
+            block = Block(block.line, _with_line_feeds(block.data, line_end))
+            if is_single is None and block.data.strip(_BLANKS):
+                is_single = _has_one_column(block.data, separator, how)
+            if not is_multi_line:
+                _require_no_lost_row(block, separator, bool(is_single))
+            elif "linesep" not in given:
                 _require_kept_breaks(block.data, quote, escape)
-            if not quote or quote.encode() not in block.data:
-                continue
-            empty = _empty_in_plain_quotes(block.data, separator, quote, is_multi_line) if is_plain else None
-            if empty is None:
-                _require_closed_rows(block, separator, how, is_multi_line)
-                empty = True
-            found = found or empty
+            has_quotes = bool(quote) and quote.encode() in block.data
+            is_empty: bool | None = has_quotes
+            if has_quotes and is_plain:
+                is_empty = _empty_in_plain_quotes(block.data, separator, quote, is_multi_line)
+            if is_empty is None or (has_quotes and not is_plain) or (is_multi_line and is_single):
+                _require_whole_rows(block, separator, how, is_multi_line, bool(is_single))
+            found = found or is_empty is not False
         return {"empty": found}
 
     return look
+
+
+def _with_line_feeds(data: bytes, line_end: bytes) -> bytes:
+    """``data`` with LF at the end of its lines; what is LF or CR in it and ends none is another character."""
+    if line_end == b"\n":
+        return data
+    return data.replace(b"\n", b"x").replace(line_end, b"\n").replace(b"\r", b"x")
+
+
+def _has_one_column(data: bytes, separator: str, how: Mapping[str, Any]) -> bool:
+    """Whether the first row has one value."""
+    text = data.lstrip(_BLANKS)[:_FIRST].decode(errors="replace")
+    if len(separator) > 1:
+        text = text.replace(separator, "\x1f")
+    return len(next(csv.reader(_lines(text), **{**how, "strict": False}))) == 1
+
+
+def _require_no_lost_row(block: Block, separator: str, is_single: bool) -> None:
+    """Raises Fault if there is a line that Spark takes for no row, and that holds a value, or may be damage."""
+    data = block.data
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    for found in _BLANK_LINE.finditer(b"\n" + data):
+        line = found[1]
+        if not line and (not is_single or found.start() == len(data)):
+            continue
+        if not line:
+            why = _EMPTY_ROW
+        elif separator.encode() in line:
+            why = "a row of empty values"
+        elif not line.strip(b" \t"):
+            if not is_single:
+                continue
+            why = "a row of blanks"
+        else:
+            why = f"a line of the character 0x{line.strip(b' ' + bytes((9,)))[:1].hex()}"
+        raise Fault(block.line + data.count(b"\n", 0, found.start()), f"{why}, which Spark takes for no row", "blank")
 
 
 def _empty_in_plain_quotes(data: bytes, separator: str, quote: str, is_multi_line: bool) -> bool | None:
@@ -85,21 +134,32 @@ def _empty_in_plain_quotes(data: bytes, separator: str, quote: str, is_multi_lin
             return None
     after = text[np.minimum(closing + 1, len(text) - 1)]
     finishes = np.isin(after, ends) | (closing == len(text) - 1)
+    if not (finishes | (after == ord(quote))).all():
+        return None
     return bool((begins & finishes & (closing == opening + 1)).any())
 
 
-def _require_closed_rows(block: Block, separator: str, how: Mapping[str, Any], is_multi_line: bool) -> None:
-    """Raises Fault if a row has a line break within quotes that are not read across lines, or a quote that is open."""
+def _require_whole_rows(
+    block: Block, separator: str, how: Mapping[str, Any], is_multi_line: bool, is_single: bool
+) -> None:
+    """Raises Fault if a row has a line break within quotes that are not read across lines, or a quote that is open, or
+    goes on behind a quote; or is the empty value of a file of one column that is read across lines."""
     csv.field_size_limit(sys.maxsize)
     text = block.data.decode()
     if len(separator) > 1:
         text = text.replace(separator, "\x1f")
     reader = csv.reader(_lines(text), **how)
     line, row = 0, None
-    for row in reader:
-        if row != [_END] and reader.line_num - line > 1 and not is_multi_line:
-            raise Fault(block.line + line, _GOES_ON, "silent")
-        line = reader.line_num
+    try:
+        for row in reader:
+            if row != [_END] and reader.line_num - line > 1 and not is_multi_line:
+                raise Fault(block.line + line, _GOES_ON, "silent")
+            if not row and is_multi_line and is_single:
+                raise Fault(block.line + line, f"{_EMPTY_ROW}, which Spark takes for no row", "blank")
+            line = reader.line_num
+    except csv.Error as error:
+        why = _NOT_CLOSED if "end of data" in str(error) else _BEHIND
+        raise Fault(block.line + line, why, "silent") from None
     if row != [_END]:
         raise Fault(block.line + line - 1, _NOT_CLOSED, "silent")
 
@@ -138,17 +198,3 @@ def _require_kept_breaks(data: bytes, quote: str, escape: str) -> None:
         raise Fault(first + 1, f"a quoted value has the line break {name}, which Spark makes LF of", "breaks")
     why = f"this line ends with {name}, and Spark's `multiLine` takes the first line break, {_NAMES[end]}, for the end"
     raise Fault(first + 1, f"{why} of all lines", "breaks")
-
-
-def _require_no_blank_row(block: Block, separator: str, needed: bytes) -> None:
-    """Raises Fault if a row is blanks alone: Spark leaves out such lines, though they are values.
-
-    Args:
-        needed: a line without it is no row.
-    """
-    if not (block.data[:1] <= b" " or any(start in block.data for start in (b"\n ", b"\n\t", b"\n\0", b"\r"))):
-        return
-    for number, line in enumerate(re.split(rb"\r\n|\r|\n", block.data)):
-        if line and needed in line and not line.strip(bytes(range(33))):
-            what = "a row of empty values" if separator.isspace() else "a row of blanks"
-            raise Fault(block.line + number, f"{what}, which Spark takes for no row", "blank")

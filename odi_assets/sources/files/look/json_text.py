@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.json as pj
 
 from odi_assets.sources.files.look.text import Block, Fault, blocks
+
+Tree = Mapping[str | None, Any]
+"""The types of columns as far as they have parts: of a STRUCT, by the names of its fields; of a MAP, under None. A type
+without parts is None."""
+
+Key = tuple[str | None, ...]
+"""A key of an object, behind the keys that lead to the object. A key of a MAP is None."""
 
 _BLANKS = " \t\r\n"
 _LENIENT = (
@@ -20,47 +27,87 @@ _LENIENT = (
     "allownumericleadingzeros",
     "allowbackslashescapinganycharacter",
     "allowunquotedcontrolchars",
+    "allownonnumericnumbers",
 )
+_DEEP = "its values are nested too deeply to look at"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def json_look(
-    options: Mapping[str, str], remote: Mapping[str, Any] | None, declared: Collection[str] | None
+    options: Mapping[str, str], remote: Mapping[str, Any] | None, tree: Tree, rest: Tree | None
 ) -> Callable[[str], dict[str, Any]]:
-    """A function that looks at the JSON file at a path or URI; it raises Fault, or returns an empty object.
+    """A function that looks at the JSON file at a path or URI.
+
+    It raises Fault, or returns ``{"keys": …}``: the keys of its rows, as far as ``tree`` and ``rest`` have them.
 
     Args:
         options: of Spark's reader, as the project file has them.
-        declared: the columns that every file needs in some row, if it has others; None: no matter.
+        tree: the columns that are wanted.
+        rest: what stands for the parts of a column that ``tree`` does not name. None leaves them out.
     """
     given = {name.lower(): value for name, value in options.items()}
     encoding = given.get("encoding", given.get("charset", "utf-8"))
     is_multi_line = given.get("multiline", "").lower() == "true"
     is_lenient = any(given.get(name, "").lower() == "true" for name in _LENIENT)
+    line_end = (
+        given["linesep"].encode() if "linesep" in given else b"\n" if {"encoding", "charset"} & given.keys() else None
+    )
 
     def look(place: str) -> dict[str, Any]:
-        keys: set[str] = set()
-        for block in blocks(place, remote, encoding, lines=not is_multi_line):
+        keys = Keys(tree, rest)
+        for block in blocks(place, remote, encoding, lines=not is_multi_line, line_end=line_end or b"\n"):
             if is_lenient:
                 continue
             if is_multi_line:
                 _one_text(block, keys)
-            elif block.data.strip() and not _is_plain(block.data, keys):
-                _lines(block, keys)
-        missing, more = sorted(set(declared or ()) - keys), sorted(keys - set(declared or ()))
-        if keys and missing and more:
-            raise Fault(0, json.dumps([missing, more]), "renamed")
-        return {}
+            elif block.data.strip() and not (_has_plain_ends(block.data, line_end) and _is_plain(block.data, keys)):
+                _lines(block, keys, line_end)
+        return {"keys": list(keys.found)}
 
     return look
 
 
-def _is_plain(data: bytes, keys: set[str]) -> bool:
+class Keys:
+    """The keys of rows, each once."""
+
+    def __init__(self, tree: Tree, rest: Tree | None) -> None:
+        self._tree, self._rest = tree, rest
+        self.found: dict[Key, None] = {}
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        self._add(row, self._tree, ())
+
+    def _add(self, value: Any, tree: Tree | None, above: Key) -> None:
+        if tree is None:
+            return
+        if isinstance(value, list):
+            for part in value:
+                self._add(part, tree, above)
+        elif isinstance(value, dict):
+            for name, part in value.items():
+                if None in tree:
+                    self._add(part, tree[None], (*above, None))
+                else:
+                    self.found[*above, name] = None
+                    self._add(part, tree.get(name, self._rest), (*above, name))
+
+
+def _has_plain_ends(data: bytes, line_end: bytes | None) -> bool:
+    """Whether lines end with each LF, and nowhere else."""
+    if line_end is None or line_end == b"\n":
+        return data.count(b"\r") == data.count(b"\r\n")
+    return line_end == b"\r\n" and data.count(b"\n") == data.count(line_end)
+
+
+def _is_plain(data: bytes, keys: Keys) -> bool:
     """Whether pyarrow, which is fast, finds one object on each line, and each of its keys once; adds its keys."""
     first = data.lstrip(_BLANKS.encode()).split(b"\n", 1)[0]
     try:
         example = json.loads(first)
         if not isinstance(example, dict) or (b"\\u" in data and re.search(rb"\\u[dD][89a-fA-F]", data)):
+            return False
+        if b"NaN" in data or b"Inf" in data:
+            # Those are numbers to pyarrow.
             return False
         schema = pa.schema([(name, kind) for name, value in example.items() if (kind := _kind(value)) is not None])
         rows = pj.read_json(
@@ -68,16 +115,24 @@ def _is_plain(data: bytes, keys: set[str]) -> bool:
             read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
             parse_options=pj.ParseOptions(explicit_schema=schema),
         )
+        found = {field.name: _example(field.type) for field in rows.schema}
     except (ValueError, RecursionError, pa.ArrowException):
         return False
     if b"null" in data and re.search(rb"(?:^|\n)[ \t\r]*null", data):
         # To pyarrow that is a row without values.
         return False
     lines = data.count(b"\n") + (not data.endswith(b"\n"))
-    if rows.num_rows != lines or data.count(b"\r") != data.count(b"\r\n"):
+    if rows.num_rows != lines:
         return False
-    keys.update(rows.column_names)
+    keys.add(found)
     return True
+
+
+def _example(kind: pa.DataType) -> Any:
+    """A value with all keys of a type that pyarrow found."""
+    if pa.types.is_struct(kind):
+        return {field.name: _example(field.type) for field in kind}
+    return [_example(kind.value_type)] if pa.types.is_list(kind) else None
 
 
 def _kind(value: Any) -> pa.DataType | None:
@@ -97,28 +152,32 @@ def _kind(value: Any) -> pa.DataType | None:
     return None
 
 
-class _Twice(ValueError):
-    """A key that an object has twice."""
+class _Odd(ValueError):
+    """What JSON does not have, and Spark takes."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
-        raise _Twice(next(name for name in names if names.count(name) > 1))
+        raise _Odd(f"an object has the key {next(name for name in names if names.count(name) > 1)!r} twice")
     return found
+
+
+def _constant(text: str) -> None:
+    raise _Odd(f"{text} is no number of JSON")
 
 
 def _decoder() -> json.JSONDecoder:
     # Numbers are Spark's to judge.
-    return json.JSONDecoder(object_pairs_hook=_object, parse_int=str, parse_float=str)
+    return json.JSONDecoder(object_pairs_hook=_object, parse_int=str, parse_float=str, parse_constant=_constant)
 
 
-def _lines(block: Block, keys: set[str]) -> None:
+def _lines(block: Block, keys: Keys, line_end: bytes | None) -> None:
     """Raises Fault at the first line that Spark reads in part only, or else at the first one that is no JSON."""
     broken: Fault | None = None
     decoder = _decoder()
-    for number, line in enumerate(re.split(rb"\r\n|\r|\n", block.data)):
+    for number, line in enumerate(re.split(re.escape(line_end) if line_end else rb"\r\n|\r|\n", block.data)):
         # Files with a mark at their beginning may have been put together.
         text = line.decode().strip(_BLANKS).removeprefix("\ufeff")
         if not text:
@@ -136,7 +195,7 @@ def _lines(block: Block, keys: set[str]) -> None:
         raise broken
 
 
-def _one_text(block: Block, keys: set[str]) -> None:
+def _one_text(block: Block, keys: Keys) -> None:
     """Raises Fault unless a text is one JSON value. The elements of an array are looked at one by one."""
     text, decoder = block.data.decode(), _decoder()
     place = _behind_blanks(text, 0)
@@ -151,7 +210,7 @@ def _one_text(block: Block, keys: set[str]) -> None:
         raise Fault(1 + text.count("\n", 0, fault.line), fault.why, fault.kind) from None
 
 
-def _elements(decoder: json.JSONDecoder, text: str, place: int, keys: set[str]) -> int:
+def _elements(decoder: json.JSONDecoder, text: str, place: int, keys: Keys) -> int:
     """The place behind an array that begins at ``place``. Lines of a Fault are places in the text."""
     place = _behind_blanks(text, place + 1)
     while text[place : place + 1] != "]":
@@ -163,7 +222,7 @@ def _elements(decoder: json.JSONDecoder, text: str, place: int, keys: set[str]) 
     return place + 1
 
 
-def _element(decoder: json.JSONDecoder, text: str, place: int, keys: set[str]) -> int:
+def _element(decoder: json.JSONDecoder, text: str, place: int, keys: Keys) -> int:
     value, end = _value(decoder, text, place, place)
     _rows(value, place, keys)
     return end
@@ -178,20 +237,24 @@ def _behind_blanks(text: str, place: int) -> int:
 def _value(decoder: json.JSONDecoder, text: str, place: int, line: int) -> tuple[Any, int]:
     try:
         return decoder.raw_decode(text, place)
-    except _Twice as error:
-        raise Fault(line, f"an object has the key {str(error)!r} twice", "silent") from None
-    except (ValueError, RecursionError) as error:
+    except _Odd as error:
+        raise Fault(line, str(error), "silent") from None
+    except RecursionError:
+        raise Fault(line, _DEEP, "deep") from None
+    except ValueError as error:
         raise Fault(line, f"it is no JSON: {str(error)[:200]}", "broken") from None
 
 
-def _rows(value: Any, line: int, keys: set[str]) -> None:
+def _rows(value: Any, line: int, keys: Keys) -> None:
     """Adds the keys of the rows that a value is."""
     rows: Iterable[Any] = value if isinstance(value, list) else [value]
-    for row in rows:
-        if not isinstance(row, dict):
-            raise Fault(line, f"a row is {json.dumps(row)[:40]}, and no object", "silent")
-        keys.update(row)
-    text = json.dumps(value, ensure_ascii=False)
-    found = _SURROGATE.search(text)
+    try:
+        for row in rows:
+            if not isinstance(row, dict):
+                raise Fault(line, f"a row is {json.dumps(row)[:40]}, and no object", "silent")
+            keys.add(row)
+        found = _SURROGATE.search(json.dumps(value, ensure_ascii=False))
+    except RecursionError:
+        raise Fault(line, _DEEP, "deep") from None
     if found:
         raise Fault(line, f"a text has one half of a character alone: \\u{ord(found[0]):04x}", "silent")

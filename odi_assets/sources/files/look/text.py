@@ -22,8 +22,9 @@ class Fault(Exception):
         line: of the text, counted from 1; 0 if it is about the whole file.
         why: in words.
         kind: ``bytes`` that are no text; ``broken``: Spark stops at it too; ``silent``: Spark goes on as if nothing
-            were wrong; ``blank``: a row that Spark leaves out; ``renamed``: a column is in no row; ``nanoseconds``:
-            times that lose a part; ``unseen``: the file cannot be looked at.
+            were wrong; ``deep``: nested so deeply that nobody can tell; ``breaks``: line breaks that Spark would
+            change; ``blank``: a row that Spark leaves out; ``nanoseconds``: times that lose a part; ``unseen``: the
+            file cannot be looked at.
     """
 
     def __init__(self, line: int, why: str, kind: str) -> None:
@@ -51,6 +52,7 @@ def blocks(
     Args:
         remote: fsspec's options for the store; None for local files.
         lines: a block ends where a line does. Otherwise all of the text is one block.
+        line_end: what lines end with.
 
     Raises:
         Fault: it is no text of ``encoding``, or is packed in a way that only Spark knows, or is not whole.
@@ -60,11 +62,11 @@ def blocks(
         rest += piece
         end = rest.rfind(line_end) + len(line_end) if lines and line_end in piece else 0
         if end:
-            yield Block(line, _checked(rest[:end], line))
-            line += rest.count(b"\n", 0, end)
+            yield Block(line, _checked(rest[:end], line, line_end))
+            line += rest.count(line_end, 0, end)
             rest = rest[end:]
     if rest:
-        yield Block(line, _checked(rest, line))
+        yield Block(line, _checked(rest, line, line_end))
 
 
 def _texts(place: str, remote: Mapping[str, Any] | None, encoding: str) -> Iterator[bytes]:
@@ -97,13 +99,13 @@ def _decoder(encoding: str) -> Callable[..., bytes]:
     return decoded
 
 
-def _checked(data: bytes, line: int) -> bytes:
+def _checked(data: bytes, line: int, line_end: bytes) -> bytes:
     if not data.isascii():
         try:
             data.decode()
         except UnicodeDecodeError as error:
             found = data[error.start : error.start + 1]
-            at = line + data.count(b"\n", 0, error.start)
+            at = line + data.count(line_end, 0, error.start)
             raise Fault(at, f"the byte 0x{found.hex()} is not UTF-8", "bytes") from None
     return data
 
@@ -129,6 +131,8 @@ def _unpacked(stream: Any, place: str) -> Iterator[bytes]:
     try:
         while piece := source.read(_BLOCK):
             yield piece if inflate is None else inflate.decompress(piece)
+            if inflate is not None and inflate.unused_data:
+                raise Fault(0, "it cannot be unpacked: it goes on behind its end", "broken")
         if inflate is not None:
             yield inflate.flush()
     except (pa.ArrowException, OSError, zlib.error) as error:

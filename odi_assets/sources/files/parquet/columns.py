@@ -7,12 +7,19 @@ not at all.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.schema_evolution import fits_without_loss, plain_type, type_name
 from odi_assets.errors import SourceError
-from odi_assets.sources.files.deliveries import Misfit, remote_options, renamed, require_standard, value_or_stop
+from odi_assets.sources.files.deliveries import (
+    Misfit,
+    remote_options,
+    renamed,
+    require_standard,
+    unnamed_part,
+    value_or_stop,
+)
 from odi_assets.sources.files.folders import column_name, filled_from_folders
 from odi_assets.sources.files.groups import FileGroup, read_as_is
 from odi_assets.sources.files.look.parquet_times import int96_look
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from odi_assets.sources.files.source import FilesSnapshot
 
 _NUMBERS = ("byte", "short", "integer", "long", "decimal", "float", "double")
+_BEYOND = {"integer": 2.0**31, "long": 2.0**63}
 _EXACT = {("timestamp_ntz", "timestamp"), ("date", "timestamp"), ("string", "binary")}
 """Types, and others that a cast makes of them with nothing lost: the session's zone is UTC."""
 
@@ -58,6 +66,9 @@ def parquet_rows(spark: SparkSession, files: FilesSnapshot, group: FileGroup, wa
     if missing and more:
         raise renamed(files, group.paths[0], missing, more)
     stored, values = [], {}
+    nested = [name for name in wanted.names if name.lower() in own and own[name.lower()] not in kinds]
+    if nested:
+        _require_parts(files, group, read_as_is(spark, files, group.paths[:1]).schema, wanted, nested)
     for field in wanted:
         kind = kinds.get(own.get(field.name.lower(), ""))
         nanoseconds = kind == _NANOSECONDS
@@ -163,15 +174,58 @@ def _converted(files: FilesSnapshot, group: FileGroup, own: DataType, field: Str
         return column.cast(field.dataType)
     if left in _NUMBERS and right in _NUMBERS:
         value = column.try_cast(field.dataType)
-        return value_or_stop(field, Misfit(value, ~F.coalesce(value.try_cast(own) == column, F.lit(False))))
+        same = value.try_cast(own) == column
+        if left in ("float", "double") and right in _BEYOND:
+            # A cast takes the number beside the last one for that one.
+            same = same & (column < F.lit(_BEYOND[right]))
+        return value_or_stop(field, Misfit(value, ~F.coalesce(same, F.lit(False))))
     if (left, right) == ("binary", "string"):
         return value_or_stop(field, Misfit(column.cast("string"), ~F.is_valid_utf8(column.cast("string"))))
-    kinds = type_name(own.jsonValue()), type_name(field.dataType.jsonValue())
-    raise SourceError(
-        f"{files.label}: column `{field.name}` is {kinds[0]} in {group}, and {kinds[1]} in `read.schema`, which does "
+    raise _other_type(files, group, field.name, own, field.dataType)
+
+
+def _require_parts(
+    files: FilesSnapshot, group: FileGroup, own: StructType, wanted: StructType, names: Sequence[str]
+) -> None:
+    """Raises SourceError if columns with parts have some that ``wanted`` does not name, or that it cannot hold: Spark
+    leaves out the one, and reinterprets the other."""
+    of_file = {field.name.lower(): field.dataType for field in own}
+    for name in names:
+        found = _misfit_within(of_file[name.lower()], wanted[name].dataType, name)
+        if found is not None:
+            part, kind, other = found
+            missing = unnamed_part(files, group.paths[0], part)
+            raise missing if other is None else _other_type(files, group, part, kind, other)
+
+
+def _misfit_within(own: DataType, wanted: DataType, name: str) -> tuple[str, DataType, DataType | None] | None:
+    """The first part of a type that the wanted one has not, or has with a type that does not hold it."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(own, StructType) and isinstance(wanted, StructType):
+        by_name = {field.name.lower(): field.dataType for field in wanted}
+        pairs = [(one.dataType, by_name.get(one.name.lower()), f"{name}.{one.name}") for one in own]
+    elif isinstance(own, ArrayType) and isinstance(wanted, ArrayType):
+        pairs = [(own.elementType, wanted.elementType, name)]
+    elif isinstance(own, MapType) and isinstance(wanted, MapType):
+        pairs = [(own.keyType, wanted.keyType, name), (own.valueType, wanted.valueType, f"{name}.*")]
+    else:
+        left, right = own.jsonValue(), wanted.jsonValue()
+        return None if plain_type(left) == plain_type(right) or fits_without_loss(left, right) else (name, own, wanted)
+    for kind, other, part in pairs:
+        found = (part, kind, None) if other is None else _misfit_within(kind, other, part)
+        if found is not None:
+            return found
+    return None
+
+
+def _other_type(files: FilesSnapshot, group: FileGroup, name: str, own: DataType, wanted: DataType) -> SourceError:
+    kinds = type_name(own.jsonValue()), type_name(wanted.jsonValue())
+    return SourceError(
+        f"{files.label}: column `{name}` is {kinds[0]} in {group}, and {kinds[1]} in `read.schema`, which does "
         "not hold its values",
         fix=f"make it {kinds[0]} in `read.schema`; or set `read.rescued: COLUMN`, which keeps what does not fit; "
         "nothing was loaded",
         path=group.paths[0],
-        column=field.name,
+        column=name,
     )
