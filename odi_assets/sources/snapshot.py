@@ -145,6 +145,11 @@ class SourceSnapshot(ABC):
         """The file that a row of :meth:`rows` is in; None if that means nothing to who reads it."""
         return None
 
+    def numbered(self, rows: DataFrame, column: str) -> DataFrame:
+        """``rows`` of :meth:`rows` with the number of the delivery that each came in, as :meth:`Read.numbered` says."""
+        del column
+        return rows
+
     @property
     def held_now(self) -> str | None:
         """What it consists of, for :meth:`late` of a later run; None if that is known otherwise, or not at all."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Union
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.execution.advance import advance
+from odi_assets.nodes.execution.deliveries import DELIVERY, numbered
 from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.execution.outcomes import succeeded
 from odi_assets.nodes.execution.resolve import resolve
@@ -103,6 +104,7 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
                 df = applied(next(iter(sources.values())), resolved, spark)
             elif node.config.transform is None and len(sources) == 1:
                 (df,) = sources.values()
+                df = numbered(df, resolved)
             else:
                 from odi_assets.nodes.execution.transform import transformed
 
@@ -157,7 +159,9 @@ def commit_once(rows: NodeRows, state: StateBackend, run: RunInfo) -> NodeResult
         rows.own.until_written(rows.df) if rows.own else nullcontext(),
         errors_named(plan.node, plan.reads),
     ):
-        written = EmbeddedEngine().write(rows.df, plan.target, plan.write_spec, stamp)
+        delivery = DELIVERY if DELIVERY in rows.df.columns else None
+        spec = replace(plan.write_spec, delivery=delivery)
+        written = EmbeddedEngine().write(rows.df, plan.target, spec, stamp)
         rows_read = rows.counts.total(written.rows_written)
     table = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
     if plan.moves_hwm:
