@@ -88,4 +88,5 @@ def _show(found: Audit) -> None:
     for text in found.notes:
         note(f"{text[0].upper()}{text[1:]}.")
     of = counted(len(found.ranges), "range")
-    note(f"{len(found.differing):,} of {of} differ." if found.differing else f"All of {of} agree.")
+    far = " in which groups there are; what was computed of them was not compared" if found.groups_only else ""
+    note(f"{len(found.differing):,} of {of} differ." if found.differing else f"All of {of} agree{far}.")

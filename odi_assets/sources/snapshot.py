@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -94,6 +94,12 @@ class SourceSnapshot(ABC):
     @property
     def kept_aside(self) -> str | None:
         """The column that keeps what does not fit the others; None if there is none."""
+        return None
+
+    @property
+    def column_names(self) -> Sequence[str] | None:
+        """The names of its columns, where they are known without Spark, and its rows alone tell which partitions they
+        are in; None elsewhere."""
         return None
 
     @property

@@ -10,7 +10,8 @@ from odi_assets_tests.config.support import load, problem, project
 
 NODE = """\
 - name: one
-  read: {connection: lake, format: csv, path: in, schema: "id BIGINT, day DATE, at TIMESTAMP, gone BOOLEAN, s STRING, ok BOOLEAN",
+  read: {connection: lake, format: csv, path: in,
+         schema: "id BIGINT, day DATE, at TIMESTAMP, gone BOOLEAN, s STRING, ok BOOLEAN",
          incremental: {mode: stateful, column: at}}
   write: {connection: lake, path: one, mode: upsert, keys: [id]}
 """
@@ -99,10 +100,10 @@ def test_what_a_query_gives_is_known_as_far_as_its_text_tells(tmp_path: Path, ol
         (NODE, "column: at", "column: at, initial_value: 2024-01-31, watermark_lag: 2h"),
         (NODE, "column: at", "column: s, date_format: eu, fallback_column: s, initial_value: 2024-01-31"),
         (NODE, "id BIGINT,", "id BIGINT COMMENT 'the, key', `odd ``name` STRING,"),
-        (NODE, 'format: csv, path: in, schema: "id', 'format: csv, path: in, rescued: rest, schema: "id'),
+        (NODE, "path: in,\n", "path: in, rescued: rest,\n"),
         (SUMS, "SELECT day,", "WITH a AS (SELECT * FROM df) SELECT day,"),
         (SUMS, "SELECT day, count(*) AS n FROM df GROUP BY day", "SELECT * FROM df"),
-        (SUMS, "SELECT day, count(*) AS n FROM df GROUP BY day", "SELECT d.* FROM df d LATERAL VIEW explode(array(1)) t AS day"),
+        (SUMS, "SELECT day, count(*) AS n FROM df GROUP BY day", "SELECT * FROM df LATERAL VIEW explode(array(1)) t AS d"),
         (SUMS, "SELECT day, count(*) AS n FROM df GROUP BY day", "FROM df |> WHERE id > 1"),
         (SUMS, "SELECT day, count(*) AS n FROM df GROUP BY day", "SELECT stack(1, id, day) AS (id, day) FROM df"),
         (SUMS, "FROM df", "FROM other.dff JOIN range(3) JOIN df"),

@@ -51,7 +51,8 @@ RIGHT = [
     "WITH RECURSIVE r(n) MAX RECURSION LEVEL 7 AS (SELECT 1) SELECT n FROM r",
     "SELECT IDENTIFIER('a' || 'b') FROM IDENTIFIER('df')",
     "SELECT first(a) IGNORE NULLS, any_value(a) FILTER (WHERE a > 1), listagg(DISTINCT a, ',') FROM df",
-    "SELECT trim(BOTH 'x' FROM a), substring(a FROM 2 FOR 3), overlay(a PLACING 'x' FROM 1), position('a' IN b) FROM df",
+    "SELECT trim(BOTH 'x' FROM a), substring(a FROM 2 FOR 3), position('a' IN b) FROM df",
+    "SELECT overlay(a PLACING 'x' FROM 1) FROM df",
     "SELECT extract(YEAR FROM t), timestampdiff(HOUR, t, u), dateadd(DAY, 1, t), date_trunc() FROM df",
     "SELECT f(a => 1, b => 'x'), mod(a), named_struct('a', 1).a, struct(a, 1 AS b), map('a', 1), array(1)[0] FROM df",
     "SELECT a:b.c, a::int, try_cast(a AS MAP<STRING, ARRAY<INT>>), a <=> b, a RLIKE 'x', a ILIKE 'x' FROM df",
@@ -148,7 +149,7 @@ def test_a_word_of_spark_in_any_place_is_refused_only_where_spark_refuses_it(spa
     words = [row.keyword for row in spark.sql("SELECT keyword FROM sql_keywords()").collect()]
     functions = [row.function for row in spark.sql("SHOW FUNCTIONS").collect() if row.function.isidentifier()]
     # Nobody is expected to name a column so without backquotes.
-    taken = {*"SELECT FROM WHERE HAVING LIMIT JOIN ON UNION AND OR NOT AS DISTINCT".split()}
+    taken = {"SELECT", "FROM", "WHERE", "HAVING", "LIMIT", "JOIN", "ON", "UNION", "AND", "OR", "NOT", "AS", "DISTINCT"}
     queries = [place.format(word) for place in PLACES for word in words if word not in taken]
     queries += [place.format(word) for place in CALLS for word in functions if word.upper() not in taken]
     refused = [sql for sql in queries if mistake(sql)]

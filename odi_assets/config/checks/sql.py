@@ -38,7 +38,8 @@ _JUDGED = frozenset(
         *("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS", "SEMI", "ANTI", "ON", "USING"),
         *("AND", "OR", "NOT", "IN", "IS", "NULL", "LIKE", "BETWEEN", "EXISTS", "CASE", "WHEN", "THEN", "ELSE", "END"),
         *("TRUE", "FALSE", "ASC", "OVER", "PARTITION_BY"),
-        *("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "TEXT", "DATE", "TIMESTAMPTZ"),
+        *("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "TEXT", "DATE"),
+        *("TIMESTAMPTZ",),
     }
 )  # fmt: skip
 """Signs and words of sqlglot's tokenizer that its parser takes as Spark does. A query with any other is not judged."""

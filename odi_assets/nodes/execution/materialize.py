@@ -7,6 +7,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Union
 
+from odi_assets.config.compared_columns import known_rows
+from odi_assets.config.models import FileFormat
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.execution.advance import advance
@@ -15,6 +17,7 @@ from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.execution.outcomes import succeeded
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
+from odi_assets.nodes.planning.partition_column import require_partition_column
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.result import NodeResult, RunInfo
@@ -98,6 +101,10 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
         if not resolved.nothing_new:
             with without_call_sites():
                 sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
+            for read in resolved.reads:
+                if read.follows and read.snapshot.format != FileFormat.DELTA:
+                    # The log of a Delta table tells by itself; its own reads say what it lacks.
+                    require_partition_column(node, read.label, sources[read.name].columns)
             if node.config.apply is not None:
                 from odi_assets.nodes.execution.apply import applied
 
@@ -112,6 +119,10 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
                 df = transformed(spark, node.config, node.project.root, sources, str(node), open_store)
         if within is not None and df is not None and within.column in df.columns:
             df = df.where(within.condition(df))
+        if df is not None and known_rows(node.config):
+            from odi_assets.nodes.execution.deduplicate import each_once
+
+            df = each_once(df, resolved)
         overlaps = [read.overlap for read in resolved.reads if read.overlap is not None]
         if df is not None and overlaps and resolved.write.mode.traits.keeps_stored_rows:
             from odi_assets.nodes.execution.deduplicate import without_loaded

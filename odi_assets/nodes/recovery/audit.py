@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, get_args
 
+from odi_assets.config.compared_columns import known_rows
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import CursorsIncrement, FileFormat, StatefulIncrement, VersionIncrement, WriteMode
 from odi_assets.delta.table import TableHandle
@@ -77,6 +78,7 @@ class Audit:
         by: what the ranges are of, in words.
         compared: the columns whose values were compared.
         notes: what could not be compared, and what is not loaded yet, in words.
+        groups_only: rows are groups of rows of the sources, and only which groups there are was compared.
     """
 
     key: NodeKey
@@ -84,6 +86,7 @@ class Audit:
     compared: tuple[str, ...]
     notes: tuple[str, ...]
     ranges: tuple[AuditRange, ...]
+    groups_only: bool = False
 
     @property
     def differing(self) -> tuple[AuditRange, ...]:
@@ -142,6 +145,7 @@ def _compared(node: Node, target: TableHandle, spark: SparkSession, state: State
         scope.compared,
         (*scope.notes, *_not_loaded(node, marks)),
         tuple(AuditRange(one, _name(one, ranges), _command(node, one, ranges, scope)) for one in found),
+        groups_only=scope.regroups and set(scope.compared) < set(table.columns),
     )
 
 
@@ -235,6 +239,9 @@ def _scope(
     if traits.needs_keys:
         rule = KeyRule(keys, _order(node, source), node.config.write.delete_when)
         notes.append("of the rows of a key, the newest counts" if rule.order else "of the rows of a key, any counts")
+    elif (known := known_rows(node.config)) and set(known) <= set(shared):
+        rule = KeyRule(known)
+        notes.append(f"of the rows with the same {', '.join(known)}, one counts")
     return _Scope(compared, places, rule=rule, regroups=regroups, notes=tuple(notes))
 
 
