@@ -126,4 +126,5 @@ def _conclusion(found: Audit) -> str:
             else (f"All of {counted(one.source_rows, 'key')} agree.")
         )
     of = counted(len(found.ranges), "range")
-    return f"{len(found.differing):,} of {of} differ." if found.differing else f"All of {of} agree."
+    far = " in which groups there are; what was computed of them was not compared" if found.groups_only else ""
+    return f"{len(found.differing):,} of {of} differ." if found.differing else f"All of {of} agree{far}."

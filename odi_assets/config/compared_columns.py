@@ -36,6 +36,15 @@ def identifying_columns(node: NodeConfig) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def known_rows(node: NodeConfig) -> tuple[str, ...]:
+    """The columns by which the node knows a row that it reads again and appends once: its keys and its cursor; none
+    where each row that is read is another one, or the write mode itself looks up keys."""
+    write = node.write
+    if write.mode.traits.takes_rows_again or not keys_compared(node):
+        return ()
+    return identifying_columns(node)
+
+
 def compared_columns(node: NodeConfig) -> tuple[str, ...]:
     """All columns whose values are compared with values of rows in the table."""
     newer = node.write.only_if_newer

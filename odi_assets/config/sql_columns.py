@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.util.spark_sql import parsed
+
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Expression
 
@@ -63,12 +65,8 @@ def definitions(
     Args:
         views: views that the query may read, each with the name that it has in the definitions.
     """
-    from sqlglot import parse_one
-    from sqlglot.errors import SqlglotError
-
-    try:
-        query = parse_one(sql, dialect="spark")
-    except (SqlglotError, RecursionError):
+    query = parsed(sql)
+    if query is None:
         return {name: ColumnDefinition(" ".join(sql.split())) for name in names}
     shown = {view.casefold(): other.casefold() for view, other in views}
     return {name: _definition(query, name, shown) for name in names}

@@ -91,7 +91,8 @@ class WriteMode(StrEnum):
         "upsert",
         WriteTraits(
             description="Rows replace those with the same keys; the others are added. "
-            "Two rows with the same keys in one increment are refused.",
+            "Two rows with the same keys in one increment are refused, unless `incremental: files` found them in two "
+            "files: then the newer file counts.",
             increment="rows",
             computed_from="table",
             needs_keys=True,

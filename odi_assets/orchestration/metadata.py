@@ -16,6 +16,7 @@ from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import LAG, ROWS_LEFT, NodeResult, rows_left
 from odi_assets.state.records import RunStatus
+from odi_assets.util.spark_sql import parsed
 
 STORAGE_KIND = "delta"
 NO_HWM = "none"
@@ -149,11 +150,8 @@ def _declared_columns(node: NodeConfig) -> Sequence[tuple[str, str]]:
 
 @lru_cache(maxsize=1024)
 def _columns_of(ddl: str) -> Sequence[tuple[str, str]]:
-    import sqlglot
-
-    try:
-        table = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="spark")
-    except sqlglot.errors.ParseError:
+    table = parsed(f"CREATE TABLE t ({ddl})")
+    if table is None:
         # Spark may know a type that sqlglot does not; the schema is then shown once the table exists.
         return ()
     return [(column.name, column.kind.sql("spark").lower()) for column in table.this.expressions]

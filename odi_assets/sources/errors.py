@@ -11,6 +11,7 @@ from odi_assets.errors import SourceError
 # Spark's error conditions, in the words of its error-conditions.json; py4j hands over the text alone.
 _FILE = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (\S+?)\.\s")
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+(?:Exception|Error): )?(.+)$", re.MULTILINE)
+_LENGTHS = re.compile(r"^ Header length: ?(\d+), schema size: ?(\d+)$", re.MULTILINE)
 _HEADER = re.compile(r"^ Header: ?(.*)\n Schema: ?(.*)$", re.MULTILINE)
 _FIXES = {
     # What an error says, and what to do about it in particular.
@@ -90,6 +91,8 @@ def unreadable(label: str, path: str, text: str) -> SourceError:
     why = "".join(f": {cause[:_LONGEST].strip()}" for cause in _telling(_CAUSE.findall(text)))
     header = _HEADER.search(text)
     differs = f" (header: {header[1][:_LONGEST]}; schema: {header[2][:_LONGEST]})" if header else ""
+    if lengths := _LENGTHS.search(text):
+        differs = f" {lengths[1]} in the header, {lengths[2]} in the schema"
     whole = (
         "land the file again, whole (under a name that begins with `.` or `_` until it is complete), or say in `read` "
         "what it is like: `format`, `schema`, `options`"

@@ -219,6 +219,12 @@ class Read(PlannedRead):
     def load(self, spark: SparkSession) -> DataFrame:
         """The rows, lazily."""
 
+    def numbered(self, rows: DataFrame, column: str) -> DataFrame:
+        """``rows`` of :meth:`load` with the number of the delivery that each came in, an INT; as they are, if there is
+        one delivery, or their order is not known."""
+        del column
+        return rows
+
     def in_partitions(self, wanted: Partitions) -> PlannedRead:
         return replace(Whole.instead_of(self), summary=self.summary, only=wanted)
 
@@ -268,6 +274,9 @@ class Whole(Read):
 
     def load(self, spark: SparkSession) -> DataFrame:
         return self.snapshot.rows(spark, self.only)
+
+    def numbered(self, rows: DataFrame, column: str) -> DataFrame:
+        return self.snapshot.numbered(rows, column)
 
     def whole(self) -> PlannedRead:
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -97,6 +97,12 @@ class SourceSnapshot(ABC):
         return None
 
     @property
+    def column_names(self) -> Sequence[str] | None:
+        """The names of its columns, where they are known without Spark, and its rows alone tell which partitions they
+        are in; None elsewhere."""
+        return None
+
+    @property
     def guesses_types(self) -> bool:
         """Whether nobody named the types of its columns: what looks like a number may be text."""
         return False
@@ -144,6 +150,11 @@ class SourceSnapshot(ABC):
     def place_of_rows(self) -> Column | None:
         """The file that a row of :meth:`rows` is in; None if that means nothing to who reads it."""
         return None
+
+    def numbered(self, rows: DataFrame, column: str) -> DataFrame:
+        """``rows`` of :meth:`rows` with the number of the delivery that each came in, as :meth:`Read.numbered` says."""
+        del column
+        return rows
 
     @property
     def held_now(self) -> str | None:

@@ -113,7 +113,7 @@ def _write(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp, *,
     if handle.exists:
         handle = with_features(handle, schema_json)
     if keeps_columns:
-        df = aligned(df, schema_json, spec.delete_when)
+        df = aligned(df, schema_json, spec.beside)
     write = Write(df, handle, spec, stamp, schema_json, bool(added), is_small)
     if spec.declared not in (None, spec.mode):
         write = replace(write, df=mode_of(spec.declared).rows_to_store(write))
@@ -126,7 +126,7 @@ def _write(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp, *,
         new_schema=bool(added and not changes.removed),
     )
     version = commit(handle, schema_json, spec.partition_by, changes, stamp)
-    stored = write.df.drop(write.spec.delete_when) if write.spec.delete_when else write.df
+    stored = write.df.drop(*write.spec.beside)
     columns = tuple((field.name, field.dataType.simpleString()) for field in stored.schema)
     return replace(
         result_of(write, changes, version, columns), columns_added=tuple(added), columns_ignored=tuple(ignored)
@@ -161,7 +161,7 @@ def _schema_plan(
     df: DataFrame, handle: TableHandle, spec: WriteSpec, keeps_columns: bool
 ) -> tuple[str, list[str], list[str]]:
     """The table's schema after the commit, the columns it gains, and the columns of the rows that are left out."""
-    stored = df.drop(spec.delete_when) if spec.delete_when else df
+    stored = df.drop(*spec.beside)
     uri = handle.location.uri
     schema_json = delta_schema(stored, uri)
     # Rows that join a table take on the spelling of its columns.

@@ -25,6 +25,8 @@ class WriteSpec:
         only_if_newer: for upsert, the column whose value must be greater than the stored one's.
         declared: the mode in the project file, where this one write uses another (full refresh, backfill). Which rows
             are stored is still decided by the declared mode: one for each key, and no deleted ones, after an upsert.
+        delivery: a column of the rows that is not stored, and of an integer type: the number of the delivery that a
+            row came in. What is stored is what one write for each delivery would leave, in the order of the numbers.
     """
 
     mode: WriteMode
@@ -35,6 +37,12 @@ class WriteSpec:
     delete_when: str | None = None
     only_if_newer: str | None = None
     declared: WriteMode | None = None
+    delivery: str | None = None
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The columns of the rows that are not stored."""
+        return tuple(name for name in (self.delete_when, self.delivery) if name is not None)
 
 
 @dataclass(frozen=True)

@@ -56,17 +56,25 @@ def read_files(
 
 
 def read_staged(
-    spark: SparkSession, table: Location, files: Sequence[WrittenFile], schema_json: str, flag: str | None = None
+    spark: SparkSession,
+    table: Location,
+    files: Sequence[WrittenFile],
+    schema_json: str,
+    flag: str | None = None,
+    number: str | None = None,
 ) -> DataFrame:
     """The rows of files that are in the table's folder and not committed yet.
 
     Args:
         schema_json: the table's schema.
         flag: name of a BOOLEAN column that the files hold in addition to the table's columns.
+        number: name of an INT column that they hold in addition.
     """
     schema = spark_schema(schema_json)
     if flag:
         schema = schema.add(flag, "boolean")
+    if number:
+        schema = schema.add(number, "integer")
     if not files:
         return spark.createDataFrame([], schema)
     return _parquet(spark, table, files, schema, base_path=any(file.partition for file in files))

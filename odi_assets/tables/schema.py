@@ -137,19 +137,19 @@ def spark_schema(schema_json: str) -> StructType:
     return StructType.fromJson(json.loads(schema_json))
 
 
-def aligned(df: DataFrame, schema_json: str, extra: str | None = None) -> DataFrame:
+def aligned(df: DataFrame, schema_json: str, extra: Sequence[str] = ()) -> DataFrame:
     """``df`` with the columns of a table: its names, its order, its types. Columns that ``df`` lacks are NULL.
 
     Args:
-        extra: a column of ``df`` to keep beside them.
+        extra: columns of ``df`` to keep beside them.
     """
     from pyspark.sql import functions as F
 
     rows, table = df.schema.fields, spark_schema(schema_json).fields
-    if extra is None and [_shape(field) for field in rows] == [_shape(field) for field in table]:
+    if not extra and [_shape(field) for field in rows] == [_shape(field) for field in table]:
         return df
     columns = _columns(rows, table, lambda name: F.col(quoted(name)))
-    return df.select(*columns, *([F.col(quoted(extra))] if extra else []))
+    return df.select(*columns, *map(F.col, map(quoted, extra)))
 
 
 def _shape(field: StructField) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from odi_assets.spark.jvm.gateway import LOG_LEVEL_VARIABLE, quiet_options, trust_options
+from odi_assets.spark.jvm.gateway import LOG_LEVEL_VARIABLE, _forwarded_stderr, quiet_options, trust_options
 from odi_assets.spark.jvm.java import Java, find_java
 from odi_assets.spark.progress import running_stages
 
@@ -29,6 +29,51 @@ def test_sparks_log_is_configured_unless_the_project_brings_its_own(monkeypatch:
     assert quiet_options({OPTIONS: f"{LOG_CONFIG}mine.properties"}) == []
     monkeypatch.setenv("ODI_DEBUG", "1")
     assert quiet_options({"spark.app.name": "a"}) == []
+
+
+RESOLVED = """\
+:: loading settings :: url = jar:file:/a/ivy.jar!/ivysettings.xml
+Ivy Default Cache set to: /home/me/.ivy2.5.2/cache
+The jars for the packages stored in: /home/me/.ivy2.5.2/jars
+org.mariadb.jdbc#mariadb-java-client added as a dependency
+:: resolving dependencies :: org.apache.spark#spark-submit-parent-3a71;1.0
+\tconfs: [default]
+\tfound org.mariadb.jdbc#mariadb-java-client;3.5.6 in central
+:: resolution report :: resolve 1166ms :: artifacts dl 50ms
+\t:: modules in use:
+\torg.mariadb.jdbc#mariadb-java-client;3.5.6 from central in [default]
+\t---------------------------------------------------------------------
+\t|                  |            modules            ||   artifacts   |
+\t|      default     |   1   |   0   |   0   |   0   ||   1   |   0   |
+\t---------------------------------------------------------------------
+:: retrieving :: org.apache.spark#spark-submit-parent-3a71
+\tconfs: [default]
+\t0 artifacts copied, 1 already retrieved (0kB/116ms)
+"""
+TROUBLE = """\
+downloading https://repo1.maven.org/maven2/a.jar ...
+:: problems summary ::
+:::: WARNINGS
+\t\tmodule not found: org.mariadb.jdbc#nothing-there;3.5.6
+\t==== central: tried
+12:00:00 Spark ERROR X: failed
+"""
+
+
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+def test_what_ivy_says_at_each_start_is_quiet_and_trouble_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], size: int
+) -> None:
+    text = (RESOLVED + TROUBLE + RESOLVED).encode()
+    for debug, wanted in (("", TROUBLE), ("1", text.decode())):
+        monkeypatch.setenv("ODI_DEBUG", debug)
+        before = set(threading.enumerate())
+        with _forwarded_stderr() as sink:
+            for begin in range(0, len(text), size):
+                os.write(sink, text[begin : begin + size])
+        for pump in set(threading.enumerate()) - before:
+            pump.join(timeout=10)
+        assert capfd.readouterr().err == wanted
 
 
 def test_running_stages_are_seen_while_a_job_runs(spark: SparkSession) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from odi_assets.config.checks import databases, increments, logs, nodes, tables
+from odi_assets.config.checks import columns, databases, functions, increments, logs, nodes, tables
 from odi_assets.config.checks.view import ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake
 
@@ -24,4 +24,7 @@ CHECKS: tuple[Callable[[ProjectView], Iterator[Mistake]], ...] = (
     increments.passing_keys,
     nodes.nothing_to_read,
     nodes.wrong_queries,
+    columns.wrong_columns,
+    columns.unknown_tables,
+    functions.wrong_functions,
 )

@@ -1,19 +1,19 @@
 """SQL that is not there or that Spark cannot run, as far as that is beyond doubt without Spark.
 
 To refuse a right query is worse than to let a wrong one through, which Spark itself will refuse. sqlglot does not know
-all of Spark's syntax. So a query with syntax that it knows badly is not judged, and of the errors that it finds, only
-errors of grammar count.
+all of Spark's syntax. So only a query whose every word and sign both take in the same way is judged, and of the errors
+that sqlglot finds, only errors of grammar count.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, about, closest
 from odi_assets.config.models import TransformConfig
@@ -30,13 +30,47 @@ _CANNOT_PARSE = "Spark cannot parse the query"
 _CONTINUED_COMMENT = re.compile(r"--[^\n]*\\\n")
 """A comment that goes on in the next line, after a backslash: sqlglot's tokenizer does not know it."""
 
-_KNOWN_BADLY = re.compile(
-    r"\|>|:|>>>|\bX\s+['\"]|\b(?:TRANSFORM|MAP|REDUCE|IDENTIFIER|RECURSIVE|TABLE|INTERVAL|PIVOT|UNPIVOT|TABLESAMPLE|ANY|LATERAL|"
-    r"MATCH_RECOGNIZE|QUALIFY|WATERMARK|BEGIN|SHOW|DESCRIBE|DESC|EXPLAIN|LIST|CALL|EXECUTE|COLLATE|FILTER|AT)\b",
-    re.IGNORECASE,
-)
-"""Syntax that sqlglot's parser knows badly. Measured on 11,506 queries of Spark's own tests, which use every corner of
-its syntax: of those without it, one is refused wrongly."""
+_JUDGED = frozenset(
+    {
+        *("L_PAREN", "R_PAREN", "L_BRACKET", "R_BRACKET", "COMMA", "DOT", "STAR", "PLUS", "DASH", "SLASH"),
+        *("EQ", "NEQ", "LT", "LTE", "GT", "GTE", "DPIPE", "STRING", "NUMBER", "VAR", "IDENTIFIER"),
+        *("SELECT", "DISTINCT", "ALIAS", "FROM", "WHERE", "GROUP_BY", "HAVING", "ORDER_BY", "LIMIT", "WITH", "UNION"),
+        *("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS", "SEMI", "ANTI", "ON", "USING"),
+        *("AND", "OR", "NOT", "IN", "IS", "NULL", "LIKE", "BETWEEN", "EXISTS", "CASE", "WHEN", "THEN", "ELSE", "END"),
+        *("TRUE", "FALSE", "ASC", "OVER", "PARTITION_BY"),
+        *("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "TEXT", "DATE"),
+        *("TIMESTAMPTZ",),
+    }
+)  # fmt: skip
+"""Signs and words of sqlglot's tokenizer that its parser takes as Spark does. A query with any other is not judged."""
+
+_WORDS_OF_SPARK = frozenset(
+    {
+        *("AGGREGATE", "APPROX", "AT", "BERNOULLI", "BOTH", "BUCKET", "CLUSTER", "COLLATION", "CURRENT", "DELAY"),
+        *("DISTANCE", "DISTRIBUTE", "EXACT", "EXCLUDE", "EXTEND", "FOLLOWING", "FOREIGN", "GROUPING", "IDENTIFIER"),
+        *("IGNORE", "INCREMENT", "LAST", "LEADING", "LOCAL", "MATERIALIZED", "MEASURE", "NEAREST", "NULLS", "OF"),
+        *("OPTIONS", "OUT", "PLACING", "PRECEDING", "PRIMARY", "QUERY", "RECURSION", "REPEATABLE", "RESPECT", "SETS"),
+        *("SIMILARITY", "SORT", "STRATIFY", "STREAM", "SYSTEM", "SYSTEM_TIME", "SYSTEM_VERSION", "TO", "TRAILING"),
+        *("UNBOUNDED", "VERSION", "WATERMARK", "WITHIN", "WITHOUT", "ZONE"),
+    }
+)  # fmt: skip
+"""Words with a meaning in Spark's grammar that sqlglot's tokenizer takes for names. A query with one is not judged."""
+
+_NAMES_TOO = frozenset(
+    {
+        *("INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS", "SEMI", "ANTI", "USING", "WITH", "IN", "IS", "NULL"),
+        *("LIKE", "OVER"),
+        *("BETWEEN", "EXISTS", "CASE", "WHEN", "THEN", "ELSE", "END", "TRUE", "FALSE", "ASC"),
+    }
+)  # fmt: skip
+"""Words that somebody may give to a column, as Spark allows: it has no reserved words. That nobody does so with the
+others, ``SELECT`` and ``WHERE`` for example, is taken for granted."""
+
+_MOST_NAMES = 6
+"""Such words of a query that is judged."""
+
+_PLAIN_CALLS = frozenset({"CAST", "TRY_CAST"})
+"""Functions with a syntax of their own that sqlglot's parser takes as Spark does."""
 
 _GRAMMAR_ERROR = re.compile(r"Invalid expression / Unexpected token|Expecting |Required keyword: .*\.(?:core|query)\.")
 
@@ -149,24 +183,67 @@ def _commas(sql: str, tokens: Tokens) -> Mistake | None:
     return None
 
 
+def _is_judged(tokens: list[Token]) -> bool:
+    """Whether all of a query is syntax that sqlglot's parser takes as Spark does."""
+    from sqlglot.dialects.spark import Spark
+
+    words = _WORDS_OF_SPARK | Spark.Parser.NO_PAREN_FUNCTION_PARSERS.keys()
+    calls = Spark.Parser.FUNCTION_PARSERS.keys() - _PLAIN_CALLS
+    for token, following in pairwise([*tokens, tokens[-1]]):
+        kind, word, then = token.token_type.name, token.text.upper(), following.token_type.name
+        if kind not in _JUDGED:
+            return False
+        # A name before a text makes a literal of it: X'1F'.
+        if kind == "VAR" and (word in words or (word in calls and then == "L_PAREN") or then == "STRING"):
+            return False
+    return True
+
+
 def _syntax_error(sql: str, tokens: list[Token]) -> Mistake | None:
-    if _KNOWN_BADLY.search(sql):
+    if not _is_judged(tokens):
         return None
+    found = _grammar_error(sql, tokens)
+    if found is None or any(_grammar_error(sql, other) is None for other in _with_words_as_names(tokens)):
+        return None
+    near = str(found.get("highlight") or "").strip()
+    where = f"near `{near}` on line {found.get('line')} of it" if near else "at its end"
+    return Mistake(f"{_CANNOT_PARSE}, {where}", plain=_CANNOT_PARSE)
+
+
+def _grammar_error(sql: str, tokens: list[Token]) -> Mapping[str, Any] | None:
+    """What sqlglot says of the first error; None if it finds none that counts."""
     from sqlglot.dialects.spark import Spark
     from sqlglot.errors import ParseError, SqlglotError
 
+    parser = Spark().parser()
+    # A call is a name and arguments: how many of them a function takes is nothing of the grammar's.
+    parser.FUNCTIONS = {}  # type: ignore[misc]
     try:
-        Spark().parser().parse(tokens, sql)
+        parser.parse(tokens, sql)
     except ParseError as error:
         details = error.errors[0] if error.errors else {}
-        if not _GRAMMAR_ERROR.match(str(details.get("description") or "")):
-            return None
-        near = str(details.get("highlight") or "").strip()
-        where = f"near `{near}` on line {details.get('line')} of it" if near else "at its end"
-        return Mistake(f"{_CANNOT_PARSE}, {where}", plain=_CANNOT_PARSE)
+        return details if _GRAMMAR_ERROR.match(str(details.get("description") or "")) else None
     except SqlglotError:
         return None
     return None
+
+
+def _with_words_as_names(tokens: list[Token]) -> Iterator[list[Token]]:
+    """The query with some of its words taken for names, as Spark may do: ``SELECT left AS when FROM df``."""
+    places = [i for i, token in enumerate(tokens) if i and token.token_type.name in _NAMES_TOO]
+    if len(places) > _MOST_NAMES:
+        # Too many ways to read it: it is not judged.
+        places = []
+        yield []
+    for count in range(1, len(places) + 1):
+        for some in combinations(places, count):
+            yield [_as_name(token) if i in some else token for i, token in enumerate(tokens)]
+
+
+def _as_name(token: Token) -> Token:
+    from sqlglot import Token, TokenType
+
+    return Token(TokenType.IDENTIFIER, token.text, token.line, token.col, token.start, token.end)
 
 
 def _never_closes(what: str, sql: str, start: int) -> Mistake:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from odi_assets.config.compared_columns import known_rows
 from odi_assets.delta.table import LiveFile
 from odi_assets.errors import IncrementError
 from odi_assets.nodes.planning.plan import ResolvedPlan
@@ -20,6 +22,21 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _MILLISECOND = timedelta(milliseconds=1)
+
+
+def each_once(df: DataFrame, plan: ResolvedPlan) -> DataFrame:
+    """``df`` with one row for each of its keys and cursors, where the node knows rows by them.
+
+    So a row that is there twice in one increment is stored once, as it is if it comes again in a later one.
+
+    Raises:
+        IncrementError: the rows lack a key or the cursor.
+    """
+    names = known_rows(plan.node.config)
+    if not names:
+        return df
+    _require(names, df.columns, "rows lack", plan)
+    return df.dropDuplicates(list(names))
 
 
 def without_loaded(df: DataFrame, plan: ResolvedPlan, overlap: Overlap, spark: SparkSession) -> DataFrame | None:
@@ -43,19 +60,22 @@ def without_loaded(df: DataFrame, plan: ResolvedPlan, overlap: Overlap, spark: S
 def _not_in_target(df: DataFrame, plan: ResolvedPlan, overlap: Overlap, spark: SparkSession) -> DataFrame:
     by_keys_alone = plan.write.mode.traits.needs_keys
     wanted = list(dict.fromkeys([*plan.node.config.write.keys, *(() if by_keys_alone else overlap.columns)]))
-    for name, columns in (("rows", df.columns), ("table", list(plan.target.columns))):
-        missing = [column for column in wanted if column not in columns]
-        if missing:
-            raise IncrementError(
-                f"{plan.node}: its {name} lack{'' if name == 'rows' else 's'} `{missing[0]}`, by which rows that are "
-                "read again are known",
-                fix="keep keys and cursor in the transform, or write with `append_once` or `upsert`",
-                node=str(plan.node),
-                column=missing[0],
-            )
+    _require(wanted, df.columns, "rows lack", plan)
+    _require(wanted, list(plan.target.columns), "table lacks", plan)
     files = list(plan.target.live_files) if by_keys_alone else _overlapping(plan, overlap, df)
     present = read_files(spark, plan.target, files).select(*[quoted(name) for name in wanted])
     return df.alias("t").join(present.alias("b"), _same(wanted), "left_anti")
+
+
+def _require(wanted: Sequence[str], columns: Sequence[str], lack: str, plan: ResolvedPlan) -> None:
+    missing = [column for column in wanted if column not in columns]
+    if missing:
+        raise IncrementError(
+            f"{plan.node}: its {lack} `{missing[0]}`, by which rows that are read again are known",
+            fix="keep keys and cursor in the transform, or write with `append_once` or `upsert`",
+            node=str(plan.node),
+            column=missing[0],
+        )
 
 
 def _overlapping(plan: ResolvedPlan, overlap: Overlap, df: DataFrame) -> list[LiveFile]:

@@ -7,13 +7,17 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Union
 
+from odi_assets.config.compared_columns import known_rows
+from odi_assets.config.models import FileFormat
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.execution.advance import advance
+from odi_assets.nodes.execution.deliveries import DELIVERY, numbered
 from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.execution.outcomes import succeeded
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
+from odi_assets.nodes.planning.partition_column import require_partition_column
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.result import NodeResult, RunInfo
@@ -129,12 +133,17 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
         if not resolved.nothing_new:
             with without_call_sites():
                 sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
+            for read in resolved.reads:
+                if read.follows and read.snapshot.format != FileFormat.DELTA:
+                    # The log of a Delta table tells by itself; its own reads say what it lacks.
+                    require_partition_column(node, read.label, sources[read.name].columns)
             if node.config.apply is not None:
                 from odi_assets.nodes.execution.apply import applied
 
                 df = applied(next(iter(sources.values())), resolved, spark)
             elif node.config.transform is None and len(sources) == 1:
                 (df,) = sources.values()
+                df = numbered(df, resolved)
             else:
                 from odi_assets.nodes.execution.transform import transformed
 
@@ -142,6 +151,10 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
                 df = transformed(spark, node.config, node.project.root, sources, str(node), open_store)
         if within is not None and df is not None and within.column in df.columns:
             df = df.where(within.condition(df))
+        if df is not None and known_rows(node.config):
+            from odi_assets.nodes.execution.deduplicate import each_once
+
+            df = each_once(df, resolved)
         overlaps = [read.overlap for read in resolved.reads if read.overlap is not None]
         if df is not None and overlaps and resolved.write.mode.traits.keeps_stored_rows:
             from odi_assets.nodes.execution.deduplicate import without_loaded
@@ -212,5 +225,6 @@ def _written(rows: NodeRows | ArrowRows, stamp: Stamp) -> tuple[WriteResult, int
         rows.own.until_written(rows.df) if rows.own else nullcontext(),
         errors_named(plan.node, plan.reads),
     ):
-        written = EmbeddedEngine().write(rows.df, plan.target, plan.write_spec, stamp)
+        delivery = DELIVERY if DELIVERY in rows.df.columns else None
+        written = EmbeddedEngine().write(rows.df, plan.target, replace(plan.write_spec, delivery=delivery), stamp)
         return written, rows.counts.total(written.rows_written)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from odi_assets.delta.partition_values import same_spelling
-from odi_assets.errors import ConfigError
+from odi_assets.nodes.planning.partition_column import require_partition_column
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.nodes.planning.same_history import require_uncorrected
 from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
@@ -56,15 +56,7 @@ def _affected(plan: ResolvedPlan, column: str, spark: SparkSession) -> Partition
 def _values(rows: DataFrame, column: str, read: Read, plan: ResolvedPlan) -> set[str | None]:
     from pyspark.sql import functions as F
 
-    if column not in rows.columns:
-        raise ConfigError(
-            f"{plan.node} is written by partitions of `{column}`, and {read.label} has no such column: it is not known "
-            "which partitions its new rows affect",
-            fix=f"write what is read with `append` or `upsert`, and let a second node, which finds `{column}` in its "
-            "input, write by partitions",
-            node=str(plan.node),
-            column=column,
-        )
+    require_partition_column(plan.node, read.label, rows.columns)
     # As text: Spark would convert a collected TIMESTAMP to this machine's zone.
     kind = rows.schema[column].dataType.jsonValue()
     found = rows.select(F.col(quoted(column)).cast("string")).distinct().collect()

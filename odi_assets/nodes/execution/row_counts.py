@@ -9,6 +9,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from odi_assets.config.compared_columns import known_rows
+from odi_assets.nodes.execution.deliveries import follow_each_other
 from odi_assets.nodes.planning.plan import ResolvedPlan
 from odi_assets.sources.reads import Read
 
@@ -39,7 +41,8 @@ class RowCounts:
         config, write = plan.node.config, plan.node.config.write
         if config.transform is not None or plan.write.within is not None or plan.write.mode is not write.mode:
             return cls()
-        selects = write.delete_when is not None or write.only_if_newer is not None
+        selects = write.delete_when is not None or write.only_if_newer is not None or follow_each_other(plan)
+        selects = selects or bool(known_rows(config))
         stores_all = write.mode.traits.stores_every_row and not selects
         return cls(as_stored=stores_all and all(read.overlap is None for read in plan.reads))
 

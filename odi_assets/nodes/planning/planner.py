@@ -13,6 +13,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, StateError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.planning.partition_column import partition_column, require_partition_column
 from odi_assets.nodes.planning.plan import NodePlan, WritePlan
 from odi_assets.nodes.planning.same_history import in_same_history
 from odi_assets.nodes.planning.start import Start, marks_of, start_of
@@ -184,6 +185,9 @@ def _increment(plan: NodePlan) -> NodePlan:
         return replace(plan, nothing_new=True)
     scope = plan.write.mode.traits.increment
     by_partitions = scope == "partitions"
+    for read in following:
+        if (names := read.snapshot.column_names) is not None:
+            require_partition_column(plan.node, read.label, names)
     if by_partitions and plan.target.exists and any(read.is_part and not read.nothing_new for read in plan.reads):
         return _by_partitions(plan)
     rewrites = any(read.rewrites for read in plan.reads)
@@ -209,8 +213,9 @@ def _read_whole(plan: NodePlan) -> NodePlan:
 def _by_partitions(plan: NodePlan) -> NodePlan:
     """Compute each partition that gained rows from all of its rows. If only rows tell which those are, resolving the
     plan finds them."""
-    partition = plan.node.config.partition
-    column = partition.column if partition is not None else plan.node.config.write.partition_by[0]
+    column = partition_column(plan.node)
+    if column is None:
+        raise AssertionError("a node that writes by partitions")
     affected = reduce(or_, (read.affected(column, str(plan.node)) for read in plan.reads), AffectedPartitions())
     if affected.everything:
         return _read_whole(plan)

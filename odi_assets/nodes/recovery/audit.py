@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, get_args
 
+from odi_assets.config.compared_columns import known_rows
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import CursorsIncrement, StatefulIncrement, VersionIncrement, WriteMode
 from odi_assets.delta.table import TableHandle
@@ -97,6 +98,7 @@ def _compared(node: Node, target: TableHandle, spark: SparkSession, state: State
         scope.compared,
         (*scope.notes, *_not_loaded(node, marks)),
         tuple(AuditRange(one, _name(one, ranges), _command(node, one, ranges, scope)) for one in found),
+        groups_only=scope.regroups and set(scope.compared) < set(table.columns),
     )
 
 
@@ -194,6 +196,9 @@ def _scope(
     if traits.needs_keys:
         rule = KeyRule(keys, _order(node, source), node.config.write.delete_when)
         notes.append("of the rows of a key, the newest counts" if rule.order else "of the rows of a key, any counts")
+    elif (known := known_rows(node.config)) and set(known) <= set(shared):
+        rule = KeyRule(known)
+        notes.append(f"of the rows with the same {', '.join(known)}, one counts")
     return _Scope(compared, places, rule=rule, regroups=regroups, notes=tuple(notes))
 
 

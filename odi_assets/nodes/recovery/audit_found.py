@@ -56,6 +56,7 @@ class Audit:
         compared: the columns whose values were compared.
         notes: what could not be compared, and what is not loaded yet, in words.
         keys: of a table that is compared key by key, the first keys that differ.
+        groups_only: rows are groups of rows of the sources, and only which groups there are was compared.
     """
 
     key: NodeKey
@@ -64,6 +65,7 @@ class Audit:
     notes: tuple[str, ...]
     ranges: tuple[AuditRange, ...]
     keys: tuple[KeyDifference, ...] = ()
+    groups_only: bool = False
 
     @property
     def is_by_key(self) -> bool:

@@ -5,24 +5,22 @@ Types go by the names that Delta's log and Spark's JSON schemas share: ``long``,
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
-from datetime import UTC, date, datetime, timedelta
-from decimal import Context, Decimal, InvalidOperation
+from datetime import date, datetime, timedelta
+from decimal import Context, Decimal
 from typing import Any
 
+from odi_assets.config.cursor_values import INTEGERS, cursor_value
 from odi_assets.config.models import StatefulIncrement
 from odi_assets.errors import IncrementError
 
 TypeName = Any
 """A type as Delta and Spark write it in JSON: text for simple types, a dict for nested ones."""
 
-_INTEGERS = {"byte", "short", "integer", "long"}
 _EXACT = Context(prec=80)
 """More digits than any DECIMAL has: Python's default rounds to 28."""
 _KINDS = {
-    **dict.fromkeys(_INTEGERS, "int"),
+    **dict.fromkeys(INTEGERS, "int"),
     "float": "float",
     "double": "float",
     "string": "str",
@@ -142,8 +140,8 @@ def parse(text: str, name: str, increment: StatefulIncrement, label: str) -> Any
         IncrementError: the text is no value of that type.
     """
     try:
-        return _parse(text, name)
-    except (ValueError, InvalidOperation, binascii.Error) as error:
+        return cursor_value(text, name)
+    except ValueError as error:
         raise IncrementError(
             f"{text!r} is no value of the cursor `{increment.column}` of {label}, which is {name}",
             fix=f"write a {kind_of(name)}, as in {_EXAMPLES.get(str(kind_of(name)), '1000')}",
@@ -159,29 +157,6 @@ _EXAMPLES = {
     "float": "1.5",
     "decimal": "1.5",
 }
-
-
-def _parse(text: str, name: str) -> Any:
-    if name == "string":
-        return text
-    if name in _INTEGERS:
-        return int(text)
-    if name in {"float", "double"}:
-        return float(text)
-    if name.startswith("decimal"):
-        return Decimal(text)
-    if name == "binary":
-        return base64.b64decode(text, validate=True)
-    moment = datetime.fromisoformat(text)
-    if name == "date":
-        if moment.time() != datetime.min.time():
-            raise ValueError("a date has no time")
-        return moment.date()
-    if name == "timestamp_ntz":
-        if moment.tzinfo is not None:
-            raise ValueError("this column has no zone")
-        return moment
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def less_lag(value: Any, lag: timedelta | int | float | Decimal | None) -> Any:

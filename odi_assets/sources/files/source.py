@@ -377,6 +377,14 @@ class FilesSnapshot(SourceSnapshot):
     def late(self, mark: CursorMark, window: Window, start: Any, spark: SparkSession | None = None) -> Late:
         return late_in_files(self, mark, window, start, spark)
 
+    def numbered(self, rows: DataFrame, column: str) -> DataFrame:
+        """Each of the chosen files is a delivery, in the order in which they are taken."""
+        if len(self.chosen) < 2:
+            return rows
+        from odi_assets.sources.files.numbered import with_numbers
+
+        return with_numbers(rows, self, column)
+
     def place_of_rows(self) -> Column:
         from pyspark.sql import functions as F
 
@@ -494,6 +502,9 @@ class NewFiles(Read):
 
     def load(self, spark: SparkSession) -> DataFrame:
         return replace(self.snapshot, chosen=self.found.new).rows(spark)
+
+    def numbered(self, rows: DataFrame, column: str) -> DataFrame:
+        return replace(self.snapshot, chosen=self.found.new).numbered(rows, column)
 
     def whole(self) -> Read:
         return Whole.instead_of(self)

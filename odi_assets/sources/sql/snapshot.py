@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -51,6 +51,10 @@ class SqlSnapshot(SourceSnapshot):
     partition_column: str | None = None
     pieces: int = 1
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def column_names(self) -> Sequence[str] | None:
+        return None if self.look is None else list(self.look.types)
 
     @property
     def position(self) -> Position:

@@ -47,6 +47,17 @@ _CHATTER = re.compile(rb"^(?:Starting )?Streaming TransformWithState\w* Python w
 _CHATTER_BEGINS = (b"Starting Streaming TransformWithState", b"Streaming TransformWithState")
 """What the Python worker of ``transformWithState`` prints at first (``transform_with_state_driver_worker``)."""
 
+_IVY = re.compile(
+    rb"^(?::: (?:loading settings|resolving dependencies|resolution report|retrieving) ::.*"
+    rb"|Ivy Default Cache set to: .*|The jars for the packages stored in: .*|\S+#\S+ added as a dependency"
+    rb"|\tconfs: \[.*|\tfound \S+ in .*|\t:: (?:modules in use|evicted modules):|\t\S+#\S+ (?:from|by) .*"
+    rb"|\t-+|\t\|.*\||\t\d+ artifacts copied, .*)\n",
+    re.MULTILINE,
+)
+_IVY_BEGINS = (b":: ", b"Ivy Default", b"The jars for", b"\t")
+"""What Ivy says of `spark.packages` at each start, though nothing is wrong. What it downloads, and what it does not
+find, is shown."""
+
 _NO_MEMORY = b"java.lang.OutOfMemoryError"
 """What the JVM says where a thread of it ends for want of memory; who waits for the thread's answer gets none."""
 _seen: set[bytes] = set()
@@ -271,7 +282,7 @@ def _forward(source: int) -> None:
             alive = alive and _written(shown)
             pending = b""
         if alive and held:
-            _written(_CHATTER.sub(b"", held + b"\n"))
+            _written(_quieted(held + b"\n"))
 
 
 def _after_warnings(stream: RawIOBase) -> bytes:
@@ -287,12 +298,19 @@ def _after_warnings(stream: RawIOBase) -> bytes:
     return head
 
 
+def _quieted(text: bytes) -> bytes:
+    text = _CHATTER.sub(b"", text)
+    return text if debugging() else _IVY.sub(b"", text)
+
+
 def _without_chatter(text: bytes) -> tuple[bytes, bytes]:
     """``text`` without chatter; and its last line, if that may become some, or the blank line after it is to come."""
-    text = _CHATTER.sub(b"", text)
+    text = _quieted(text)
     begin = text.rfind(b"\n", 0, -1) + 1
     last = text[begin:]
     may_be = bool(last) and any(last.startswith(one[: len(last)]) for one in _CHATTER_BEGINS)
+    if last and not last.endswith(b"\n"):
+        may_be = may_be or b"#" in last or last.startswith(_IVY_BEGINS)
     return (text[:begin], last) if may_be else (text, b"")
 
 

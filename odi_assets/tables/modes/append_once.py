@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from odi_assets.delta.commit import FileChanges
 from odi_assets.tables.modes.base import Mode, Write
 from odi_assets.tables.reader import read_staged
+from odi_assets.tables.upsert.deliveries import first_delivered
 from odi_assets.tables.upsert.matching import candidates, rows_without_match
 
 if TYPE_CHECKING:
@@ -26,8 +27,10 @@ class AppendOnce(Mode):
         return FileChanges("rows", staged)
 
     def rows_to_store(self, write: Write) -> DataFrame:
-        """One row for each key."""
-        return write.df.dropDuplicates(list(write.keys))
+        """One row for each key: of the first delivery that has it."""
+        if write.spec.delivery is None:
+            return write.df.dropDuplicates(list(write.keys))
+        return first_delivered(write.df, write.keys, write.spec.delivery).drop(write.spec.delivery)
 
 
 MODE = AppendOnce()

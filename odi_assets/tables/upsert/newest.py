@@ -16,30 +16,43 @@ from odi_assets.tables.reader import read_files
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-_RANK, _TEXT, _STORED, _PRESENT, _COUNT = "__odi_rank", "__odi_text", "__odi_stored", "__odi_present", "__odi_count"
+_RANK, _TEXT, _COUNT = "__odi_rank", "__odi_text", "__odi_count"
+STORED, PRESENT = "__odi_stored", "__odi_present"
+"""Of a key: the greatest value that is stored, and whether a row is."""
 
 
-def one_per_key(batch: DataFrame, keys: Sequence[str], column: str | None, uri: str) -> DataFrame:
-    """The rows of ``batch``, one for each key: by ``column`` the newest, if it is given.
+class RepeatedKeysError(TableError):
+    """Several rows of one key are left, and which of them counts is not for us to guess."""
+
+
+def one_per_key(
+    batch: DataFrame, keys: Sequence[str], column: str | None, uri: str, delivery: str | None = None
+) -> DataFrame:
+    """The rows of ``batch``, one for each key, or one for each key and ``delivery``: by ``column`` the newest, if it is
+    given.
 
     Raises:
-        TableError: several rows of one key are left, and which of them counts is not for us to guess.
+        RepeatedKeysError: several rows are left of one.
     """
+    known_by = [*keys, *([delivery] if delivery else [])]
     if column is not None:
-        batch = _newest(batch, keys, column)
-    row = _repeated(batch, keys)
+        batch = _newest(batch, known_by, column)
+    row = _repeated(batch, known_by)
     if row is None:
         return batch
     example = ", ".join(f"{key}={row[key]!r}" for key in keys)
+    within = "file" if delivery else "increment"
     if column is None:
-        raise TableError(
-            f"{row[_COUNT]} rows of one increment for {uri} have the same keys ({example})",
-            fix=f"deduplicate in the transform, for example by row_number() over (partition by {', '.join(keys)} …)",
+        raise RepeatedKeysError(
+            f"{row[_COUNT]} rows of one {within} for {uri} have the same keys ({example})",
+            fix=f"deduplicate in the transform, for example by row_number() over (partition by {', '.join(keys)} …); "
+            "or say in `write.only_if_newer` which row is the newest; of files that are read with `incremental: files` "
+            "and stored without a transform, the newest counts",
             uri=uri,
             keys=tuple(keys),
         )
-    raise TableError(
-        f"{row[_COUNT]} different rows of one increment for {uri} have the same keys ({example}) "
+    raise RepeatedKeysError(
+        f"{row[_COUNT]} different rows of one {within} for {uri} have the same keys ({example}) "
         f"and the same `{column}`; none is the newest",
         fix="order by a column in which they differ, or leave one row per key in the transform",
         uri=uri,
@@ -71,11 +84,16 @@ def newer_than_stored(
     """
     if not among:
         return batch
-    rows = read_files(batch.sparkSession, handle, among)
-    stored = rows.groupBy(*map(quoted, keys)).agg(
-        F.max(F.col(quoted(column))).alias(_STORED), F.lit(True).alias(_PRESENT)
-    )
+    stored = stored_values(batch, handle, among, keys, column)
     joined = batch.alias("t").join(stored.alias("b"), same_keys(keys), "left")
-    value, there = F.col(f"t.{quoted(column)}"), F.col(f"b.{_STORED}")
-    newer = F.col(f"b.{_PRESENT}").isNull() | (there.isNull() & value.isNotNull()) | (value > there)
+    value, there = F.col(f"t.{quoted(column)}"), F.col(f"b.{STORED}")
+    newer = F.col(f"b.{PRESENT}").isNull() | (there.isNull() & value.isNotNull()) | (value > there)
     return joined.where(newer).select(*[F.col(f"t.{quoted(name)}") for name in batch.columns])
+
+
+def stored_values(
+    batch: DataFrame, handle: TableHandle, among: Sequence[LiveFile], keys: Sequence[str], column: str
+) -> DataFrame:
+    """By key of the files ``among``, its greatest ``column``."""
+    rows = read_files(batch.sparkSession, handle, among)
+    return rows.groupBy(*map(quoted, keys)).agg(F.max(F.col(quoted(column))).alias(STORED), F.lit(True).alias(PRESENT))

@@ -351,3 +351,12 @@ def test_the_nodes_of_a_landing_zone_whose_files_spark_misreads_stop_or_are_righ
         by.plan("raw")
     os.rename(odd, os.path.dirname(odd) + "/März.csv".encode())  # noqa: PTH104, PTH120
     assert sorted(row["id"] for row in by.load()) == [1, 2]
+
+
+def test_a_header_of_another_length_than_the_schema_is_named_with_both_numbers(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    short = zone(tmp_path, spark, f'format: csv, schema: "id BIGINT, v STRING", strict: false, {HEADER[:-2]}')
+    short.land("in/a.csv", ["id,v,w", "1,a,b"])
+    with pytest.raises(SourceError, match=r"fields in the schema: 3 in the header, 2 in the schema"):
+        short.run("raw")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
+
+from odi_assets.util.spark_sql import parsed
 
 
 def readable_sql(sql: str) -> str:
@@ -17,11 +17,10 @@ def readable_sql(sql: str) -> str:
     """
     # Suffixes of literals tell their type: 5L, 0.00BD.
     plain = re.sub(r"(?<![\w'])(\d+(?:\.\d+)?)(?:BD|[LSYDF])\b", r"\1", sql)
-    try:
-        found = sqlglot.parse_one(plain, dialect="spark").transform(_without_parentheses).transform(_simpler)
-        text = found.sql(dialect="spark", normalize_functions=False)
-    except SqlglotError:
+    found = parsed(plain)
+    if found is None:
         return sql
+    text = found.transform(_without_parentheses).transform(_simpler).sql(dialect="spark", normalize_functions=False)
     return re.sub(r"^NOT (.+) IS NULL$", r"\1 IS NOT NULL", text)
 
 
