@@ -79,8 +79,11 @@ def _of_base(
     say: Callable[[str], None],
 ) -> None:
     again = _may_repeat_ids(world.node)
+    # Rows that the increment leaves out: only tables and typed files can have them from the beginning.
+    nulls = increment_of(world.node).get("on_null") == "exclude"
     for number in range(2):
-        world.land(more_facts(draw, world.facts, 4, again=again and number > 0, tied=False))
+        facts = more_facts(draw, world.facts, 4, again=again and number > 0, tied=False)
+        world.land(facts, without_cursor=nulls and not number)
         world.run()
     kept = world.keep()
     order = draw.sample(range(len(edits)), len(edits))
@@ -153,6 +156,8 @@ def _increment(draw: random.Random, kind: str, mode: str) -> dict[str, Any]:
         found["boundary"] = "closed"
     elif column == "seq" and draw.random() < 0.4:
         found["watermark_lag"] = 2
+    if kind in ("json", "parquet", "delta", "node") and column == "seq" and draw.random() < 0.4:
+        found["on_null"] = "exclude"
     return found
 
 
@@ -272,7 +277,8 @@ def _after_stop(
                 yield tally.dead_ends[-1]
         except OdiError as error:
             # What cannot be read at all cannot be rebuilt either: then the error is about the rows, not about the HWM.
-            if name == "put back" or (re.search(r"HWM", str(error)) and "has text that is no date" not in str(error)):
+            about_marks = re.search(r"HWM", str(error)) and "has text that is no date" not in str(error)
+            if name == "put back" or about_marks or (name == "adopt" and "odi run" not in str(error)):
                 tally.dead_ends.append(f"{what}: after {name}: {error}; first {message}")
                 yield tally.dead_ends[-1]
         except Exception as error:  # noqa: BLE001  any other error is a finding
@@ -307,19 +313,14 @@ def _adopt(world: World) -> None:
 
 def _counts_all_as_loaded(before: str, now: dict[str, Any]) -> bool:
     """Whether an adoption of the edit counts rows as loaded that no run has read."""
-    then, increment = increment_of(json.loads(before)), increment_of(now)
-    return any(then.get(name) != increment.get(name) for name in ("date_format", "boundary"))
+    return increment_of(json.loads(before)) != increment_of(now)
 
 
 def _rows_are_same(before: str, now: dict[str, Any], facts: Sequence[Fact]) -> bool:
     """Whether an edit leaves the rows, their cursors and their keys as they are: then it may be adopted."""
     then = json.loads(before)
-    if increment_of(then) != increment_of(now) and increment_of(then).get("date_format") == increment_of(now).get(
-        "date_format"
-    ):
-        first, second = ({k: v for k, v in increment_of(one).items() if k != "boundary"} for one in (then, now))
-        if first != second:
-            return False
+    if not increment_of(then) or not increment_of(now):
+        return False
     if any(options_of(then).get(name) != options_of(now).get(name) for name in ("timestampFormat", "nullValue", "sep")):
         return False
     cursor = increment_of(then).get("column", "")

@@ -28,6 +28,7 @@ from odi_assets.nodes.run_history import RunHistory
 from odi_assets.nodes.run_node import NodeRun, run_node
 
 _runs = itertools.count(1)
+_NO_FACT = -1
 _KEY = NodeKey("p", "n")
 
 
@@ -115,11 +116,16 @@ class World:
 
     # -- the source ----------------------------------------------------------------------------------------------------
 
-    def land(self, facts: Iterable[Fact]) -> None:
-        """Put facts into the source."""
+    def land(self, facts: Iterable[Fact], *, without_cursor: bool = False) -> None:
+        """Put facts into the source.
+
+        Args:
+            without_cursor: a row beside them that is no fact: no column that may be a cursor has a value.
+        """
         new = list(facts)
         self.facts += new
         rows = [{k: v for k, v in fact.values().items() if k != "x" or self.facts_have_x} for fact in new]
+        rows += [{**rows[0], "uid": _NO_FACT, "seq": None, "at": None, "day": None}] if without_cursor else []
         source = self.node.get("read", {"format": "delta"})
         if source["format"] == "sql":
             self.server.add(rows)
@@ -178,7 +184,9 @@ class World:
     def counts(self) -> Counter[int]:
         """How often each fact is in the table."""
         # Without a schema, all columns of CSV are text.
-        return Counter(int(row["uid"] if row["uid"] is not None else _rescued_uid(row)) for row in self.table())
+        found = Counter(int(row["uid"] if row["uid"] is not None else _rescued_uid(row)) for row in self.table())
+        del found[_NO_FACT]
+        return found
 
 
 def _rescued_uid(row: Mapping[str, Any]) -> str:

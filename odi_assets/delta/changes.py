@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.errors import cannot_look
-from odi_assets.delta.history import METADATA_KEY, actions_at, commit_digest, restored_version
+from odi_assets.delta.history import METADATA_KEY, actions_at, commit_digest, restored_version, versions_in_effect
 from odi_assets.delta.partition_values import same_spellings
 from odi_assets.delta.table import LiveFile, TableHandle, rows_in
 from odi_assets.errors import TableError
@@ -118,22 +118,10 @@ def changes(handle: TableHandle, after: int, upto: int) -> TableChanges:
 
 def _in_effect(commits: Iterable[CommitChange], after: int) -> tuple[CommitChange, ...]:
     """``commits`` without those that were undone: what lies between ``after`` and the rows that are there now."""
-    # By version, what its commit changed, and the version whose rows it changed. A commit that brought back the rows of
-    # a version changed nothing of them.
-    changed: dict[int, tuple[CommitChange, int]] = {}
-    newest = after
-    for commit in commits:
-        restored = commit.restored
-        if restored is not None and (restored == after or restored in changed):
-            changed[commit.version] = CommitChange(commit.version, "none"), restored
-        else:
-            changed[commit.version] = commit, newest
-        newest = commit.version
-    found = []
-    while newest != after:
-        commit, newest = changed[newest]
-        found.append(commit)
-    return tuple(reversed(found))
+    by_version = {commit.version: commit for commit in commits}
+    steps = [(commit.version, commit.restored) for commit in by_version.values()]
+    way = [*versions_in_effect(steps, after)][::-1]
+    return tuple(by_version[version] if is_change else CommitChange(version, "none") for version, is_change in way)
 
 
 def table_change(then: Mapping[str, Any] | None, handle: TableHandle) -> str | None:

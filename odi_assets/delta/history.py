@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -114,6 +114,26 @@ def restored_version(operation: str, parameters: Mapping[str, Any]) -> int | Non
     """The version that a RESTORE put back; None for other commits, and for one that names a time instead."""
     version = str(parameters.get("version"))
     return int(version) if operation == "RESTORE" and version.isdecimal() else None
+
+
+def versions_in_effect(commits: Iterable[tuple[int, int | None]], after: int) -> Iterator[tuple[int, bool]]:
+    """The versions that lead from ``after`` to the rows of the newest one, newest first, without those that were
+    undone; each with whether its commit changed rows. A commit that brought back the rows of a version on that way
+    changed none of them.
+
+    Args:
+        commits: after that version, oldest first; each with the version that it restored, if it did so.
+    """
+    changed: dict[int, tuple[bool, int]] = {}
+    newest = after
+    for version, restored in commits:
+        brings_back = restored is not None and (restored == after or restored in changed)
+        changed[version] = not brings_back, restored if restored is not None and brings_back else newest
+        newest = version
+    while newest != after:
+        is_change, before = changed[newest]
+        yield newest, is_change
+        newest = before
 
 
 def commit_text(location: Location, version: int) -> str | None:

@@ -17,11 +17,15 @@ Reading = Mapping[str, Any]
 
 ``date_format``: how the text of the cursor is understood. ``ties``: whether the rows at the mark are remembered.
 ``cursor``: settings that the cursor's values depend on. ``rows``: settings that any value depends on; there where rows
-are compared that were read before.
+are compared that were read before. ``left_out``: the increment's settings that say which rows, or files, are never
+read; they are not compared, but an adoption asks what the former definition would still read.
 """
 
 Settings = Mapping[str, str | None]
 """By name, as the project file has it; None where it is not set."""
+
+LEFT_OUT = ("on_null", "on_change")
+"""The settings of ``left_out``."""
 
 WHOLE_NUMBER = "a whole number"
 _WHOLE_NUMBERS = frozenset({"TINYINT", "BYTE", "SMALLINT", "SHORT", "INT", "INTEGER", "BIGINT", "LONG"})

@@ -21,7 +21,7 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
 from odi_assets.sources.cursor.ahead import ahead_text, is_beyond, kind_of_time, limit_of
 from odi_assets.sources.marks import CursorMark, Identity, Mark, hwm_text
-from odi_assets.sources.reading import Reading, Settings
+from odi_assets.sources.reading import LEFT_OUT, Reading, Settings
 from odi_assets.sources.reads import PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Position, SourceSnapshot
 
@@ -97,7 +97,8 @@ class Source(ABC):
         increment, by_partitions = self.increment, self.target.traits.increment == "partitions"
         if not isinstance(increment, StatefulIncrement):
             # A partition is computed from all of its rows: what was read of them is read again.
-            return {"rows": self.settings(())} if by_partitions and self.follows else None
+            rows = {"rows": self.settings(())} if by_partitions and self.follows else {}
+            return rows | self.left_out or None
         from odi_assets.sources.cursor_reads import reads_again
 
         cursor = tuple(name for name in (increment.column, increment.fallback_column) if name is not None)
@@ -105,7 +106,14 @@ class Source(ABC):
         found: dict[str, Any] = {"date_format": increment.date_format, "ties": ties, "cursor": self.settings(cursor)}
         if ties or by_partitions or reads_again(increment):
             found["rows"] = self.settings(None if ties else ())
-        return found
+        return found | self.left_out
+
+    @property
+    def left_out(self) -> dict[str, Any]:
+        """What a :data:`Reading` says of rows that are never read."""
+        given = {name: getattr(self.increment, name, None) for name in LEFT_OUT}
+        found = {name: value for name, value in given.items() if value is not None}
+        return {"left_out": found} if found else {}
 
     def settings(self, columns: tuple[str, ...] | None) -> Settings:
         """The settings that values of these columns depend on, as the project file names them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,51 @@ def test_a_range_that_differs_ends_with_1_and_its_command_repairs_it(root: Path,
     assert odi(*command.split()[1:]).code == 0
     assert odi("audit", "events").code == 0
     assert sorted(DeltaTable(root / "lake" / "events").to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3, 4]
+
+
+def put_back(root: Path, odi: Odi) -> None:
+    """The table ``events`` is put back from a copy, and lacks the rows of a run since."""
+    table, copy = root / "lake" / "events", root / "copy"
+    shutil.copytree(table, copy)
+    land(root, "2.csv", "4,2024-03-04T09:00:00Z,d", "5,2024-03-04T10:00:00Z,e")
+    assert odi("run", "--node", "events").code == 0
+    shutil.rmtree(table)
+    shutil.copytree(copy, table)
+
+
+def test_what_an_accepted_table_lacks_differs_and_its_command_loads_it(root: Path, odi: Odi) -> None:
+    put_back(root, odi)
+    assert odi("state", "accept", "events", "--yes").code == 0
+    assert "no files" not in odi("plan").err
+    answer = odi("audit", "events")
+    assert answer.code == 1, answer
+    assert "not loaded yet" not in answer.err.lower()
+    assert answer.out.split("\n")[1].split()[:5] == ["2024-03-04", "2", "0", "2", "rows"]
+    (command,) = [
+        one["command"] for one in json.loads(odi("audit", "events", "--json").out)["ranges"] if one["command"]
+    ]
+    assert odi(*command.split()[1:]).code == 0
+    assert odi("audit", "events").code == 0
+    assert sorted(DeltaTable(root / "lake" / "events").to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3, 4, 5]
+
+
+def test_of_a_table_that_is_behind_its_state_an_audit_names_the_ways_on_as_a_run_does(root: Path, odi: Odi) -> None:
+    put_back(root, odi)
+    answer = odi("audit", "events")
+    assert (answer.code, "odi state accept p.events" in answer.err) == (1, True), answer
+    assert "agree" not in answer.err
+
+
+def test_files_that_an_accepted_table_lacks_differ(tmp_path: Path, odi: Odi) -> None:
+    text = PROJECT.replace("incremental: {mode: stateful, column: at}", "incremental: files")
+    (tmp_path / "odibi.yaml").write_text(text, encoding="utf-8")
+    land(tmp_path, "1.csv", "1,2024-03-01T08:00:00Z,a")
+    assert odi("run", "--node", "events").code == 0
+    put_back(tmp_path, odi)
+    assert odi("state", "accept", "events", "--yes").code == 0
+    answer = odi("audit", "events")
+    assert (answer.code, "2 rows missing" in answer.out) == (1, True), answer
+    assert "odi run p --node events --full-refresh" in answer.out
 
 
 @pytest.mark.usefixtures("root")

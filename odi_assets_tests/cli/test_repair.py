@@ -172,11 +172,13 @@ def test_a_renamed_node_stops_and_adopt_shows_what_it_takes_over_before_it_does(
     assert "odi state adopt p.copy2" in run.err
     (found,) = findings(odi("doctor", "--json"))
     assert (found["node"], "odi state adopt p.copy2" in found["remedy"]) == ("copy2", True)
-    looked = odi("state", "adopt", "p.copy2", "--dry-run", "--json")
+    looked = odi("state", "adopt", "copy2", "--dry-run", "--json")
     (shown,) = json.loads(looked.out)
     assert (shown["hwm_before"], shown["hwm_after"]) == ("raw version 1", "raw version 1")
     asked = odi("state", "adopt", "p.copy2")
     assert (asked.code, "no terminal" in asked.err) == (2, True)
+    strange = odi("state", "adopt", "copy3")
+    assert (strange.code, "there is no node named `copy3`" in strange.err) == (2, True)
     done = odi("state", "adopt", "p", "--yes")
     assert done.code == 0, done.err
     assert "p.raw: nothing to adopt" in done.err

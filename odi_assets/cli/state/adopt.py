@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NodesArgument = Annotated[
-    list[str], typer.Argument(metavar="NODE…", help="PIPELINE.NODE, or a pipeline: all of its nodes.")
+    list[str],
+    typer.Argument(
+        metavar="NODE…", help="PIPELINE.NODE, or NODE if one pipeline has it; or a pipeline: all its nodes."
+    ),
 ]
 
 
@@ -36,7 +39,8 @@ def adopt(
 
     project = settings.project()
     state = project.open_state()
-    named = ([project.node_named(name)] if "." in name else project.pipeline_nodes(name) for name in nodes)
+    pipelines = {pipeline.pipeline for pipeline in project.config.pipelines}
+    named = (project.pipeline_nodes(name) if name in pipelines else [project.node_named(name)] for name in nodes)
     keys = list(chain.from_iterable(named))
     with stdout_kept_for_data(), ExitStack() as opened:
 

@@ -16,9 +16,10 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.streams.definition import stream_definition
-from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.execution.streams.ledger import records_of
+from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.stream_inputs import require_known, stream_inputs
-from odi_assets.nodes.planning.stream_marks import stream_marks, stream_stamps
+from odi_assets.nodes.planning.stream_marks import stream_marks
 from odi_assets.nodes.project import Project
 from odi_assets.streaming.checkpoints.copies import copy_of_remote
 from odi_assets.streaming.checkpoints.reader import CheckpointReader
@@ -167,24 +168,18 @@ class StreamExplainer:
     def _batches(self) -> dict[int, _Batch]:
         """What is known of the batches that are in the table, from the best witness of each."""
         query = self.log.query()
-        found: dict[int, _Batch] = {}
-        for number in self.log.committed():
-            planned = self.log.batch(number)
-            if planned is not None:
-                ends = {name: offset.get("end") for name, offset in planned.offsets.items()}
-                found[number] = _Batch(planned.watermark_ms, ends, None)
-        for stamp, facts in stream_stamps(self.target, app_id(self.node.key)) if self.target.exists else ():
-            if facts is not None and facts.query == query:
-                ends = {name: offset.get("end") for name, offset in facts.offsets.items()}
-                found[facts.batch] = _Batch(facts.watermark_ms, ends, stamp.version)
-        for record in self.node.project.open_batches().of_node(str(self.node), query) if query else ():
+        planned = {number: self.log.batch(number) for number in self.log.committed()}
+        found = {number: _Batch(one.watermark_ms, _ends(one.offsets), None) for number, one in planned.items() if one}
+        in_table = [one for one in records_of(self.node, self.target) if one.query == query]
+        last = max([*found, *(one.batch for one in in_table)], default=None)
+        recorded = self.node.project.open_batches().of_node(str(self.node), query) if query else []
+        for record in (*recorded, *in_table):
+            if last is not None and record.batch > last:
+                # The table was put back from a copy since it was recorded.
+                continue
             if record.table_version is not None or record.committed_at is not None:
-                ends = {name: offset.get("end") for name, offset in record.offsets.items()}
                 watermark_ms = round(record.watermark.timestamp() * 1000) if record.watermark else 0
-                version = record.table_version
-                if version is None and record.batch in found:
-                    version = found[record.batch].version
-                found[record.batch] = _Batch(watermark_ms, ends, version)
+                found[record.batch] = _Batch(watermark_ms, _ends(record.offsets), record.table_version)
         return found
 
     @cached_property
@@ -236,6 +231,10 @@ class StreamExplainer:
         rows = tuple(row_fate(given, found.rows, fates, place) for place in range(len(found.rows)))
         sentence = f"{capital(rows[0].text)}."
         return [KeyExplanation((f"{column}={value}",), KeyOutcome(_of_null(rows[0].fate.value)), sentence, rows)]
+
+
+def _ends(offsets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: offset.get("end") for name, offset in offsets.items()}
 
 
 def _of_null(fate: str) -> str:

@@ -1,9 +1,15 @@
-"""How far the tables of kept rows of a stream node go: which batches they have, and which they lack. Needs no Spark."""
+"""How far the tables of kept rows of a stream node go: which batches they have, and which they lack. Needs no Spark.
+
+A query's id and a batch's number do not identify a batch: a table that was put back from a copy, with its checkpoint,
+comes to the same numbers with other rows. What was kept belongs to the history in which its batch was planned at the
+same moment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import TableHandle
@@ -13,6 +19,7 @@ from odi_assets.nodes.stream_facts import BatchSpan, StreamFacts
 from odi_assets.state.delta.batches import BatchRecord
 from odi_assets.state.delta.system_columns import Columns
 from odi_assets.state.delta.table import sql
+from odi_assets.streaming.query.progress_log import ProgressLog
 
 LATE, UNMATCHED = "late_rows", "unmatched_rows"
 _PREFIX = "odi_assets.kept:"
@@ -39,6 +46,32 @@ def last_kept(table: TableHandle, fence: str) -> StreamFacts | None:
 
 
 @dataclass(frozen=True)
+class UndoneRows:
+    """Kept rows of batches that the node's table does not have: it was put back, and other batches have their numbers.
+
+    Attributes:
+        after: the last batch of the query before them; -1 if there is none.
+        batches: those that committed to the table of kept rows.
+        queries: other queries whose rows go too: of full refreshes that were undone.
+        base: what the commit of ``after`` says; None if there is no such commit.
+    """
+
+    after: int
+    batches: tuple[BatchSpan, ...]
+    queries: tuple[str, ...] = ()
+    base: StreamFacts | None = None
+
+    def __str__(self) -> str:
+        numbered = batches_text(self.batches) if self.batches else "a query"
+        return f"{numbered} from before the table was put back"
+
+    def condition(self, query: str) -> str:
+        """SQL of the rows that go, of the query that the node's table has."""
+        theirs = [f"query = {sql(one)}" for one in self.queries]
+        return " OR ".join([f"(query = {sql(query)} AND batch > {self.after})", *theirs])
+
+
+@dataclass(frozen=True)
 class KeptMark:
     """How far a table of kept rows goes.
 
@@ -48,6 +81,7 @@ class KeptMark:
         upto: the last batch of the query whose rows are kept; -1 if there is none.
         gaps: batches before that whose rows were not kept, and are not known any more.
         missing: batches since that may have given up rows, and are committed.
+        undone: rows of batches that the node's table does not have; None if there are none. A run takes them out.
     """
 
     which: str
@@ -55,6 +89,7 @@ class KeptMark:
     upto: int = -1
     gaps: tuple[BatchSpan, ...] = ()
     missing: tuple[int, ...] = ()
+    undone: UndoneRows | None = None
 
     @property
     def is_behind(self) -> bool:
@@ -62,13 +97,28 @@ class KeptMark:
         return self.which == UNMATCHED and bool(self.missing)
 
     @property
+    def has_work(self) -> bool:
+        """Whether a run has something to do in the table, even without a batch."""
+        return self.is_behind or self.undone is not None
+
+    @property
+    def work(self) -> tuple[str, ...]:
+        """What a run would do in the table, in words."""
+        goes = [] if self.undone is None else [f"{self.which} of {self.undone} go"]
+        comes = [f"{self.which} of {batches_text(spans_of(self.missing))}"] if self.is_behind else []
+        return (*goes, *comes)
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """What is not in step with the batches in the node's table, in words."""
+        goes = [] if self.undone is None else [f"{self.which} has rows of {self.undone}"]
+        comes = [f"{text} are not kept yet" for text in self.work[len(goes) :]]
+        return (*goes, *comes)
+
+    @property
     def lost(self) -> tuple[BatchSpan, ...]:
         """Batches whose rows are in the table no more: what was late in a batch is known while the batch runs."""
         return spans_of([*numbers(self.gaps), *(self.missing if self.which == LATE else ())])
-
-    def __str__(self) -> str:
-        """What a run would do, in words."""
-        return f"{self.which} of {batches_text(spans_of(self.missing))}"
 
 
 def kept_marks(node: Node, target: TableHandle, marks: StreamMarks) -> tuple[KeptMark, ...]:
@@ -77,39 +127,106 @@ def kept_marks(node: Node, target: TableHandle, marks: StreamMarks) -> tuple[Kep
     Raises:
         StateError, TableError: ``meta_batches`` or a table cannot be read.
     """
-    query, committed = marks.log.query(), marks.log.committed()
-    return tuple(
-        kept_mark(node, target, which, query, committed[-1] if committed else -1) for which in kept_tables(node)
-    )
+    return tuple(kept_mark(node, target, which, marks.log) for which in kept_tables(node))
 
 
-def kept_mark(node: Node, target: TableHandle, which: str, query: str | None, last: int) -> KeptMark:
+def kept_mark(node: Node, target: TableHandle, which: str, log: ProgressLog) -> KeptMark:
     """How far one of them goes.
 
     Args:
-        last: the last batch of ``query`` that Spark has committed; -1 if there is none.
+        log: of the checkpoint that belongs to ``target``.
     """
-    upto, gaps = _kept(TableHandle.open(kept_tables(node)[which]), kept_app_id(str(node), which), query)
-    if query is None or upto >= last:
-        return KeptMark(which, query, upto, gaps)
-    records = node.project.open_batches().of_node(str(node), query, upto + 1)
-    given_up = {record.batch: _given_up(which, record) for record in records}
+    query, last = log.query(), max(log.committed(), default=-1)
+    if query is None:
+        return KeptMark(which, None)
+    mark = mark_in_history(TableHandle.open(kept_tables(node)[which]), str(node), which, log)
+    if mark.upto >= last:
+        return mark
+    planned = {number: log.planned_ms(number) for number in range(mark.upto + 1, last + 1)}
+    records = node.project.open_batches().of_node(str(node), query, mark.upto + 1)
+    given_up = {one.batch: _given_up(which, one) for one in records if _is_planned(one, planned.get(one.batch))}
     if which == LATE:
-        given_up |= _dropped(node, target, query, upto)
-    missing = [number for number in range(upto + 1, last + 1) if given_up.get(number) != 0]
-    return KeptMark(which, query, upto, gaps, tuple(missing))
+        given_up |= _dropped(node, target, query, mark.upto)
+    return replace(mark, missing=tuple(number for number in planned if given_up.get(number) != 0))
 
 
-def _kept(table: TableHandle, fence: str, query: str | None) -> tuple[int, tuple[BatchSpan, ...]]:
-    facts = last_kept(table, fence)
-    if facts is not None:
-        return (facts.batch, facts.gaps) if facts.query == query else (-1, ())
-    if query is None or not table.transaction_number(fence):
-        return -1, ()
-    # The table's log is cleaned up to after its last commit of ours.
+@dataclass(frozen=True)
+class _History:
+    """The batches of a query that its checkpoint has planned.
+
+    Attributes:
+        last: the number of the newest one.
+        planned_ms: when a batch was planned; None if the checkpoint does not hold it any more.
+        first_ms: when the oldest batch that the checkpoint holds was planned.
+    """
+
+    query: str
+    last: int
+    planned_ms: Callable[[int], int | None]
+    first_ms: int | None
+
+    @classmethod
+    def of(cls, log: ProgressLog) -> _History:
+        planned = log.planned()
+        first = log.planned_ms(planned[0]) if planned else None
+        return cls(str(log.query()), max(planned, default=-1), cache(log.planned_ms), first)
+
+    def has(self, facts: StreamFacts) -> bool:
+        """Whether a batch is of this history, or of a query before it. What nobody knows any more counts as that."""
+        if facts.query != self.query:
+            return not facts.planned_ms or self.first_ms is None or facts.planned_ms < self.first_ms
+        planned = self.planned_ms(facts.batch)
+        return facts.batch <= self.last and (planned is None or planned == facts.planned_ms)
+
+
+def mark_in_history(table: TableHandle, node: str, which: str, log: ProgressLog) -> KeptMark:
+    """How far a table of kept rows goes in the history of a checkpoint, by the table's own commits.
+
+    Args:
+        table: opened before this is asked: what it has of a batch was planned by then.
+    """
+    history, fence = _History.of(log), kept_app_id(node, which)
+    query = history.query
+    if not table.transaction_number(fence):
+        return KeptMark(which, query)
+    undone: list[StreamFacts] = []
+    number = 0
+    for stamp, facts in stream_stamps(table, fence):
+        if facts is None:
+            # All that was kept before was taken out.
+            return _with_undone(KeptMark(which, query), undone)
+        if history.has(facts):
+            is_base = facts.query == query
+            mark = KeptMark(which, query, facts.batch, facts.gaps) if is_base else KeptMark(which, query)
+            return _with_undone(mark, undone, facts if is_base else None)
+        undone.append(facts)
+        number = stamp.number
+    if undone and number == 1:
+        return _with_undone(KeptMark(which, query), undone)
+    # The rest of the table's log is gone, but its rows are there.
+    return _with_undone(KeptMark(which, query, _last_in(table, query, history.last, undone)), undone)
+
+
+def _with_undone(mark: KeptMark, undone: list[StreamFacts], base: StreamFacts | None = None) -> KeptMark:
+    if not undone:
+        return mark
+    batches = spans_of(facts.batch for facts in undone if facts.query == mark.query)
+    queries = tuple(sorted({facts.query for facts in undone} - {str(mark.query)}))
+    return replace(mark, undone=UndoneRows(mark.upto, batches, queries, base))
+
+
+def _last_in(table: TableHandle, query: str, last: int, undone: list[StreamFacts]) -> int:
+    """The last batch of a history with kept rows."""
+    end = min([last, *(facts.batch - 1 for facts in undone if facts.query == query)])
     with table.reads("reading kept rows"):
-        rows = _BATCHES.lists(table.table.scan(columns=list(_BATCHES.kinds), predicate=f"query = {sql(query)}"))
-    return max(rows["batch"], default=-1), ()
+        where = f"query = {sql(query)} AND batch <= {end}"
+        rows = _BATCHES.lists(table.table.scan(columns=list(_BATCHES.kinds), predicate=where))
+    return max(rows["batch"], default=-1)
+
+
+def _is_planned(record: BatchRecord, planned_ms: int | None) -> bool:
+    """Whether a record is of the batch that was planned then. Where one of the two is not known, it counts."""
+    return planned_ms is None or record.planned_at is None or round(record.planned_at.timestamp() * 1000) == planned_ms
 
 
 def _given_up(which: str, record: BatchRecord) -> int | None:

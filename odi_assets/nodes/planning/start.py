@@ -99,9 +99,10 @@ def committed_hwm(stamp: CommittedStamp) -> NodeMark | None:
 
 
 def hwm_in_target(node: Node, start: Start, target: TableHandle) -> NodeMark | None:
-    """The HWM of the rows in ``target``, at the version it was opened at. State may be ahead of it or behind."""
+    """The HWM of the rows in ``target``, at the version it was opened at. State may be ahead of it or behind. What
+    somebody set counts, and what they accepted: no run will load what lies below."""
     stamp = target.last_stamp(app_id(node.key), carrying="hwm")
-    by_hand = start.entry is not None and start.entry.target_commit is None
+    by_hand = start.entry is not None and start.entry.run_id is None
     if stamp is None or (by_hand and not is_newer(stamp, start.entry, target)):
         return start.hwm
     return committed_hwm(stamp)

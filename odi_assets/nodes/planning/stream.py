@@ -119,11 +119,18 @@ class StreamPlan(NodePlan):
     @property
     def summary(self) -> str:
         """What will be read, and which kept rows are looked for, in words."""
-        kept = [str(mark) for mark in self.kept if mark.is_behind]
+        kept = [text for mark in self.kept for text in mark.work]
         return "; ".join([super().summary, *([_CUT_SHORT] if self.cut_short else []), *kept])
 
     def to_json(self) -> dict[str, Any]:
-        kept = {mark.which: {"behind": mark.is_behind, "lost": [*map(list, mark.lost)]} for mark in self.kept}
+        kept = {
+            mark.which: {
+                "behind": mark.is_behind,
+                "lost": [*map(list, mark.lost)],
+                "undone": [*map(list, mark.undone.batches if mark.undone else ())],
+            }
+            for mark in self.kept
+        }
         return super().to_json() | {"kept": kept}
 
     @property
@@ -181,7 +188,7 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
     has_news = planned > committed or any(read.news.files for read in reads)
     cut_short = not has_news and marks.is_cut_short
     kept = kept_marks(node, target, marks)
-    nothing_new = not has_news and not cut_short and not any(mark.is_behind for mark in kept)
+    nothing_new = not has_news and not cut_short and not any(mark.has_work for mark in kept)
     return replace(plan, nothing_new=nothing_new, has_batches=has_news or cut_short, cut_short=cut_short, kept=kept)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import (
@@ -22,7 +22,7 @@ from odi_assets.config.models import (
 )
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import IdentityMismatchError
+from odi_assets.errors import IdentityMismatchError, IncrementError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node, app_id
@@ -299,14 +299,30 @@ def _mark_now(
         _require_all_loaded(node, source, then, value, ties, spark)
         if "rows" in (then.reading or {}):
             changes.append(f"{source.label}: rows at or below its HWM that came since the last run count as loaded")
+        if _leaves_out_nulls(then):
+            changes.append(f"{source.label}: rows without a cursor count as loaded")
     # What is there counts as loaded, whether or not the source would read it now.
     read = _resolved(source.unwaited.plan(None), spark)
+    _require_none_held(node, source, read)
     mark = read.after if isinstance(read, Read) else None
     if isinstance(mark, SnapshotMark):
         mark = mark.completed
     mark = source.wrapped_mark(mark, value)
     at = hwm_text(mark.value) if mark is not None else "nothing"
     return mark, read, [*changes, f"what {source.label} holds now, up to {at}, counts as loaded"]
+
+
+def _require_none_held(node: Node, source: Source, read: PlannedRead) -> None:
+    """Raises IdentityMismatchError if rows that may be loaded would be read again once their time has come."""
+    held = read.held
+    if held and not source.target.rows_are_known:
+        raise IdentityMismatchError(
+            f"{node}: {counted(held, 'row')} of {source.label} ahead of the clock may be loaded already, and would be "
+            "read again once their time has come",
+            fix="say `incremental.max_ahead: none` in place of `on_ahead: hold`, and adopt; "
+            f"or rebuild the table from its sources: odi run {node.command} --full-refresh",
+            node=str(node),
+        )
 
 
 def _require_all_loaded(
@@ -321,7 +337,19 @@ def _require_all_loaded(
         return
     former = source.followed_by(_increment_of(then)).unwaited
     mark = former.mark(source.unmarked(value), {})
-    read = _resolved(former.plan(mark), spark)
+    again = (
+        f"put the former definition back, run it once (odi run {node.command}), change it again and adopt; "
+        f"or rebuild the table from its sources: odi run {node.command} --full-refresh"
+    )
+    try:
+        read = _resolved(former.plan(mark), spark)
+    except IncrementError as error:
+        raise IdentityMismatchError(
+            f"{node}: whether all of {source.label} is loaded is not known: as it was followed before, the next run "
+            f"would stop: {error.message}",
+            fix=again,
+            node=str(node),
+        ) from error
     unread = None if read.nothing_new else read.summary
     if unread is None and mark is not None and ties.get("ties"):
         tied: Mapping[str, int] = getattr(former.with_ties(mark, spark()), "ties", None) or {}
@@ -330,25 +358,41 @@ def _require_all_loaded(
     if unread is not None:
         raise IdentityMismatchError(
             f"{node}: not all of {source.label} is loaded: as it was followed before, the next run would read {unread}",
-            fix=f"put the former definition back, run it once (odi run {node.command}), change it again and adopt; "
-            f"or rebuild the table from its sources: odi run {node.command} --full-refresh",
+            fix=again,
             node=str(node),
         )
 
 
 def _increment_of(then: Identity) -> Increment:
+    """How a source was followed, as far as that says what a run would still read. Rows ahead of the clock are unread
+    like any other, whether the former definition held them or stopped at them."""
     mode = then.increment or {"file": "files", "version": "version"}.get(then.cursor, "stateful")
+    left_out = (then.reading or {}).get("left_out") or {}
     if mode == "files":
-        return FilesIncrement(mode="files")
+        return FilesIncrement(mode="files", on_change=left_out.get("on_change"))
     if mode == "version":
         return VersionIncrement(mode="version")
+    on_null: Literal["exclude", "raise"] = "exclude" if _leaves_out_nulls(then) else "raise"
     if mode == "cursors":
-        return CursorsIncrement(mode="cursors", columns=tuple(then.cursor.split(", ")))
+        columns = tuple(then.cursor.split(", "))
+        return CursorsIncrement(mode="cursors", columns=columns, max_ahead=None, on_null=on_null)
     column, _, fallback = then.cursor.partition(", else ")
     as_dates = (then.reading or {}).get("date_format")
     return StatefulIncrement(
-        mode="stateful", column=column, fallback_column=fallback or None, date_format=as_dates, type="text"
+        mode="stateful",
+        column=column,
+        fallback_column=fallback or None,
+        date_format=as_dates,
+        type="text",
+        max_ahead=None,
+        on_null=on_null,
     )
+
+
+def _leaves_out_nulls(then: Identity) -> bool:
+    """Whether rows without a cursor did not stop a run. Marks of before do not say it; then they are taken for such."""
+    is_cursor = then.increment in ("stateful", "cursors") or then.cursor not in ("file", "version")
+    return is_cursor and ((then.reading or {}).get("left_out") or {}).get("on_null") != "raise"
 
 
 def _resolved(read: PlannedRead, spark: Session) -> PlannedRead:

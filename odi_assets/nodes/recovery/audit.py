@@ -22,7 +22,8 @@ from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.range import Unit, floor_of, next_of, range_way
 from odi_assets.nodes.planning.same_history import in_same_history
-from odi_assets.nodes.planning.start import hwm_in_target, marks_of, start_of
+from odi_assets.nodes.planning.start import marks_of, start_of
+from odi_assets.nodes.planning.target_check import require_target
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.audit_applied import audit_applied
 from odi_assets.nodes.recovery.audit_found import Audit, AuditRange
@@ -66,6 +67,7 @@ def audit(project: Project, spark: SparkSession, state: StateBackend, key: NodeK
     Raises:
         ConfigError: it is a stream, has no table, or nothing of it can be compared so.
         IdentityMismatchError: its marks are of other sources or of another history.
+        TargetBehindStateError: its table lacks rows that state says are there, and nobody has accepted that.
         SourceError, TableError: a side cannot be read.
     """
     node = Node.of(project, key)
@@ -126,10 +128,11 @@ def _applies(capture: Node, key: NodeKey) -> bool:
 
 
 def _marks(node: Node, state: StateBackend, target: TableHandle) -> dict[str, Mark]:
-    """Up to where the rows of the table were read, whatever state says."""
+    """The marks that the next run starts from: nothing below them is ever loaded again."""
     start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
-    hwm = hwm_in_target(node, start, target)
-    return in_same_history(node, marks_of(node, replace(start, hwm=hwm), target), target)
+    if node.following:
+        require_target(node, start, target)
+    return in_same_history(node, marks_of(node, start, target), target)
 
 
 def _loaded(source: Source, marks: Mapping[str, Mark], spark: SparkSession) -> DataFrame:

@@ -93,9 +93,11 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool)
     node = Node.of(project, key)
     target = TableHandle.open(node.target.location)
     if node.config.stream is not None:
-        yield from _stream(node, target)
+        found = list(_stream(node, target))
+        yield from found
         yield from files_of_stream(node, target, deep=deep)
-        yield from _history(project, state, key, target)
+        goes_on = not any(one.kind in (Kind.STREAM_APART, Kind.REDEFINED) for one in found)
+        yield from _history(project, state, key, target, goes_on=goes_on)
         return
     try:
         start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
@@ -142,11 +144,11 @@ def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
 
 
 def _kept_rows(node: Node, target: TableHandle, marks: StreamMarks) -> Iterator[Disagreement]:
-    """The tables of kept rows that a run which ended early left behind the batches."""
+    """The tables of kept rows that are not in step with the batches: a run ended early, or the table was put back."""
     for mark in kept_marks(node, target, marks) if marks.match.can_go_on else ():
-        if mark.is_behind:
-            remedy = f"odi run {node.command}: it keeps them, even without new data (or a run is at it right now)"
-            yield Disagreement(node.key, Kind.KEPT_BEHIND, f"{mark} are not kept yet", remedy)
+        if mark.has_work:
+            remedy = f"odi run {node.command}: it puts that right, even without new data (or a run is at it right now)"
+            yield Disagreement(node.key, Kind.KEPT_BEHIND, "; ".join(mark.apart), remedy)
 
 
 def _hwm(node: Node, state: StateBackend, target: TableHandle) -> Iterator[Disagreement]:
@@ -239,7 +241,14 @@ def _set_by_hand(node: Node, entry: HwmEntry, target: TableHandle) -> Iterator[D
     )
 
 
-def _history(project: Project, state: StateBackend, key: NodeKey, target: TableHandle) -> Iterator[Disagreement]:
+def _history(
+    project: Project, state: StateBackend, key: NodeKey, target: TableHandle, *, goes_on: bool = False
+) -> Iterator[Disagreement]:
+    """Where run history and a table's commits disagree.
+
+    Args:
+        goes_on: of a stream: its checkpoint was put back with the table.
+    """
     rows = own_rows(project, state.list_runs(pipeline=key.pipeline, node=key.node))
     noted = {one.identity: one for one in open_attempts(project) if one.key == key}
     for stamp in stamps_without_row(project, key, rows):
@@ -262,7 +271,7 @@ def _history(project: Project, state: StateBackend, key: NodeKey, target: TableH
                 f"{attempt.started_at:%Y-%m-%d %H:%M:%S} UTC, and has no row of history",
                 f"odi state recover {key}",
             )
-    yield from _rows_without_commit(project, state, key, target, rows)
+    yield from _rows_without_commit(project, state, key, target, rows, goes_on=goes_on)
 
 
 def _is_gone(attempt: NodeAttempt) -> bool | None:
@@ -275,7 +284,13 @@ def _once_it_must_have_ended(stamp: CommittedStamp) -> str:
 
 
 def _rows_without_commit(
-    project: Project, state: StateBackend, key: NodeKey, target: TableHandle, rows: Sequence[RunRecord]
+    project: Project,
+    state: StateBackend,
+    key: NodeKey,
+    target: TableHandle,
+    rows: Sequence[RunRecord],
+    *,
+    goes_on: bool,
 ) -> Iterator[Disagreement]:
     last = next((row for row in rows if row.status.succeeded and row.table_version is not None), None)
     version = -1 if target.version is None else target.version
@@ -286,12 +301,13 @@ def _rows_without_commit(
         # The finding about its HWM says what happened to the table, or that was accepted.
         return
     now = f"is at version {version}" if target.exists else "does not exist"
+    run = f"odi run {key.pipeline} --node {key.node}"
+    go_on = f"{run} goes on from there, with what came since; or " if goes_on else ""
     yield Disagreement(
         key,
         Kind.HISTORY_AHEAD,
         f"run {last.run_id} left version {last.table_version} of the table, which {now}",
-        f"the table was put back, dropped or rebuilt outside of odi: odi run {key.pipeline} --node {key.node} "
-        "--full-refresh rebuilds it",
+        f"the table was put back, dropped or rebuilt outside of odi: {go_on}{run} --full-refresh rebuilds it",
     )
 
 

@@ -47,7 +47,7 @@ def _check(project: Project, key: NodeKey, name: str, connection: str, path: str
             where = f"query = {sql(last.query)} AND batch >= {first}"
             with table.reads("reading kept rows"):
                 found = _COLUMNS.rows(table.table.scan(columns=list(_COLUMNS.kinds), predicate=where))
-        behind = f"{mark} are not kept yet: the node's next run does it" if mark and mark.is_behind else ""
+        behind = f"{'; '.join(mark.apart)}: the node's next run does it" if mark and mark.has_work else ""
         gaps = f"the rows of {batches_text(mark.lost)} are not known" if mark and mark.lost else ""
         text = f"{_counts(found)}: see {table.location.uri}" if found else "" if behind else _TEXTS[name]
         return dg.AssetCheckResult(

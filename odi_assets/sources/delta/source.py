@@ -13,7 +13,7 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.changes import is_other_history, table_change
 from odi_assets.delta.damage import require_no_remains
 from odi_assets.delta.files.pruning import files_in_partitions, values_of
-from odi_assets.delta.history import TableCommit, replaces_rows
+from odi_assets.delta.history import TableCommit, replaces_rows, restored_version, versions_in_effect
 from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import LiveFile, TableHandle, rows_in
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError
@@ -164,7 +164,13 @@ class DeltaTableSource(Source):
         if self.increment.on_change == "ignore":
             return None
         commits = takewhile(lambda commit: commit.version > history.version, self._newest.handle.commits())
-        how = next((how for commit in commits if (how := _rewriting(commit)) is not None), None)
+        since = {commit.version: commit for commit in commits}
+        if not any(map(_rewriting, since.values())):
+            return None
+        # A rewind to what was read, or to later, undid nothing of that. What follows it is the way of the table.
+        steps = [(one.version, restored_version(one.operation, one.parameters)) for one in reversed(since.values())]
+        way = versions_in_effect(steps, history.version)
+        how = next((how for at, changed in way if changed and (how := _rewriting(since[at])) is not None), None)
         return how and f"{self.label} was {how} after version {history.version}, up to which it was read"
 
     def corrections(self, mark: Mark, spark: SparkSession) -> str | None:

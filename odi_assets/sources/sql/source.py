@@ -80,7 +80,7 @@ class SqlSource(Source):
         if not isinstance(increment, CursorsIncrement):
             return super().reading
         rows = {"rows": self.settings(())} if increment.watermark_lag else {}
-        return {"cursor": self.settings(increment.columns), **rows}
+        return {"cursor": self.settings(increment.columns), **rows, **self.left_out}
 
     def settings(self, columns: tuple[str, ...] | None) -> Settings:
         asked = self.relation.columns if columns is None else {}

@@ -95,6 +95,12 @@ class ProgressLog:
         found = self._offsets(number)
         return int(found[0].get("batchWatermarkMs") or 0) if found else 0
 
+    def planned_ms(self, number: int) -> int | None:
+        """When a batch was planned, milliseconds since 1970, UTC; None if the log does not hold it (any more). Two
+        histories of one query, which was put back from a copy, planned a batch of one number at two moments."""
+        found = self._offsets(number)
+        return int(found[0].get("batchTimestampMs") or 0) if found else None
+
     def next_watermark_ms(self, number: int) -> int:
         """The watermark that a committed batch left for the next; 0 if there is none, or the log does not hold it."""
         text = self._text(f"commits/{number}")

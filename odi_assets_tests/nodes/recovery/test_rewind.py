@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.maintenance.maintain import MaintenanceOptions
-from odi_assets.errors import ConfigError, FencedError, StateError, TableError
+from odi_assets.errors import ConfigError, FencedError, IdentityMismatchError, StateError, TableError
 from odi_assets.nodes.recovery import table_versions as points
+from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.nodes.recovery.maintenance import maintain_node
 from odi_assets.nodes.recovery.recover import apply_recovery, find_recovery
 from odi_assets.nodes.recovery.rewind import Rewind, apply_rewind, plan_rewind
@@ -248,3 +249,70 @@ def test_rows_from_before_the_first_run_stay_when_all_runs_are_undone_and_load_a
     box.state.delete_hwm("p.raw")
     box.run("raw")
     assert ids(box) == [1, 2]
+
+
+BELOW_UPSERT = """
+- pipeline: p
+  nodes:
+  - name: orders
+    read: {connection: landing, format: csv, path: orders/*.csv, schema: "id BIGINT, n INT, day STRING",
+           options: {header: "true"}, incremental: files}
+    write: {connection: lake, path: orders, mode: upsert, keys: [id]}
+  - name: added
+    inputs: {orders: {node: orders, incremental: {mode: stateful, column: n}}}
+    write: {connection: lake, path: added, mode: append}
+  - name: newest
+    inputs: {orders: {node: orders, incremental: {mode: stateful, column: n}}}
+    write: {connection: lake, path: newest, mode: upsert, keys: [id]}
+  - name: parts
+    inputs: {orders: {node: orders, incremental: {mode: stateful, column: n}}}
+    write: {connection: lake, path: parts, mode: partition_overwrite, partition_by: [day]}
+"""
+BELOW = ("added", "newest", "parts")
+
+
+@pytest.fixture
+def upserted(tmp_path: Path, spark: SparkSession) -> Sandbox:
+    """An upsert moves the row 1 above the mark of the nodes below, which follow a column."""
+    box = Sandbox(tmp_path, spark, BELOW_UPSERT)
+    for number, rows in enumerate([["1,10,a", "2,20,a"], ["1,30,a", "3,40,b"]]):
+        box.land(f"orders/{number}.csv", ["id,n,day", *rows])
+        for node in ("orders", *BELOW):
+            box.run(node)
+    return box
+
+
+def test_below_an_upsert_all_load_again_after_a_rewind_with_its_cascade(upserted: Sandbox) -> None:
+    box = upserted
+    before = {node: box.rows(node) for node in ("orders", *BELOW)}
+    back(box, points.at_version(0), "orders", cascade=True)
+    assert {node: len(box.rows(node)) for node in BELOW} == dict.fromkeys(BELOW, 2)
+    for node in ("orders", *BELOW):
+        box.run(node)
+    assert {node: box.rows(node) for node in before} == before
+    assert examine(box.project, box.state, [NodeKey("p", node) for node in before]) == []
+
+
+def test_below_an_upsert_a_rewind_without_its_cascade_stops_what_read_the_undone_rows(upserted: Sandbox) -> None:
+    box = upserted
+    back(box, points.at_version(0), "orders")
+    box.land("orders/1.csv", ["id,n,day", "1,31,a", "3,5,b"])
+    box.run("orders")
+    for node in BELOW:
+        with pytest.raises(IdentityMismatchError, match="rows below the HWM are other ones now"):
+            box.run(node)
+
+
+def test_a_rewind_undone_again_is_no_rewrite_and_one_before_the_mark_stays_one(upserted: Sandbox) -> None:
+    box = upserted
+    back(box, points.at_version(0), "orders")
+    back(box, points.before_last_rewind(NodeKey("p", "orders")), "orders")
+    assert all(box.run(node).status is RunStatus.NO_DATA for node in BELOW)
+    box.land("orders/2.csv", ["id,n,day", "2,50,a"])
+    for node in ("orders", *BELOW):
+        box.run(node)
+    assert [row[:2] for row in box.rows("newest")] == [(1, 30), (2, 50), (3, 40)]
+    back(box, points.at_version(0), "orders")
+    back(box, points.at_version(1), "orders")
+    with pytest.raises(IdentityMismatchError, match="rows below the HWM are other ones now"):
+        box.run("newest")

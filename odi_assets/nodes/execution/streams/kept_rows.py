@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
-from odi_assets.delta.commit import FileChanges, Stamp, commit
+from odi_assets.delta.commit import FileChanges, Stamp, commit, settled
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.streams.kept_shape import EMPTY_TABLE, GivenUp, moment, shaped
@@ -27,10 +27,12 @@ from odi_assets.nodes.planning.kept_rows import (
     batches_text,
     kept_app_id,
     last_kept,
+    mark_in_history,
     numbers,
     spans_of,
 )
 from odi_assets.nodes.planning.stream_marks import stream_facts
+from odi_assets.nodes.result import REWIND
 from odi_assets.nodes.stream_facts import BatchSpan, StreamFacts
 from odi_assets.streaming.inputs.input import StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
@@ -122,6 +124,26 @@ class KeptRows:
             self._commit(UNMATCHED, list(unmatched_rows(spark, log, whole, last.batch, inputs)), facts, whole)
         self._unmatched_upto = last.batch
 
+    def take_back(self, log: ProgressLog) -> None:
+        """Take out the rows of batches that the node's table does not have: it was put back from a copy.
+
+        Args:
+            log: of the checkpoint that belongs to the node's table.
+
+        Raises:
+            FencedError: another run committed to a table of kept rows; nothing was taken out of it.
+        """
+        for which, planned in self.marks.items():
+            if planned.undone is None:
+                continue
+            # Another run may have done it since the plan was made.
+            table = self._open(which)
+            undone = mark_in_history(table, self.facts.node, which, log).undone
+            if undone is not None:
+                facts = replace(self.facts, mode=REWIND, stream=undone.base)
+                forget_rows(table, kept_app_id(self.facts.node, which), undone.condition(str(planned.query)), facts)
+                _log.warning("%s: %s of %s were taken out", self.facts.node, which, undone)
+
     def say(self, which: str, facts: StreamFacts) -> None:
         """Note that the table has the rows of all batches up to one: those since its last commit gave up none."""
         move_mark(self._open(which), kept_app_id(self.facts.node, which), replace(self.facts, mode=which, stream=facts))
@@ -172,6 +194,24 @@ def move_mark(table: TableHandle, fence: str, facts: CommitFacts) -> None:
     stamp = Stamp.next_on(table, fence, facts.to_json())
     schema = table.schema_json if table.exists else EMPTY_TABLE
     commit(table, schema, table.partition_columns if table.exists else (), FileChanges("rows", ()), stamp)
+
+
+def forget_rows(table: TableHandle, fence: str, condition: str, facts: CommitFacts) -> None:
+    """Take the rows that meet ``condition`` out of a table of kept rows, and commit what ``facts`` say with that.
+
+    Raises:
+        FencedError: another run committed to the table; nothing was taken out.
+        TableError: Delta or the store refuses.
+    """
+    with table.reads("reading kept rows"):
+        is_empty = not len(table.table.scan(columns=["batch"], predicate=condition).read_all())
+    if is_empty:
+        # A deletion of no row makes no commit.
+        move_mark(table, fence, facts)
+        return
+    stamp = Stamp.next_on(table, fence, facts.to_json())
+    properties = stamp.properties({}, max_retries=0)
+    settled(table, stamp, lambda: table.table.delete(condition, commit_properties=properties))
 
 
 def _late_rows(

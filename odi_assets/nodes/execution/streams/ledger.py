@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
@@ -11,7 +11,7 @@ from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
-from odi_assets.nodes.planning.stream_marks import checkpoint_named
+from odi_assets.nodes.planning.stream_marks import checkpoint_named, stream_stamps
 from odi_assets.nodes.result import ADOPT, REWIND
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.state.delta.batches import BatchLog, BatchRecord
@@ -26,8 +26,8 @@ class StreamLedger:
     def __init__(self, node: Node) -> None:
         self.node = node
         self._log: BatchLog = node.project.open_batches()
-        known = self._log.of_node(str(node))
-        self._upto = max((record.table_version for record in known if record.table_version is not None), default=-1)
+        self._known: list[BatchRecord] | None = self._log.of_node(str(node))
+        self._upto = -1
         self._progress: dict[int, BatchProgress] = {}
 
     def note(self, progress: BatchProgress) -> None:
@@ -44,6 +44,9 @@ class StreamLedger:
         Raises:
             StateError: they could not be written.
         """
+        if self._known is not None:
+            self._upto = self._in_step_upto(table, self._known)
+            self._known = None
         records = [
             with_progress(one, self._progress.get(one.batch)) if one.query == query else one
             for one in records_of(self.node, table, self._upto)
@@ -54,6 +57,38 @@ class StreamLedger:
             self._progress.pop(record.batch, None)
         return records
 
+    def _in_step_upto(self, table: TableHandle, known: Sequence[BatchRecord]) -> int:
+        """The last version of the table whose batch is recorded; -1 if there is none.
+
+        Records of batches that the table does not have any more are forgotten: after it was put back from a copy, other
+        batches get their numbers, and their versions of the table.
+        """
+        recorded, newer, base = set(map(_identity, known)), [], None
+        for record in _batches_of(self.node, table):
+            if _identity(record) in recorded:
+                base = record
+                break
+            newer.append(record)
+        if base is None and not newer:
+            return -1
+        query, after = (base.query, base.batch) if base else (newer[-1].query, newer[-1].batch - 1)
+
+        def is_gone(record: BatchRecord) -> bool:
+            if record.query == query:
+                return record.batch > after
+            # A query that the table had before was planned before.
+            since = base.planned_at if base else None
+            return since is not None and record.planned_at is not None and record.planned_at > since
+
+        for other in {record.query for record in filter(is_gone, known)}:
+            self._log.forget_after(str(self.node), other, after if other == query else -1)
+        return -1 if base is None or base.table_version is None else base.table_version
+
+
+def _identity(record: BatchRecord) -> tuple[object, ...]:
+    """What tells a batch from another one with its number, of another history of the table."""
+    return record.query, record.batch, record.table_version, record.planned_at
+
 
 def records_of(node: Node, table: TableHandle, after: int = -1) -> list[BatchRecord]:
     """The records of the batches in the log of a node's table, in order, made from the stamps.
@@ -61,21 +96,23 @@ def records_of(node: Node, table: TableHandle, after: int = -1) -> list[BatchRec
     Args:
         after: only commits after this version.
     """
-    stamps = takewhile(lambda stamp: stamp.version > after, table.stamps())
-    found = [
-        record_of(node, stamp, facts.stream, facts)
-        for stamp, facts in _in_effect(node, stamps)
-        if facts.stream is not None
-    ]
-    return found[::-1]
+    return [*_batches_of(node, table, after)][::-1]
 
 
-def _in_effect(node: Node, stamps: Iterator[CommittedStamp]) -> Iterator[tuple[CommittedStamp, CommitFacts]]:
+def _batches_of(node: Node, table: TableHandle, after: int = -1) -> Iterator[BatchRecord]:
+    """The records of :func:`records_of`, newest first."""
+    stamps = takewhile(lambda found: found[0].version > after, stream_stamps(table, app_id(node.key)))
+    for stamp, facts in _in_effect(stamp for stamp, _ in stamps):
+        if facts.stream is not None:
+            yield record_of(node, stamp, facts.stream, facts)
+
+
+def _in_effect(stamps: Iterable[CommittedStamp]) -> Iterator[tuple[CommittedStamp, CommitFacts]]:
     """The commits of batches, newest first, without those that a rewind has undone, and without commits that
     add no rows: of rewinds and adoptions."""
     undone_after: int | None = None
     for stamp in stamps:
-        if stamp.app_id != app_id(node.key) or (undone_after is not None and stamp.version > undone_after):
+        if undone_after is not None and stamp.version > undone_after:
             continue
         facts = CommitFacts.of(stamp)
         if facts.rewound_to is not None:

@@ -195,6 +195,8 @@ class StreamRun:
         plan, spark = self.plan, self.spark
         node, log = plan.node, ProgressLog(plan.checkpoint)
         commit = committer(plan, self.run)
+        if commit.kept is not None:
+            commit.kept.take_back(log)
         if not self._runs_batches:
             table = _record(recorded.result(), log.query())
             self._keep_up(commit.kept, log, table)
@@ -251,7 +253,7 @@ class StreamRun:
             return
         last = log.batch(committed[-1])
         for which in kept.tables:
-            mark = kept_mark(node, table, which, log.query(), committed[-1])
+            mark = kept_mark(node, table, which, log)
             if mark.is_behind:
                 kept.marks = {**kept.marks, which: mark}
                 kept.keep_unmatched(self.spark, str(mark.query), self.plan.streams, log)

@@ -13,9 +13,18 @@ from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import CheckpointError, ConfigError
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.execution.streams.kept_rows import move_mark
+from odi_assets.nodes.execution.streams.kept_rows import forget_rows
+from odi_assets.nodes.execution.streams.ledger import StreamLedger
 from odi_assets.nodes.node import Node, app_id
-from odi_assets.nodes.planning.kept_rows import kept_app_id, kept_tables, last_kept, numbers, spans_of
+from odi_assets.nodes.planning.kept_rows import (
+    UndoneRows,
+    kept_app_id,
+    kept_tables,
+    last_kept,
+    mark_in_history,
+    numbers,
+    spans_of,
+)
 from odi_assets.nodes.planning.stream_marks import batch_at, checkpoint_named, stream_marks, stream_stamps
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.table_versions import Choice
@@ -111,18 +120,20 @@ def apply_checkpoint(project: Project, node: Node, rewind: CheckpointRewind) -> 
             folder.keep_copy()
         folder.truncate(rewind.facts.batch)
     project.open_batches().forget_after(str(node), rewind.facts.query, rewind.facts.batch)
+    # Queries that came after it go too: of full refreshes.
+    StreamLedger(node).write(TableHandle.open(node.target.location))
     for which, place in kept_tables(node).items():
         table = TableHandle.open(place)
         if table.exists:
-            _forget_rows(node, table, which, rewind.facts)
+            _forget_rows(node, table, which, rewind.facts, log)
 
 
-def _forget_rows(node: Node, table: TableHandle, which: str, facts: StreamFacts) -> None:
-    """Take the rows out that later batches of the query gave up."""
+def _forget_rows(node: Node, table: TableHandle, which: str, facts: StreamFacts, log: ProgressLog) -> None:
+    """Take the rows out that later batches of the query gave up, and those of queries that came after it."""
     fence = kept_app_id(str(node), which)
-    last = last_kept(table, fence)
+    last, mark = last_kept(table, fence), mark_in_history(table, str(node), which, log)
     known = last.gaps if last is not None and last.query == facts.query else ()
     gaps = spans_of(number for number in numbers(known) if number <= facts.batch)
-    with table.calls("taking kept rows back"):
-        table.table.delete(f"query = '{facts.query}' AND batch > {facts.batch}")
-    move_mark(table.refreshed(), fence, CommitFacts(node=str(node), mode=REWIND, stream=replace(facts, gaps=gaps)))
+    later = UndoneRows(facts.batch, (), mark.undone.queries if mark.undone else ())
+    said = CommitFacts(node=str(node), mode=REWIND, stream=replace(facts, gaps=gaps))
+    forget_rows(table, fence, later.condition(facts.query), said)
