@@ -73,10 +73,8 @@ def put_back(root: Path, odi: Odi) -> None:
 def test_what_an_accepted_table_lacks_differs_and_its_command_loads_it(root: Path, odi: Odi) -> None:
     put_back(root, odi)
     assert odi("state", "accept", "events", "--yes").code == 0
-    assert "no files" not in odi("plan").err
     answer = odi("audit", "events")
     assert answer.code == 1, answer
-    assert "not loaded yet" not in answer.err.lower()
     assert answer.out.split("\n")[1].split()[:5] == ["2024-03-04", "2", "0", "2", "rows"]
     (command,) = [
         one["command"] for one in json.loads(odi("audit", "events", "--json").out)["ranges"] if one["command"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import (
@@ -372,21 +372,13 @@ def _increment_of(then: Identity) -> Increment:
         return FilesIncrement(mode="files", on_change=left_out.get("on_change"))
     if mode == "version":
         return VersionIncrement(mode="version")
-    on_null: Literal["exclude", "raise"] = "exclude" if _leaves_out_nulls(then) else "raise"
+    given = {"mode": mode, "max_ahead": "none", "on_null": "exclude" if _leaves_out_nulls(then) else "raise"}
     if mode == "cursors":
-        columns = tuple(then.cursor.split(", "))
-        return CursorsIncrement(mode="cursors", columns=columns, max_ahead=None, on_null=on_null)
+        return CursorsIncrement.model_validate({**given, "columns": then.cursor.split(", ")})
     column, _, fallback = then.cursor.partition(", else ")
     as_dates = (then.reading or {}).get("date_format")
-    return StatefulIncrement(
-        mode="stateful",
-        column=column,
-        fallback_column=fallback or None,
-        date_format=as_dates,
-        type="text",
-        max_ahead=None,
-        on_null=on_null,
-    )
+    texts = {"column": column, "fallback_column": fallback or None, "date_format": as_dates, "type": "text"}
+    return StatefulIncrement.model_validate({**given, **texts})
 
 
 def _leaves_out_nulls(then: Identity) -> bool:

@@ -110,7 +110,7 @@ def test_rows_without_a_cursor_that_the_former_definition_would_stop_at_are_not_
     box.land("e/2.json", [row(2, None)])
     redefine(box, "ev", former, "files")
     assert "odi state adopt p.ev" in stop(box, "ev")
-    with pytest.raises(IdentityMismatchError, match="the next run would stop: 1 rows have NULL in the cursor") as error:
+    with pytest.raises(IdentityMismatchError, match=r"the next run would stop: 1 rows of .* have NULL") as error:
         adopt(box, "ev")
     assert "put the former definition back, run it once (odi run p --node ev)" in str(error.value)
     box.run("ev", full_refresh=True)
