@@ -55,7 +55,7 @@ def test_partitions_of_a_column_that_the_table_lacks_are_refused_when_they_are_p
     table(server, "instant")
     server.insert("events", (1, HIGH["instant"][0]))
     made = 'mode: partition_overwrite, partition_by: [day]}\n    transform: {sql: "SELECT date(at) AS day, id FROM df"'
-    with pytest.raises(ConfigError, match="by partitions of `day`, and .* has no such column"):
+    with pytest.raises(ConfigError, match=r"by partitions of `day`, and .* has no such column"):
         make(STATEFUL, made).plan("events")
 
 
