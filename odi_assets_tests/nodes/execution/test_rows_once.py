@@ -49,7 +49,7 @@ def test_a_row_that_is_delivered_again_is_stored_once_in_one_increment_in_severa
         box.run("ev", full_refresh=True)
         found.append(box.rows("ev"))
         assert agreed(box)
-    assert [row[2] for row in found[0]] == [4, 1, 2, 3]
+    assert [row[2] for row in found[0]] == [1, 2, 3, 4]
     assert all(rows == found[0] for rows in found)
 
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import IncrementError
+from odi_assets.errors import ConfigError, IncrementError
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node
 from odi_assets.sources.marks import CursorMark
@@ -47,6 +47,16 @@ def test_a_table_and_a_query_are_read_whole(make: Make, server: Server) -> None:
     box = make('query: "SELECT id FROM events WHERE at > 10 -- but\\nAND id %3 = 0 -- the last;"', "mode: overwrite")
     box.run("events")
     assert box.rows("events") == [(3,)]
+
+
+def test_partitions_of_a_column_that_the_table_lacks_are_refused_when_they_are_planned(
+    make: Make, server: Server
+) -> None:
+    table(server, "instant")
+    server.insert("events", (1, HIGH["instant"][0]))
+    made = 'mode: partition_overwrite, partition_by: [day]}\n    transform: {sql: "SELECT date(at) AS day, id FROM df"'
+    with pytest.raises(ConfigError, match=r"by partitions of `day`, and .* has no such column"):
+        make(STATEFUL, made).plan("events")
 
 
 HIGH = {
