@@ -46,10 +46,12 @@ class Inferred:
             return (value is None and not text) or value == text
         if isinstance(value, str | bool):
             return value == text if isinstance(value, str) else str(value).lower() == text.lower()
+        if isinstance(value, Decimal):
+            return value == Decimal(text)
         if isinstance(value, dt.datetime):
             wanted = _moment(text, "TIMESTAMP" if value.tzinfo else "TIMESTAMP_NTZ")
         else:
-            kinds = ((dt.date, "DATE"), (int, "BIGINT"), (float, "DOUBLE"), (Decimal, "DECIMAL(38,18)"))
+            kinds = ((dt.date, "DATE"), (int, "BIGINT"), (float, "DOUBLE"))
             wanted = _typed(text, next(kind for one, kind in kinds if isinstance(value, one)))
         wanted = wanted.value if isinstance(wanted, Lenient) else wanted
         return bool(wanted == value or (wanted != wanted and value != value))
@@ -167,7 +169,6 @@ def _csv(delivery: Delivery, text: str, by_name: bool) -> Expected:
     if line_end is not None and not delivery.options.get("multiLine"):
         # Other line breaks are no ends of lines.
         asks = bool(set("\r\n") - set(line_end) & set(text))
-        text = text.replace("\r\n", "\n") if line_end == "\n" else text
         text = text.replace("\n", "\x1e").replace(line_end.replace("\n", "\x1e"), "\n").replace("\r", "\x1f")
     elif line_end is not None:
         asks = True
@@ -182,6 +183,8 @@ def _csv(delivery: Delivery, text: str, by_name: bool) -> Expected:
         before = next((at for at, one in enumerate(found) if one not in blanks), 0)
         found = found[before:]
     found = [one for one in found if len(first) == 1 or one not in blanks]
+    if any(set("\x1e\x1f") & set(value) for one in found for value, is_quoted in one if not is_quoted):
+        return Expected(whole="line breaks outside quotes that are no ends of lines")
     names = list(delivery.columns)
     if delivery.options.get("header") and found:
         header = [value for value, _ in found.pop(0)]
@@ -329,7 +332,7 @@ def _loads(text: str) -> Any:
 
 def _json(delivery: Delivery, text: str, by_name: bool) -> Expected:
     # Spark describes the types of what it rescues, and its descriptions are not as deep as JSON may be.
-    result = Expected(asks=by_name and "[" * 100 in text)
+    result = Expected(asks=(by_name or delivery.infers) and "[" * 100 in text)
     blank = " \t\r\n"
     line_end = delivery.options.get("lineSep", "\n" if "encoding" in delivery.options else None)
     ends = re.escape(line_end) if line_end else "\r\n|\r|\n"

@@ -19,6 +19,8 @@ _FIXES = {
     'them, say so: `options: {escape: "\\"}`; `unescapedQuoteHandling: STOP_AT_DELIMITER` takes such values as written',
     "CSV header": "`read.schema` must have the columns of the header, in its order: correct one of them; or set "
     "`read.rescued: COLUMN`, and files are read by the names in their headers",
+    "maximum recursion depth": "land it with values that are nested less deeply; or name its columns in `read.schema`: "
+    "a STRING keeps a value as it is written",
     "TIMESTAMP(NANOS": "Spark has no times in nanoseconds: make the column a BIGINT in `read.schema` (nanoseconds "
     "since 1970), or leave out `schema`: whole microseconds are read as times then",
 }
@@ -72,11 +74,14 @@ def unreadable_place(text: str) -> str | None:
 
 def refused(label: str, files: str, text: str) -> SourceError:
     """The error for files that Spark does not read as the project file has it."""
+    corrected = (
+        "correct what this says of `read.schema` (a STRING holds texts of any length) or of `read.options`; or land "
+        "the file with types and an encoding that Spark has"
+    )
     why = " ".join(text.split("\n\nJVM stacktrace")[0].split())[:_LONGEST]
     return SourceError(
         f"{label}: {files} cannot be read: {why}",
-        fix="nothing was loaded: correct what this says of `read.schema` (a STRING holds texts of any length) or of "
-        "`read.options`; or land the file with types and an encoding that Spark has",
+        fix=f"nothing was loaded: {next((fix for what, fix in _FIXES.items() if what in text), corrected)}",
         node=label,
     )
 

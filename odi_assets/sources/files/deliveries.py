@@ -49,6 +49,8 @@ _FIXES = {
     "json": "land one object on a line (without `multiLine`) or one JSON text in a file (with it), each key once",
     "breaks": 'name the end of the lines, as `options: {lineSep: "\\n"}` or `"\\r"`, if it is one of them; or land the '
     "file with LF at the end of all lines",
+    "ends": "leave `lineSep` out of `read.options`: lines end with LF, CR LF or CR then; or correct the file, and land "
+    "it again",
     "blank": 'write a value there, as `\\N`, and name it: `options: {nullValue: "\\\\N"}`; or, if nothing was to be '
     "there, land the file again without such lines",
     "nanoseconds": "land it with times of type INT64 in microseconds, or with whole microseconds",

@@ -49,6 +49,19 @@ def test_rows_that_no_line_separator_of_json_parts_stop_the_run(
     assert len(landed(tmp_path, spark, read, parted).load()) == text.count("{")
 
 
+@pytest.mark.parametrize("more", ["", ', multiLine: "true"'])
+@pytest.mark.parametrize(
+    ("line_end", "text"), [("|", "id,v\n1,a\n"), ("\\r", "id,v\r1,a\n"), ("\\n", "id,v\r\n1,a\r\n")]
+)
+def test_rows_that_no_line_separator_of_csv_parts_stop_the_run(
+    tmp_path: Path, spark: SparkSession, line_end: str, text: str, more: str
+) -> None:
+    read = f'{CSV[:-1]}, lineSep: "{line_end}"{more}}}, rescued: rest'
+    error = stop(tmp_path, spark, read, text, r"a\.x:\d cannot be read: a line break \w+ stands outside quotes")
+    assert "leave `lineSep` out" in str(error.fix)
+    assert [row["id"] for row in landed(tmp_path, spark, CSV, text).load()] == [1]
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

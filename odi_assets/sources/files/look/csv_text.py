@@ -56,6 +56,8 @@ def csv_look(options: Mapping[str, str], remote: Mapping[str, Any] | None) -> Ca
         found = False
         is_single: bool | None = None
         for block in blocks(place, remote, encoding, lines=not is_multi_line, line_end=line_end):
+            if len(said := given.get("linesep", "")) == 1:
+                _require_said_breaks(block, said.encode(), quote, escape)
             block = Block(block.line, _with_line_feeds(block.data, line_end))
             if is_single is None and block.data.strip(_BLANKS):
                 is_single = _has_one_column(block.data, separator, how)
@@ -167,9 +169,7 @@ def _require_whole_rows(
 def _lines(text: str) -> Iterator[str]:
     for found in _LINE.finditer(text):
         if found[0]:
-            yield found[0]
-    if text[-1:] not in "\r\n":
-        yield "\n"
+            yield found[0] if found[0][-1] in "\r\n" else f"{found[0]}\n"
     yield _END
 
 
@@ -181,12 +181,9 @@ def _require_kept_breaks(data: bytes, quote: str, escape: str) -> None:
     """
     if b"\r" not in data:
         return
-    if escape != quote:
-        data = re.sub(re.escape(escape.encode()) + rb".", b"xx", data, flags=re.DOTALL)
     text = np.frombuffer(data, np.uint8)
     places = np.flatnonzero((text == _CR) | ((text == _LF) & (np.concatenate(([0], text[:-1])) != _CR)))
-    quotes = np.flatnonzero(text == ord(quote)) if quote else places[:0]
-    is_quoted = (np.searchsorted(quotes, places) & 1).astype(bool)
+    is_quoted = _are_quoted(data, places, quote, escape)
     kinds = np.where(text[places] == _LF, 0, np.where(text[np.minimum(places + 1, len(text) - 1)] == _LF, 2, 1))
     end = kinds[0]
     becomes_lf = is_quoted & (end > 0) & ((kinds == end) | ((end == 1) & (kinds == 2)))
@@ -198,3 +195,23 @@ def _require_kept_breaks(data: bytes, quote: str, escape: str) -> None:
         raise Fault(first + 1, f"a quoted value has the line break {name}, which Spark makes LF of", "breaks")
     why = f"this line ends with {name}, and Spark's `multiLine` takes the first line break, {_NAMES[end]}, for the end"
     raise Fault(first + 1, f"{why} of all lines", "breaks")
+
+
+def _require_said_breaks(block: Block, line_end: bytes, quote: str, escape: str) -> None:
+    """Raises Fault if another line break than ``lineSep`` stands outside quotes: rows would be one."""
+    text = np.frombuffer(block.data, np.uint8)
+    places = np.flatnonzero(((text == _LF) | (text == _CR)) & (text != line_end[0]))
+    faults = np.flatnonzero(~_are_quoted(block.data, places, quote, escape)) if len(places) else places
+    if len(faults):
+        place = int(places[faults[0]])
+        line = block.line + block.data.count(line_end, 0, place)
+        name = _NAMES[int(text[place] == _CR)]
+        raise Fault(line, f"a line break {name} stands outside quotes, and `lineSep` says otherwise", "ends")
+
+
+def _are_quoted(data: bytes, places: Any, quote: str, escape: str) -> Any:
+    """Which of ``places`` in a text are within quotes."""
+    if escape != quote:
+        data = re.sub(re.escape(escape.encode()) + rb".", b"xx", data, flags=re.DOTALL)
+    quotes = np.flatnonzero(np.frombuffer(data, np.uint8) == ord(quote)) if quote else places[:0]
+    return (np.searchsorted(quotes, places) & 1).astype(bool)

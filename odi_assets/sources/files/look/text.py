@@ -23,8 +23,8 @@ class Fault(Exception):
         why: in words.
         kind: ``bytes`` that are no text; ``broken``: Spark stops at it too; ``silent``: Spark goes on as if nothing
             were wrong; ``deep``: nested so deeply that nobody can tell; ``breaks``: line breaks that Spark would
-            change; ``blank``: a row that Spark leaves out; ``nanoseconds``: times that lose a part; ``unseen``: the
-            file cannot be looked at.
+            change; ``ends``: line breaks that end no lines; ``blank``: a row that Spark leaves out; ``nanoseconds``:
+            times that lose a part; ``unseen``: the file cannot be looked at.
     """
 
     def __init__(self, line: int, why: str, kind: str) -> None:
