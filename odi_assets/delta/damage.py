@@ -39,11 +39,13 @@ class LogFault:
         name: of the file, in ``_delta_log``.
         why: completes "the file …".
         version: of the table; None for ``_last_checkpoint``.
+        is_copy: it is whole, and a copy of another commit.
     """
 
     name: str
     why: str
     version: int | None = None
+    is_copy: bool = False
 
     def __str__(self) -> str:
         return f"{LOG}/{self.name} {self.why}"
@@ -270,7 +272,7 @@ def _faults_of_commits(
         first = seen.setdefault(digest, version)
         if first != version:
             copy, other = (version, first) if _follows(fences, first) else (first, version)
-            yield LogFault(commits[copy], f"is a copy of the commit of version {other}", copy)
+            yield LogFault(commits[copy], f"is a copy of the commit of version {other}", copy, is_copy=True)
 
 
 def _fences_in(actions: Sequence[Mapping[str, Any]]) -> dict[str, int]:

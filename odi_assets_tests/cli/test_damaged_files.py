@@ -203,6 +203,8 @@ def test_a_commit_that_was_copied_over_another_one_is_found_and_its_remedies_lea
     sick = odi("doctor", "--json")
     assert (sick.code, "damaged" in kinds(sick.out)) == (1, True)
     assert f"{over:020d}.json is a copy of the commit of version {copied}" in sick.out
+    kept = odi("tables", "maintain", "raw", "--yes")
+    assert (kept.code, "is a copy of the commit" in kept.err) == (1, True), "a checkpoint would make it last"
     assert odi("tables", "repair", str(box.root / "lake" / "raw"), "--yes").code == 0
     assert ids(box, "raw") == left
     assert odi("run", "p", "--node", "raw", "--full-refresh").code == 0

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.delta.damage import damaged, read_log
 from odi_assets.delta.errors import DamagedTableError
 from odi_assets.delta.maintenance.maintain import ORPHAN_HOURS, Maintenance, MaintenanceOptions, is_recent, maintain
 from odi_assets.delta.maintenance.restore import lost_files, presence
@@ -56,7 +57,11 @@ def maintain_node(
 
 
 def _require_whole(project: Project, key: NodeKey, handle: TableHandle) -> None:
-    """Raises DamagedTableError if data files are gone or cut: their rows would be lost for good in a compaction."""
+    """Raises DamagedTableError if data files are gone or cut, or a commit is a copy of another one: rows would be lost
+    for good in a compaction, or a checkpoint."""
+    copies = [fault for fault in read_log(handle.location).faults if fault.is_copy]
+    if copies:
+        raise damaged(handle.location, copies)
     lost = lost_files(handle.location, handle.live_files)
     if lost:
         raise DamagedTableError(
