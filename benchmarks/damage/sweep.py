@@ -65,6 +65,25 @@ def _lock(path: Path, draws: random.Random) -> None:
     path.symlink_to(path.name)
 
 
+def _exchange(path: Path, draws: random.Random) -> None:
+    """Put another file of its kind in its place, of the same table where that has one."""
+    table = next((folder for folder in path.parents if (folder / "_delta_log").is_dir()), path.parent)
+    kind, raw = _kind(path.relative_to(table.parent)), path.read_bytes()
+    others = [
+        other
+        for other in sorted(table.rglob(f"*{path.suffix}"))
+        if other.is_file() and _kind(other.relative_to(table.parent)) == kind and other.read_bytes() != raw
+    ]
+    if others:
+        path.write_bytes(draws.choice(others).read_bytes())
+
+
+def _repeat(path: Path, draws: random.Random) -> None:
+    """Copy a commit to the version after it."""
+    del draws
+    path.with_name(f"{int(path.stem) + 1:020d}.json").write_bytes(path.read_bytes())
+
+
 DAMAGES: Mapping[str, _Harm] = {
     "deleted": lambda path, _: remove(path),
     "emptied": _empty,
@@ -72,7 +91,10 @@ DAMAGES: Mapping[str, _Harm] = {
     "one byte flipped": _flip,
     "replaced by a folder": _fold,
     "unreadable": _lock,
+    "replaced by another one of its kind": _exchange,
 }
+LAST_COMMIT = "last commit"
+LAST_COMMIT_DAMAGES: Mapping[str, _Harm] = {**DAMAGES, "copied to the next version": _repeat}
 
 
 def _clear(folder: Path) -> None:
@@ -128,7 +150,7 @@ def files_by_kind(root: Path) -> dict[str, list[str]]:
         commits = [file for file in files if re.search(r"_delta_log/\d+\.json$", file)]
         by_table: dict[str, str] = {file.rpartition("/")[0]: file for file in commits}
         if commits:
-            found["last commit"] += list(by_table.values())
+            found[LAST_COMMIT] += list(by_table.values())
     return dict(found)
 
 
@@ -150,7 +172,7 @@ def _kind(path: Path) -> str:
 
 def damages_of(kind: str) -> Mapping[str, _Harm]:
     """What may happen to a file of a kind."""
-    return FOLDER_DAMAGES if kind == FOLDER else DAMAGES
+    return {FOLDER: FOLDER_DAMAGES, LAST_COMMIT: LAST_COMMIT_DAMAGES}.get(kind, DAMAGES)
 
 
 def drawn(root: Path, steps: int, seed: int) -> Iterator[tuple[int, str, str, str]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.reading.facts import KEYS, SWAPPED, increment_of
+from benchmarks.reading.facts import KEYS, SWAPPED, Fact, increment_of
 from benchmarks.reading.world import World
 from odi_assets.config.models import (
     CursorsIncrement,
@@ -214,6 +214,19 @@ def _other_increment(node: Node, draw: random.Random, world: World) -> str | Non
     return f"incremental: {mode} -> {source.get('incremental')}"
 
 
+def _other_start(node: Node, draw: random.Random, world: World) -> str | None:
+    """Another value where the first run begins: below what is loaded, among it, far above it, or none."""
+    found = _stateful(node)
+    if found is None or found["column"] not in ("seq", "at"):
+        return None
+    facts = [*world.facts, Fact(0, 0, 0, 0, "a"), Fact(0, 0, world.facts[-1].seq + 50, world.facts[-1].place + 50, "a")]
+    before, values = found.pop("initial_value", None), {str(fact.values()[found["column"]]) for fact in facts}
+    value = draw.choice([None, *sorted(values)])
+    if value is not None:
+        found["initial_value"] = value
+    return f"initial_value: {before} -> {value}"
+
+
 def _other_query(comment: bool) -> Make:
     def make(node: Node, draw: random.Random, world: World) -> str | None:
         del draw, world
@@ -396,7 +409,7 @@ EDITS: tuple[Edit, ...] = (
     Edit("StatefulIncrement.mode", _other_increment),
     Edit("StatefulIncrement.column", _set(_stateful, "column", "seq", "at", "day")),
     Edit("StatefulIncrement.fallback_column", _set(_stateful, "fallback_column", "uid", None)),
-    Edit("StatefulIncrement.initial_value", _set(_stateful, "initial_value", "1", "3", None)),
+    Edit("StatefulIncrement.initial_value", _other_start, harmless=True),
     Edit("StatefulIncrement.boundary", _set(_stateful, "boundary", "open", "closed")),
     Edit("StatefulIncrement.on_null", _set(_stateful, "on_null", "include", "exclude", "raise")),
     Edit("StatefulIncrement.date_format", _set(_on_day, "date_format", "eu", "us", "iso", None)),

@@ -120,7 +120,9 @@ def wanted_of(
     keys = {key_of(fact, node) for fact in facts if fact.uid in loaded} if node["write"]["mode"] == "upsert" else set()
     read = loaded | {fact.uid for fact in facts if fact.uid in offered and key_of(fact, node) in keys}
     marks = [found for fact in facts if fact.uid in read and (found := cursor_of(fact, node)) is not None]
-    start, highest = increment.get("initial_value"), max(marks, default=None)
+    highest = max(marks, default=None)
+    # Where the first run begins says nothing to the runs after it.
+    start = increment.get("initial_value") if highest is None else None
     found = set()
     for fact in fresh:
         value = cursor_of(fact, node)

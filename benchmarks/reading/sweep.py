@@ -158,6 +158,8 @@ def _increment(draw: random.Random, kind: str, mode: str) -> dict[str, Any]:
         found["watermark_lag"] = 2
     if kind in ("json", "parquet", "delta", "node") and column == "seq" and draw.random() < 0.4:
         found["on_null"] = "exclude"
+    if column == "seq" and draw.random() < 0.3:
+        found["initial_value"] = draw.choice(["0", "2", "4"])
     return found
 
 

@@ -47,4 +47,7 @@ def _moment(text: str, kind: str) -> date:
         if moment.tzinfo is not None:
             raise ValueError("this column has no zone")
         return moment
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    try:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("in UTC it is outside the years 1 to 9999") from error

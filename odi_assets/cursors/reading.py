@@ -21,6 +21,8 @@ _TORN = (
     "read again when no sync runs, for the tools write their files in place; if it stays, restore a copy, or the state "
     "that `odi cursors import` kept"
 )
+_EXPORT = "odi-state"
+"""What exports of state call themselves."""
 _ENCODINGS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
@@ -126,6 +128,11 @@ def _inspect(text: str, tool: str | None, path: str | Path | None) -> Inspection
     value, many, scanned = _read(text, findings)
     if scanned is not None and not scanned.complete:
         return Inspection(None, findings.placed(text, _name(path), scanned=scanned), torn=scanned.torn, tool=tool)
+    if isinstance(value, dict) and value.get("format") == _EXPORT:
+        findings.add(
+            (), "this is state that `odi state export` wrote, and no tool's document", "odi state import reads it"
+        )
+        return Inspection(None, findings.placed(text, _name(path), scanned=scanned), tool=tool)
     seen = recognise(value, many=many)
     if tool is not None and seen is not None and seen != tool:
         findings.add(

@@ -1,4 +1,5 @@
-"""What a power cut, or a hand, leaves of a Delta table's log: files that are torn, or are missing between others.
+"""What a power cut, or a hand, leaves of a Delta table's log: files that are torn, are missing between others, or are
+copies of others.
 
 deltalake reads an empty commit as one that changed nothing, so rows would vanish in silence; it cannot open a table
 whose commit or checkpoint is torn. Here such files are found, and every error over them names the one command that
@@ -7,6 +8,7 @@ leads on.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shlex
@@ -31,17 +33,19 @@ _VERSIONED = re.compile(r"(\d{20})\..+")
 
 @dataclass(frozen=True)
 class LogFault:
-    """A file of a table's log that is torn or missing.
+    """A file of a table's log that is torn or missing, or a copy of another one.
 
     Attributes:
         name: of the file, in ``_delta_log``.
         why: completes "the file …".
         version: of the table; None for ``_last_checkpoint``.
+        is_copy: it is whole, and a copy of another commit.
     """
 
     name: str
     why: str
     version: int | None = None
+    is_copy: bool = False
 
     def __str__(self) -> str:
         return f"{LOG}/{self.name} {self.why}"
@@ -123,11 +127,7 @@ def read_log(location: Location, *, every: bool = False) -> Log:
     bad = [fault for version, parts in checkpoints.items() for fault in _of_checkpoint(location, version, parts, names)]
     whole, last = frozenset(checkpoints) - {fault.version for fault in bad}, max(commits, default=-1)
     unread = -1 if every else min(max(whole, default=-1), last - 1)
-    torn = [
-        LogFault(name, why, version)
-        for version, name in sorted(commits.items())
-        if (why := _torn_commit(location, name, names[name], look=version > unread)) is not None
-    ]
+    torn = list(_faults_of_commits(location, commits, names, unread))
     bad += torn
     # Without its commit the newest version can be read, and nothing can be committed after it.
     committed = max(commits.keys() - {fault.version for fault in torn}, default=-1)
@@ -249,15 +249,45 @@ def file_system(location: Location) -> PyFileSystem:
     return PyFileSystem(DeltaStorageHandler(uri, store_options(location)))
 
 
-def _torn_commit(location: Location, name: str, size: int | None, *, look: bool) -> str | None:
-    if not size:
-        return "is no file" if size is None else "is empty"
-    try:
-        if look:
-            actions_in(log_file(location, name) or b"")
-    except ValueError as error:
-        return str(error)
-    return None
+def _faults_of_commits(
+    location: Location, commits: Mapping[int, str], sizes: Mapping[str, int | None], unread: int
+) -> Iterator[LogFault]:
+    """The commits that are torn, and those that are copies of others; only what is after ``unread`` is read."""
+    seen: dict[bytes, int] = {}
+    fences: dict[int, dict[str, int]] = {}
+    for version, name in sorted(commits.items()):
+        if not sizes[name]:
+            yield LogFault(name, "is no file" if sizes[name] is None else "is empty", version)
+            continue
+        if version <= unread:
+            continue
+        raw = log_file(location, name) or b""
+        try:
+            actions = actions_in(raw)
+        except ValueError as error:
+            yield LogFault(name, str(error), version)
+            continue
+        fences[version] = _fences_in(actions)
+        digest = hashlib.blake2b(raw).digest()
+        first = seen.setdefault(digest, version)
+        if first != version:
+            copy, other = (version, first) if _follows(fences, first) else (first, version)
+            yield LogFault(commits[copy], f"is a copy of the commit of version {other}", copy, is_copy=True)
+
+
+def _fences_in(actions: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """The app transactions of a commit: their numbers by app id."""
+    found = (action["txn"] for action in actions if isinstance(action.get("txn"), dict))
+    return {str(one.get("appId")): int(one.get("version") or 0) for one in found}
+
+
+def _follows(fences: Mapping[int, Mapping[str, int]], version: int) -> bool:
+    """Whether the fences of a commit come next after those of the commits before it, as far as those are read."""
+    for app_id, number in fences[version].items():
+        before = [one[app_id] for other, one in fences.items() if other < version and app_id in one]
+        if before and max(before) != number - 1:
+            return False
+    return True
 
 
 def actions_in(raw: bytes) -> list[dict[str, Any]]:

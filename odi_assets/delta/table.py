@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -222,6 +222,14 @@ class TableHandle:
         actions = Table.from_arrow(self.table.get_add_actions(flatten=True))
         return pa.RecordBatchReader.from_stream(actions).read_all()
 
+    def bounds(self, kind: str, column: str) -> list[Any] | None:
+        """The ``min`` or ``max`` of a column in each live file, None where that is not known, or a time beyond Python's
+        years; None if no file has one."""
+        name = f"{kind}.{column}"
+        if name not in self.add_actions.column_names:
+            return None
+        return _values(self.add_actions[name], lambda _: None)
+
     def file_columns(self, names: Sequence[str]) -> list[list[Any]]:
         """Columns of :attr:`add_actions`, as lists with a value for each live file, None where a file or the table has
         none. Loads no pyarrow."""
@@ -238,7 +246,7 @@ class TableHandle:
             return ()
         paths, sizes, rows = self.file_columns(("path", "size_bytes", "num_records"))
         columns = {
-            name: [partition_string(value) for value in self.add_actions[f"partition.{name}"].to_pylist()]
+            name: list(map(partition_string, _values(self.add_actions[f"partition.{name}"], _as_text)))
             for name in self.partition_columns
         }
         partitions = ({name: values[row] for name, values in columns.items()} for row in range(len(paths)))
@@ -308,6 +316,27 @@ class TableHandle:
         """Delete the commits that a checkpoint covers, as far as the log's retention lets it."""
         with self.calls("cleaning the log"):
             self.table.cleanup_metadata()
+
+
+def _values(column: pa.ChunkedArray, otherwise: Callable[[pa.Scalar], Any]) -> list[Any]:
+    """The values of a column, and what ``otherwise`` makes of times beyond Python's years, by other writers."""
+    try:
+        return list(column.to_pylist())
+    except OverflowError:
+        return [_value(one, otherwise) for one in column]
+
+
+def _value(one: pa.Scalar, otherwise: Callable[[pa.Scalar], Any]) -> Any:
+    try:
+        return one.as_py()
+    except OverflowError:
+        return otherwise(one)
+
+
+def _as_text(one: pa.Scalar) -> Any:
+    import pyarrow as pa
+
+    return one.cast(pa.string()).as_py()
 
 
 def position_at(handle: TableHandle, version: int) -> dict[str, Any]:

@@ -27,12 +27,14 @@ class CommittedHwm:
         json, type: its value as state stores it.
         remembered: by source, what its mark has to remember beside its value.
         measures: by source, what its mark measures; empty in commits of older versions.
+        root: the folder that the project had then; None if that is not known. The facts of the commit have it.
     """
 
     json: str
     type: str
     remembered: Mapping[str, Any] = field(default_factory=dict)
     measures: Mapping[str, Identity] = field(default_factory=dict)
+    root: str | None = field(default=None, compare=False)
 
     @classmethod
     def of(

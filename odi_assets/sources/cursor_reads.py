@@ -30,6 +30,7 @@ from odi_assets.sources.cursor.window import (
     range_window,
     require_time_cursor,
     shown,
+    start_under,
     window_above,
 )
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, Unresolved
@@ -348,7 +349,13 @@ class UnresolvedWindow(UnresolvedRead):
             window,
             None
             if after is None
-            else CursorMark(after, seen, measures=self.snapshot.identity, held_then=self.snapshot.held_now),
+            else CursorMark(
+                after,
+                seen,
+                measures=self.snapshot.identity,
+                held_then=self.snapshot.held_now,
+                began_at=self._began_at(start),
+            ),
             excluded,
             bound.ahead,
             late,
@@ -390,7 +397,7 @@ class UnresolvedWindow(UnresolvedRead):
         late: Late = NONE_LATE,
     ) -> CursorWindow:
         left_out = f"; {excluded:,} rows without a cursor left out" if excluded else ""
-        before = None if self.before is None else replace(self.before, value=self._fitting(self.before, kind))
+        before = self._mark(self.before, kind)
         return CursorWindow(
             snapshot=self.snapshot,
             summary=f"{window}{left_out}{held_text(held)}{late}",
@@ -410,15 +417,24 @@ class UnresolvedWindow(UnresolvedRead):
         return None if mark is None else fitting(mark.value, kind, self.increment, self.label, typed=mark.typed)
 
     def _window(self, kind: str) -> Window:
-        mark = None
-        if self.before is not None:
-            # A mark of another type is an error even if the read does not begin at it.
-            mark = replace(self.before, value=self._fitting(self.before, kind))
-        known = self.rows_are_known
-        return window_above(self.increment, None if self.from_start else mark, kind, self.label, rows_are_known=known)
+        # A mark of another type is an error even if the read does not begin at it.
+        mark, start = self._mark(self.before, kind), self._start(kind)
+        if self.from_start or mark is None:
+            mark = None
+        window = window_above(self.increment, mark, kind, self.label, rows_are_known=self.rows_are_known)
+        return window if mark is not None else replace(window, lower=start)
 
     def _start(self, kind: str) -> Any:
-        return window_above(self.increment, None, kind, self.label, rows_are_known=True).lower
+        return start_under(self.increment, self._mark(self.before or self.upto, kind), kind, self.label)
+
+    def _mark(self, mark: CursorMark | None, kind: str) -> CursorMark | None:
+        return None if mark is None else replace(mark, value=self._fitting(mark, kind))
+
+    def _began_at(self, start: Any) -> str:
+        """The initial value that the rows begin at, once the read is in the target; empty if there is none."""
+        if self.before is not None and self.before.began_at is not None:
+            return self.before.began_at
+        return "" if start is None else self.increment.initial_value or ""
 
 
 def _types(rows: DataFrame) -> dict[str, Any]:

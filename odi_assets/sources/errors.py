@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from odi_assets.errors import SourceError
+from odi_assets.spark.raised import error_text
 
 # Spark's error conditions, in the words of its error-conditions.json; py4j hands over the text alone.
 _FILE = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (\S+?)\.\s")
@@ -25,7 +26,6 @@ _FIXES = {
     "since 1970), or leave out `schema`: whole microseconds are read as times then",
 }
 _LONGEST = 400
-_DEEPEST = 20
 
 
 @contextmanager
@@ -48,16 +48,6 @@ def read_errors_named(label: str, tell: Iterable[Callable[[str], SourceError | N
         if found is None:
             raise
         raise found from error
-
-
-def error_text(error: BaseException) -> str:
-    """What an error of Spark says, and what the errors say that caused it, from the outermost in."""
-    texts: list[str] = []
-    cause: BaseException | None = error
-    while cause is not None and len(texts) < _DEEPEST:
-        texts.append(str(cause))
-        cause = getattr(cause, "_cause", None) or cause.__cause__
-    return "\n".join(texts)
 
 
 def unreadable_file(label: str, text: str) -> SourceError | None:

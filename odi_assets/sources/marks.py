@@ -180,6 +180,8 @@ class CursorMark:
         seen: a fingerprint of the source that was read; while it is the same, the source has nothing new.
         ties: the rows at the mark that were loaded: a count for each row hash; None if not known.
         held_then: what the source consisted of, so that later arrivals can be recognized; None if not known.
+        began_at: the initial value of the read of the whole source that the mark goes on from, as the project file had
+            it; empty for none, None if not known.
         tied_by: by column that the hashes are of, its type; None if not known.
         typed: False for a value that another tool stored without its type.
     """
@@ -191,6 +193,7 @@ class CursorMark:
     typed: bool = field(default=True, compare=False)
     measures: Identity | None = field(default=None, compare=False)
     held_then: str | None = field(default=None, compare=False)
+    began_at: str | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> CursorMark:
@@ -203,6 +206,7 @@ class CursorMark:
             columns if isinstance(columns, Mapping) else None,
             typed,
             held_then=remembered.get("held_then"),
+            began_at=remembered.get("began_at"),
         )
 
     def remembered(self) -> dict[str, Any]:
@@ -215,6 +219,8 @@ class CursorMark:
             found |= {} if self.tied_by is None else {"tied_by": dict(self.tied_by)}
         if self.held_then is not None:
             found["held_then"] = self.held_then
+        if self.began_at is not None:
+            found["began_at"] = self.began_at
         return found
 
 

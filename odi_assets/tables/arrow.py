@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import Schema
 from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
@@ -28,6 +27,7 @@ from odi_assets.tables.embedded import EmbeddedEngine, result_of
 from odi_assets.tables.engine import WriteResult, WriteSpec
 from odi_assets.tables.modes.base import Write, mode_of
 from odi_assets.tables.modes.upsert import upserted
+from odi_assets.tables.partition_folders import require_folders
 from odi_assets.tables.parts import TableParts
 from odi_assets.tables.schema import require_columns, require_partitioned, require_same_partitioning, spelled_as
 from odi_assets.tables.undecided import with_marks, with_types
@@ -77,8 +77,9 @@ class ArrowWrite(Write):
             [df] if self.parts is None else (_aligned(storable(one, self.uri), self.schema_json) for one in self.parts)
         )
         for table in tables:
+            require_folders(table, by, self.uri)
             ds.write_dataset(
-                _without_empty_texts(table, by),
+                table,
                 f"{root}/{self.folder(step)}",
                 format=form,
                 file_options=form.make_write_options(compression="snappy", coerce_timestamps="us"),
@@ -284,13 +285,3 @@ def _aligned(rows: pa.Table, schema_json: str) -> pa.Table:
 
 def _nullable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_nullable(True).remove_metadata() for field in schema])
-
-
-def _without_empty_texts(rows: pa.Table, partition_by: tuple[str, ...]) -> pa.Table:
-    # Delta's log does not tell an empty text from NULL.
-    for name in partition_by:
-        if pa.types.is_string(rows[name].type):
-            place = rows.column_names.index(name)
-            empty = pc.equal(rows[name], "")
-            rows = rows.set_column(place, name, pc.if_else(empty, pa.scalar(None, pa.string()), rows[name]))
-    return rows

@@ -90,14 +90,22 @@ def _parquet(
     file_as: str | None = None,
 ) -> DataFrame:
     from pyspark.sql import functions as F
+    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-    location = location.for_spark
-    reader = spark.read.schema(schema).options(**location.reader_options)
+    location, chosen = location.for_spark, list(files)
+    by = set(chosen[0].partition) if base_path else set()
+    # Spark takes names of folders for bytes as they are escaped, and for texts as they were.
+    of_bytes = {field.name for field in schema if field.name in by and isinstance(field.dataType, BinaryType)}
+    as_read = [StructField(field.name, StringType()) if field.name in of_bytes else field for field in schema]
+    reader = spark.read.schema(StructType(as_read)).options(**location.reader_options)
     if base_path:
         reader = reader.option("basePath", location.uri)
-    rows = reader.parquet(*[location.child(file.path).spark_path for file in files])
+    rows = reader.parquet(*[location.child(file.path).spark_path for file in chosen])
     # Spark puts the columns that it takes from folders last.
-    columns = [F.col(quoted(name)) for name in schema.fieldNames()]
+    columns = [
+        F.col(quoted(name)).cast("binary").alias(name) if name in of_bytes else F.col(quoted(name))
+        for name in schema.fieldNames()
+    ]
     return rows.select(*columns, *([F.col("_metadata.file_path").alias(file_as)] if file_as else []))
 
 

@@ -243,6 +243,15 @@ def test_the_tool_can_be_named(odi: Odi) -> None:
     assert odi("cursors", "check", "state.json", "--tool", "singer").code == 0
 
 
+@pytest.mark.parametrize("tool", [[], ["--tool", "olake"]])
+def test_an_export_of_state_is_no_cursor_document(odi: Odi, tool: list[str]) -> None:
+    Path("state.json").write_text('{"format": "odi-state", "version": 1, "project": "p", "environments": []}')
+    shown = odi("cursors", "show", "state.json", *tool)
+    assert (shown.code, shown.out) == (2, "")
+    assert "this is state that `odi state export` wrote" in shown.err
+    assert "odi state import" in shown.err
+
+
 def test_an_empty_object_is_a_document_of_the_tool_that_it_is_compared_with(odi: Odi) -> None:
     Path("empty.json").write_text("{}")
     answer = odi("cursors", "diff", "empty.json", "old.json")

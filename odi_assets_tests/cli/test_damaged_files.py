@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -134,6 +135,82 @@ def test_a_ledger_that_is_gone_or_torn_is_found_and_a_full_refresh_writes_it_ane
     assert ids(box, "raw") == [1, 2, 3]
     assert odi("run", "p", "--full-refresh").code == 0
     assert odi("doctor").code == 0
+
+
+@pytest.mark.parametrize("newest", [True, False])
+def test_a_part_of_the_ledger_in_the_place_of_another_one_is_found_before_files_are_loaded_twice(
+    box: Sandbox, odi: Odi, newest: bool
+) -> None:
+    first, second = sorted(
+        (box.root / "lake" / "raw" / "_odi_files").iterdir(), key=lambda part: part.stat().st_mtime_ns
+    )
+    kept = second.read_bytes()
+    second.write_bytes(first.read_bytes() if newest else (data_file(box)).read_bytes())
+    sick = odi("doctor", "--json")
+    assert (sick.code, kinds(sick.out)) == (1, {"damaged"})
+    for answer in (sick, odi("plan"), odi("run", "p", "--node", "raw")):
+        assert answer.code == 1
+        assert second.name in answer.out + answer.err
+        assert "odi run p --node raw --full-refresh" in answer.out + answer.err
+    assert ids(box, "raw") == [1, 2]
+    second.write_bytes(kept)
+    land(box, 3)
+    assert odi("run").code == 0
+    assert ids(box, "raw") == [1, 2, 3]
+
+
+def test_a_ledger_that_an_early_version_wrote_is_read(box: Sandbox, odi: Odi) -> None:
+    for part in (box.root / "lake" / "raw" / "_odi_files").iterdir():
+        rows = pq.read_table(part)
+        pq.write_table(rows.drop_columns(["whole"]), part)
+    land(box, 3)
+    assert odi("run").code == odi("doctor").code == 0
+    assert ids(box, "raw") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("lose", [*LOSSES, None])
+def test_a_version_whose_list_of_loaded_files_is_lost_is_no_way_back_and_that_is_said_before(
+    box: Sandbox, odi: Odi, lose: Callable[[Path], None] | None
+) -> None:
+    assert "what earlier versions of tables alone need" in odi("doctor", "--deep").err
+    parts = sorted((box.root / "lake" / "raw" / "_odi_files").iterdir(), key=lambda part: part.stat().st_mtime_ns)
+    if lose is None:
+        parts[0].write_bytes(parts[1].read_bytes())
+    else:
+        lose(parts[0])
+    back = odi("state", "rewind", "p.raw", "--to-version", "0", "--yes", "--cascade")
+    assert back.code == 1
+    assert "p.raw cannot go back to version 0: the list of files" in back.err
+    assert parts[0].name in back.err
+    assert "odi state rewind p.raw --list" in back.err
+    if lose is remove:
+        kept = odi("tables", "maintain", "--dry-run", "--json")
+        (table,) = [one for one in json.loads(kept.out) if one["node"] == "raw"]
+        assert table["rewindable_from"] == 1
+        assert parts[0].name in odi("tables", "maintain", "--dry-run").err
+    assert odi("run").code == 0
+    assert ids(box, "raw") == [1, 2]
+
+
+@pytest.mark.parametrize(("copied", "over", "left"), [(0, 1, [1]), (1, 2, [1, 2]), (2, 3, [1, 2, 3]), (2, 1, [1])])
+def test_a_commit_that_was_copied_over_another_one_is_found_and_its_remedies_lead_on(
+    box: Sandbox, odi: Odi, copied: int, over: int, left: list[int]
+) -> None:
+    land(box, 3)
+    box.run("raw")
+    log = box.root / "lake" / "raw" / "_delta_log"
+    (log / f"{over:020d}.json").write_bytes((log / f"{copied:020d}.json").read_bytes())
+    sick = odi("doctor", "--json")
+    assert (sick.code, "damaged" in kinds(sick.out)) == (1, True)
+    assert f"{over:020d}.json is a copy of the commit of version {copied}" in sick.out
+    kept = odi("tables", "maintain", "raw", "--yes")
+    assert (kept.code, "is a copy of the commit" in kept.err) == (1, True), "a checkpoint would make it last"
+    assert odi("tables", "repair", str(box.root / "lake" / "raw"), "--yes").code == 0
+    assert ids(box, "raw") == left
+    assert odi("run", "p", "--node", "raw", "--full-refresh").code == 0
+    assert odi("run", "p", "--node", "copy", "--full-refresh").code == 0
+    assert ids(box, "raw") == ids(box, "copy") == [1, 2, 3]
+    assert odi("doctor", "--deep").code == 0
 
 
 def test_a_link_that_leads_nowhere_is_found_where_no_row_is(box: Sandbox, odi: Odi) -> None:

@@ -90,7 +90,17 @@ def test_set_goes_back_as_well_as_forward_and_says_what_it_did(shop: Path, odi: 
     assert stored(shop, "shop.orders") == 4
 
 
-@pytest.mark.parametrize("arguments", [["yesterday"], ["yesterday", "--type", "date"], ["1", "--type", "number"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["yesterday"],
+        ["yesterday", "--type", "date"],
+        ["1", "--type", "number"],
+        ['{"a": 1, "a": 2}', "--type", "dict"],
+        ['{"a": {"b": 1, "b": 2}}'],
+        ['[{"b": 1, "b": 2}]', "--type", "json"],
+    ],
+)
 def test_a_value_that_cannot_be_read_is_bad_input_and_changes_nothing(
     shop: Path, odi: Odi, arguments: list[str]
 ) -> None:

@@ -82,7 +82,7 @@ def test_an_empty_text_that_another_writer_made_a_partition_is_null_and_is_read(
     rows = pa.table({"id": [1, 2, 3], "name": ["", None, "a"]})
     write_deltalake(table.uri, rows, partition_by=["name"])
     assert rows_of(spark, table) == [(1, None), (2, None), (3, "a")]
-    more = spark.createDataFrame([(4, ""), (5, None)], "id BIGINT, name STRING").coalesce(1)
+    more = spark.createDataFrame([(4, None), (5, None)], "id BIGINT, name STRING").coalesce(1)
     write(more, partition_by=("name",))
     write(more, mode=WriteMode.UPSERT, keys=("id",), partition_by=("name",))
     assert rows_of(spark, table) == [(1, None), (2, None), (3, "a"), (4, None), (5, None)]

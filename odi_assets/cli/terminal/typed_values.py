@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from odi_assets.errors import ConfigError, StateError
@@ -33,6 +34,7 @@ def from_text(text: str, kind: str | None, present: Any) -> Any:
     Raises:
         ConfigError: ``text`` is not a value of that type, or its type is not known.
     """
+    _require_single_keys(text)
     if kind is not None:
         return _of_type(text, _ALIASES.get(kind, kind))
     try:
@@ -54,6 +56,23 @@ def from_text(text: str, kind: str | None, present: Any) -> Any:
             fix="name it: --type str, date, datetime, decimal, …; or give JSON, where text stands in quotes",
         )
     return value
+
+
+def _require_single_keys(text: str) -> None:
+    """Raises ConfigError if an object of a JSON text names a key twice: one of the two values would be lost."""
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        twice = next((name for name, count in Counter(name for name, _ in pairs).items() if count > 1), None)
+        if twice is not None:
+            raise ConfigError(f"the key `{twice}` is given more than once in {text}", fix="keep the right one")
+        return found
+
+    try:
+        json.loads(text, object_pairs_hook=members)
+    except (ValueError, RecursionError):
+        # It is no JSON, which is said where that matters.
+        return
 
 
 def _of_type(text: str, kind: str) -> Any:

@@ -27,12 +27,13 @@ WRITE_FOLDER = "odi_write"
 
 It looks like a partition so that Spark finds the real partition columns below it; it is never a column of a table.
 """
-_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""What Spark and Hive call the folder of NULL."""
 INDEXED_COLUMNS = 32
 """Columns that get minimum and maximum, as Delta's own ``delta.dataSkippingNumIndexedCols`` has it."""
 
 _LONGEST_STRING = 128
-_EXACT_FLOAT_DIGITS = 15
+EXACT_FLOAT_DIGITS = 15
 _READERS = 8
 
 
@@ -114,7 +115,7 @@ def _parquet_files(filesystem: fsspec.AbstractFileSystem, root: str, *, strictly
 def _partition_of(path: str) -> dict[str, str | None]:
     """Partition values of a Hive-style path, unescaped: ``{"day": "2013-01-01"}`` for ``day=2013-01-01/x.parquet``."""
     named = (part.partition("=") for part in path.split("/")[:-1] if "=" in part)
-    return {unquote(name): None if value == _HIVE_NULL else unquote(value) for name, _, value in named}
+    return {unquote(name): None if value == HIVE_NULL else unquote(value) for name, _, value in named}
 
 
 def footer_statistics(footer: pq.FileMetaData, keep: frozenset[str] = frozenset(), first: int = INDEXED_COLUMNS) -> str:
@@ -170,7 +171,7 @@ def _json_bound(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Decimal):
-        return float(value) if len(value.as_tuple().digits) <= _EXACT_FLOAT_DIGITS else None
+        return float(value) if len(value.as_tuple().digits) <= EXACT_FLOAT_DIGITS else None
     if isinstance(value, str):
         return value if len(value) <= _LONGEST_STRING else None
     if isinstance(value, dt.datetime):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
 
+from odi_assets.delta.files.footers import EXACT_FLOAT_DIGITS
 from odi_assets.delta.partition_values import partition_string
 from odi_assets.delta.table import LiveFile, TableHandle
 
@@ -12,14 +15,29 @@ _MOST_DAYS = 3_700
 """About ten years: a wider range of dates is better found by reading the rows."""
 
 
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def uncut(high: Any) -> Any:
+    """The greatest value that the upper bound of a file may stand for: Delta allows writers to cut times to
+    milliseconds (protocol, "Per-file Statistics")."""
+    if not isinstance(high, datetime):
+        return high
+    try:
+        return high + _MILLISECOND
+    except OverflowError:
+        # It ends the years of Python, and of most calendars that mean `never`.
+        return datetime.max.replace(tzinfo=high.tzinfo)
+
+
 def files_in_partitions(handle: TableHandle, column: str, values: Sequence[str | None]) -> list[LiveFile]:
     """Live files that may hold a row whose ``column`` is one of ``values``."""
     wanted = set(values)
     if column in handle.partition_columns:
         return [file for file in handle.live_files if file.partition[column] in wanted]
-    if f"min.{column}" not in handle.add_actions.column_names or None in wanted:
+    low, high = handle.bounds("min", column), handle.bounds("max", column)
+    if low is None or high is None or None in wanted:
         return list(handle.live_files)
-    low, high = (handle.add_actions[f"{kind}.{column}"].to_pylist() for kind in ("min", "max"))
     return [
         file for file, least, most in zip(handle.live_files, low, high, strict=True) if _may_hold(least, most, wanted)
     ]
@@ -39,15 +57,10 @@ def values_of(handle: TableHandle, column: str, files: Sequence[LiveFile]) -> li
     """
     if column in handle.partition_columns:
         return sorted({file.partition[column] for file in files}, key=lambda value: (value is not None, value or ""))
-    names = [f"{kind}.{column}" for kind in ("min", "max", "null_count")]
-    if any(name not in handle.add_actions.column_names for name in names):
+    low, high, nulls = (handle.bounds(kind, column) for kind in ("min", "max", "null_count"))
+    if low is None or high is None or nulls is None:
         return None
-    known = {
-        file.path: bounds
-        for file, bounds in zip(
-            handle.live_files, zip(*(handle.add_actions[name].to_pylist() for name in names), strict=True), strict=True
-        )
-    }
+    known = {file.path: bounds for file, *bounds in zip(handle.live_files, low, high, nulls, strict=True)}
     values: set[str | None] = set()
     for file in files:
         if file.path not in known:
@@ -61,6 +74,12 @@ def values_of(handle: TableHandle, column: str, files: Sequence[LiveFile]) -> li
 
 def _between(low: object, high: object, nulls: int | None) -> set[str | None] | None:
     if low is None or high is None or nulls != 0:
+        return None
+    if isinstance(low, datetime) and low.microsecond % 1000 == 0:
+        # It may have been cut.
+        return None
+    if isinstance(low, Decimal) and len(low.as_tuple().digits) > EXACT_FLOAT_DIGITS:
+        # JSON has floats for decimals.
         return None
     if low == high and not isinstance(low, str | float):
         return {partition_string(low)}

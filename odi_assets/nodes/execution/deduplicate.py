@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from odi_assets.config.compared_columns import known_rows
+from odi_assets.delta.files.pruning import uncut
 from odi_assets.delta.table import LiveFile
 from odi_assets.errors import IncrementError
 from odi_assets.nodes.planning.plan import ResolvedPlan
@@ -20,8 +20,6 @@ from odi_assets.tables.reader import read_files
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 def each_once(df: DataFrame, plan: ResolvedPlan) -> DataFrame:
@@ -81,11 +79,11 @@ def _require(wanted: Sequence[str], columns: Sequence[str], lack: str, plan: Res
 def _overlapping(plan: ResolvedPlan, overlap: Overlap, df: DataFrame) -> list[LiveFile]:
     """Files of the target that, by their statistics, may hold one of the rows."""
     target, column, files = plan.target, overlap.columns[0], list(plan.target.live_files)
-    if overlap.lower is None or not files or f"max.{column}" not in target.add_actions.column_names:
+    highs = target.bounds("max", column) if files and overlap.lower is not None else None
+    if highs is None:
         return files
     # A transform may store other values in the cursor column than those that the window bounds.
     lower = overlap.lower if plan.node.config.transform is None else least(df, column)
-    highs = target.add_actions[f"max.{column}"].to_pylist()
     return [file for file, high in zip(files, highs, strict=True) if lower is None or _reaches(high, lower)]
 
 
@@ -93,8 +91,7 @@ def _reaches(high: Any, lower: Any) -> bool:
     if high is None or isinstance(high, str | float | bytes):
         return True
     try:
-        # Writers may cut bounds of times to milliseconds.
-        return bool((high + _MILLISECOND if isinstance(high, datetime) else high) >= lower)
+        return bool(uncut(high) >= lower)
     except TypeError:
         return True
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.errors import TransformError
-from odi_assets.sources.errors import error_text, read_errors_named
+from odi_assets.sources.errors import read_errors_named
 from odi_assets.spark.connectors import missing_connector
+from odi_assets.spark.raised import error_text
 from odi_assets.util.user_code import error_with_place, worker_error_with_place
 
 if TYPE_CHECKING:

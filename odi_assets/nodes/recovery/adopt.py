@@ -283,14 +283,16 @@ def _mark_now(
     changes = [f"{source.label} {text}" for text in words if text is not None]
     ordered_alike = then is None or same_order(then, source.identity)
     # Whatever else the commit remembers was found with the former definition.
-    ties = {part: kept for part, kept in loaded.get(name, {}).items() if part in ("ties", "tied_by")}
+    kept_facts = loaded.get(name, {})
+    ties = {part: kept for part, kept in kept_facts.items() if part in ("ties", "tied_by")}
+    began = {part: kept for part, kept in kept_facts.items() if part == "began_at"} if ordered_alike else {}
     if ordered_alike and (source.identity.reading or {}).get("ties"):
-        tied = source.with_ties(source.mark(value, ties), spark())
+        tied = source.with_ties(source.mark(value, ties | began), spark())
         return tied, None, [*changes, "rows that are tied with the HWM count as loaded, but for those known to be new"]
     if then is None or not changes:
-        return source.mark(value, {}), None, changes
+        return source.mark(value, began), None, changes
     if ordered_alike and not isinstance(source.increment, FilesIncrement):
-        return source.mark(value, {}), None, changes
+        return source.mark(value, began), None, changes
     if ordered_alike:
         kept = source.mark(value, {})
         if source.knows(kept):

@@ -148,6 +148,12 @@ def not_looked_at(project: Project, keys: Sequence[NodeKey], *, deep: bool) -> l
         found.append(
             ("bytes of data files whose writer made no checksum of them", "Such files were decoded, not compared")
         )
+    found.append(
+        (
+            "what earlier versions of tables alone need, data files and lists of loaded files",
+            "odi tables maintain --dry-run says how far back each table can go, and a rewind looks before it goes",
+        )
+    )
     streams = [key for key in keys if project.graph.node(key).stream is not None]
     found += [
         (f"older batches in the checkpoint of {key}", f"odi checkpoint files {key} reads them") for key in streams

@@ -6,9 +6,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.delta.damage import damaged, read_log
 from odi_assets.delta.errors import DamagedTableError
 from odi_assets.delta.maintenance.maintain import ORPHAN_HOURS, Maintenance, MaintenanceOptions, is_recent, maintain
-from odi_assets.delta.maintenance.restore import lost_files
+from odi_assets.delta.maintenance.restore import lost_files, presence
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.mark import NodeMark
@@ -42,18 +43,25 @@ def maintain_node(
     why = _needed_for(Node.of(project, key), state, handle)
     done = maintain(location, replace(options, keep_log=options.keep_log or why is not None), {"node": str(key)})
     age = timedelta(hours=max(options.retain_hours, ORPHAN_HOURS))
-    named = _named_parts(Node.of(project, key), state, TableHandle.open(location), done.rewindable_from)
+    now = TableHandle.open(location)
+    named = _named_parts(Node.of(project, key), state, now, done.rewindable_from)
     swept = ledger.sweep(location, named, age, dry_run=options.dry_run)
+    oldest, lost = _rewindable_by_ledger(Node.of(project, key), now, done.rewindable_from)
     return replace(
         done,
         vacuumed=tuple(sorted({*done.vacuumed, *swept})),
         vacuumed_bytes=done.vacuumed_bytes + sum(swept.values()),
-        notes=tuple(note for note in (why, _of_young_orphans(done.young_orphans)) if note is not None),
+        rewindable_from=oldest,
+        notes=tuple(note for note in (why, lost, _of_young_orphans(done.young_orphans)) if note is not None),
     )
 
 
 def _require_whole(project: Project, key: NodeKey, handle: TableHandle) -> None:
-    """Raises DamagedTableError if data files are gone or cut: their rows would be lost for good in a compaction."""
+    """Raises DamagedTableError if data files are gone or cut, or a commit is a copy of another one: rows would be lost
+    for good in a compaction, or a checkpoint."""
+    copies = [fault for fault in read_log(handle.location).faults if fault.is_copy]
+    if copies:
+        raise damaged(handle.location, copies)
     lost = lost_files(handle.location, handle.live_files)
     if lost:
         raise DamagedTableError(
@@ -77,6 +85,23 @@ def _named_parts(node: Node, state: StateBackend, handle: TableHandle, oldest: i
         if number and entry.target_commit is not None and entry.target_commit <= oldest:
             break
     return {name for mark in marks if mark is not None for name in mark.ledger_parts()}
+
+
+def _rewindable_by_ledger(node: Node, handle: TableHandle, oldest: int) -> tuple[int, str | None]:
+    """The oldest version from ``oldest`` on from which all HWMs have their lists of loaded files; and a list that is
+    gone, in words."""
+    exists, after = presence(handle.location), handle.table.version()
+    for stamp in handle.stamps():
+        hwm = CommitFacts.of(stamp).hwm if stamp.app_id == app_id(node.key) else None
+        mark = None if hwm is None else hwm.mark
+        paths = [ledger.path_of(part) for part in (mark.ledger_parts() if mark is not None else ())]
+        gone = next((path for path in paths if not exists(path)), None)
+        if gone is not None:
+            return after, f"there is no way back before version {after}: {gone}, a list of loaded files, is gone"
+        after = stamp.version
+        if after <= oldest:
+            break
+    return oldest, None
 
 
 def _needed_for(node: Node, state: StateBackend, handle: TableHandle) -> str | None:

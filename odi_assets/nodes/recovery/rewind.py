@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.history import CommittedStamp, restored_version
 from odi_assets.delta.maintenance.restore import lost_files, restore
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import StateConflictError, StateError, TableError
+from odi_assets.errors import IncrementError, StateConflictError, StateError, TableError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.mark import NodeMark, mark_text
@@ -33,6 +33,8 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.rewind_log import require_log_kept
 from odi_assets.nodes.recovery.table_versions import Choice
 from odi_assets.nodes.result import REWIND, RunInfo
+from odi_assets.sources.files import ledger
+from odi_assets.sources.marks import LedgerPart
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunStatus
 
@@ -217,6 +219,8 @@ def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHa
             version=version,
         )
     node = Node.of(project, key)
+    committed = _hwm_of_version(node, state, before)
+    _require_ledger(node, committed, before)
     checkpoint = None
     if node.config.stream is not None:
         from odi_assets.nodes.recovery.streams.rewind import plan_checkpoint
@@ -236,6 +240,23 @@ def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHa
         tuple(s for s in handle.stamps() if s.version > version and s.app_id in app_ids(key)),
         checkpoint,
     )
+
+
+def _require_ledger(node: Node, committed: CommittedHwm | None, before: TableHandle) -> None:
+    """Raises StateError if the HWM of a version counts on lists of loaded files that are gone or damaged: the run after
+    the rewind could not read them."""
+    mark = None if committed is None else committed.mark
+    try:
+        for name in mark.ledger_parts() if mark is not None else ():
+            ledger.read_parts(before.location, [LedgerPart(name, 0)], str(node))
+    except IncrementError as error:
+        raise StateError(
+            f"{node} cannot go back to version {before.version}: {error.message}",
+            fix=f"put it back from a copy; or choose another version (odi state rewind {node} --list); or rebuild the "
+            f"table from its sources: odi run {node.command} --full-refresh",
+            node=str(node),
+            version=before.version,
+        ) from error
 
 
 def _last_unaffected(handle: TableHandle, key: NodeKey, limits: Mapping[str, int]) -> int | None:
@@ -290,7 +311,8 @@ def _hwm_of_version(node: Node, state: StateBackend, handle: TableHandle) -> Com
     if change is not None:
         return _after_change(node, state, handle, change)
     if stamp is not None:
-        return CommitFacts.of(stamp).hwm
+        facts = CommitFacts.of(stamp)
+        return facts.hwm and replace(facts.hwm, root=facts.root)
     version = int(handle.version or 0)
     known = _known_of(node, state, handle, range(version + 1))
     if known is not None:
@@ -330,8 +352,8 @@ def _known_of(node: Node, state: StateBackend, handle: TableHandle, versions: ra
             origin = HwmOrigin.from_json(entry.origin)
             if origin is not None and is_other_history(handle, entry.target_commit, origin.commit):
                 continue
-            measures = origin.measures if origin is not None else None
-            return CommittedHwm.of(NodeMark.of_value(entry.value), measures=measures)
+            found = CommittedHwm.of(NodeMark.of_value(entry.value), measures=origin.measures if origin else None)
+            return replace(found, root=origin.root if origin is not None else None)
     return None
 
 
@@ -396,7 +418,8 @@ def _facts(node: Node, rewind: Rewind, run_id: str) -> CommitFacts:
     return CommitFacts(
         node=str(node),
         project=node.project.config.project,
-        root=str(node.project.root.resolve()),
+        # What the marks measure, they measure from the folder that the project had then.
+        root=(rewind.committed and rewind.committed.root) or str(node.project.root.resolve()),
         run_id=run_id,
         mode=REWIND,
         increment=f"back from version {rewind.from_version} to version {rewind.to_version}",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.delta.files.pruning import uncut
 from odi_assets.sources.cursor.window import Window
 from odi_assets.util.words import counted
 
@@ -36,7 +37,6 @@ class Late:
 
 
 NONE_LATE = Late()
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 def rows_below(rows: DataFrame, window: Window, start: Any) -> int:
@@ -58,7 +58,7 @@ def place_of(low: Any, high: Any, bound: Any, *, inclusive: bool) -> str | None:
         if low is not None and (low >= bound if inclusive else low > bound):
             return "above"
         is_cut = isinstance(high, datetime) and high.microsecond % 1000 == 0
-        highest = high + _MILLISECOND if is_cut else high
+        highest = uncut(high) if is_cut else high
         if highest is not None and (highest < bound if inclusive else highest <= bound):
             return "below"
     except TypeError:

@@ -89,17 +89,36 @@ def window_above(
         nulls=increment.on_null == "include",
         date_format=increment.date_format,
     )
-    start = None if increment.initial_value is None else parse(increment.initial_value, kind, increment, label)
+    start = start_under(increment, mark, kind, label)
     if mark is None:
         return replace(window, lower=start, lower_inclusive=True)
     lower = less_lag_of(increment.watermark_lag, mark.value, increment.column, label)
-    if start is not None and (lower is None or lower < start):
+    if start is not None and (mark.value is None or start <= mark.value) and (lower is None or lower < start):
+        # What the first run left out, a lag does not bring.
         return replace(window, lower=start, lower_inclusive=True)
     # If nothing says which rows at the mark were loaded, all of them count as loaded, as the mark says.
     closed = increment.boundary == "closed" and (rows_are_known or mark.ties is not None)
     ties = {} if rows_are_known else mark.ties or {}
     tied_by = tuple(mark.tied_by) if ties and mark.tied_by is not None else None
     return replace(window, lower=lower, lower_inclusive=closed, ties=ties, tied_by=tied_by)
+
+
+def start_under(increment: StatefulIncrement, mark: CursorMark | None, kind: str, label: str) -> Any:
+    """Where a read of the whole source begins, inclusive; None: at the beginning.
+
+    Without a mark, that is the initial value. Under a mark, it is where the rows begin that are in the target, whatever
+    the project file says since.
+
+    Raises:
+        IncrementError: the initial value is none of the cursor's type.
+    """
+    start = None if increment.initial_value is None else parse(increment.initial_value, kind, increment, label)
+    if mark is None:
+        return start
+    if mark.began_at is not None:
+        return parse(mark.began_at, kind, increment, label) if mark.began_at else None
+    # Who set the mark did not say. One below the initial value was set before that was.
+    return start if start is not None and (mark.value is None or start <= mark.value) else None
 
 
 def less_lag_of(lag: Lag | None, value: Any, column: str, label: str) -> Any:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from odi_assets.config.models import StatefulIncrement
+from odi_assets.delta.files.pruning import uncut
 from odi_assets.delta.table import TableHandle
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.parquet_bounds import column_bounds
 from odi_assets.sources.marks import UNRESOLVED, Unresolved
 
-_MILLISECOND = timedelta(milliseconds=1)
 _FEW_FILES = 200
 _EXACT_DIGITS = 15
 
@@ -66,7 +66,7 @@ def _untruncated(
     A bound that was cut leaves rows above it unread until a later one comes; one that was rounded up loses rows that
     come later below it. So the footers are read of files whose bound looks cut and may be the greatest.
     """
-    cut = [i for i, high in highs if high.microsecond % 1000 == 0 and high + _MILLISECOND > upper]
+    cut = [i for i, high in highs if high.microsecond % 1000 == 0 and uncut(high) > upper]
     if not cut:
         return upper
     if len(cut) > _FEW_FILES:

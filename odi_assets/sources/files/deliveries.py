@@ -19,8 +19,8 @@ from odi_assets.sources.files.look.files import as_text, looked_at
 from odi_assets.sources.files.look.json_text import Key, Tree
 from odi_assets.sources.files.look.json_values import require_types
 from odi_assets.sources.files.look.text import Fault
-from odi_assets.sources.files.raised import stopped_by
 from odi_assets.sources.files.values import Checked, Reading
+from odi_assets.spark.raised import stopped_by
 from odi_assets.tables.columns import EXACT_TIMES, quoted
 
 if TYPE_CHECKING:

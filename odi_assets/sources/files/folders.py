@@ -12,15 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from odi_assets.sources.files.raised import stopped_by
+from odi_assets.delta.files.footers import HIVE_NULL
 from odi_assets.sources.files.values import Reading
+from odi_assets.spark.raised import stopped_by
 from odi_assets.tables.columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
-
-_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def folder_keys(path: str) -> tuple[str, ...]:
@@ -50,7 +49,7 @@ def folder_column(rows: DataFrame, key: str, kind: DataType | None = None) -> Co
 
     path = decoded(rows.metadataColumn("_metadata").getField("file_path"))
     value = decoded(F.regexp_extract(path, rf".*/{_java_quoted(key)}=([^/]*)/", 1))
-    text = F.when(value != _HIVE_NULL, value)
+    text = F.when(value != HIVE_NULL, value)
     if kind is None or kind.simpleString() == "string":
         return text
     typed = Reading({}, empty="").checked(text, kind)

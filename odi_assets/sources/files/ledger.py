@@ -4,6 +4,8 @@ A file is in the target if the ledger lists it, whatever its time of change. Par
 the commit's HWM names them, so ledger and data change in one commit. A part that no HWM names was left by a run that
 did not commit, and means nothing.
 
+A part is named by a digest of its entries, so a file of another part in its place is noticed wherever it is read.
+
 A new part absorbs the parts before it that list no more files than it does, as a binary counter carries. So after
 100,000 files that came one by one, an HWM names at most 17 parts, and each file was listed at most 17 times.
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -73,13 +75,18 @@ class NewPart:
     files: tuple[LoadedFile, ...]
 
 
+def path_of(name: str) -> str:
+    """Where the part with this name is, relative to the table."""
+    return f"{LEDGER_FOLDER}/{name}.parquet"
+
+
 def is_there(table: Location, parts: Iterable[LedgerPart]) -> bool:
     """Whether all ``parts`` are stored beside ``table``.
 
     Raises:
         TableError: the store cannot be looked at.
     """
-    paths = [f"{LEDGER_FOLDER}/{part.name}.parquet" for part in parts]
+    paths = [path_of(part.name) for part in parts]
     return all(map(presence(table, paths), paths))
 
 
@@ -87,27 +94,41 @@ def read_parts(table: Location, parts: Iterable[LedgerPart], label: str) -> dict
     """The files of ``parts`` by path; a later part goes before an earlier one.
 
     Raises:
-        IncrementError: a part is missing or damaged.
+        IncrementError: a part is missing, damaged, or another one than its name says.
     """
     found: dict[str, LoadedFile] = {}
     for part in parts:
-        for row in _read(table, part, label).to_pylist():
-            found[row["path"]] = LoadedFile(**row)
+        found |= _read(table, part, label)
     return found
 
 
-def _read(table: Location, part: LedgerPart, label: str) -> pa.Table:
-    place = table.child(f"{LEDGER_FOLDER}/{part.name}.parquet")
+def _read(table: Location, part: LedgerPart, label: str) -> dict[str, LoadedFile]:
+    place = table.child(path_of(part.name))
     try:
         with place.open("rb") as stream:
-            return pq.ParquetFile(stream).read(use_threads=False)
-    except (OSError, pa.ArrowException) as error:
+            rows = pq.ParquetFile(stream).read(use_threads=False)
+        if not set(rows.column_names) <= set(_SCHEMA.names):
+            raise ValueError(f"it has the columns {', '.join(rows.column_names)}, and is no such list")
+        files = {row["path"]: LoadedFile(**row) for row in rows.to_pylist()}
+        if _name_of(files) != part.name:
+            raise ValueError("it holds other entries than its name says: another file was put in its place")
+    except (OSError, pa.ArrowException, ValueError, TypeError) as error:
         raise IncrementError(
             f"the list of files that were loaded from {label} cannot be read: {place.uri}: {error}",
-            fix="put the file back; or set the HWM to `mtime_ns` and `path` alone with odi state set (files up to "
-            "there count as loaded); or load everything again with odi run --full-refresh",
+            fix="put the file back from a copy; or set the HWM to `mtime_ns` and `path` alone with odi state set "
+            "(files up to there count as loaded); or load everything again with odi run --full-refresh",
             uri=place.uri,
         ) from error
+    return files
+
+
+def _name_of(files: Mapping[str, LoadedFile]) -> str:
+    """The name of the part that lists ``files``: two plans that saw the same files have the same HWM."""
+    digest = hashlib.blake2b(digest_size=8)
+    for _, file in sorted(files.items()):
+        changed = f"\0{file.changed_ns}" if file.changed_ns else ""
+        digest.update(f"{file.path}\0{file.mtime_ns}\0{file.size}\0{file.etag}\0{file.digest}{changed}\n".encode())
+    return digest.hexdigest()
 
 
 def vacated(path: str) -> LoadedFile:
@@ -127,12 +148,7 @@ def extend(
         count += absorbed[-1].files
     rows = read_parts(table, reversed(absorbed), label) if absorbed else {}
     rows.update({file.path: file for file in files})
-    # A part is named by its content, so two plans that saw the same files have the same HWM.
-    digest = hashlib.blake2b(digest_size=8)
-    for _, file in sorted(rows.items()):
-        changed = f"\0{file.changed_ns}" if file.changed_ns else ""
-        digest.update(f"{file.path}\0{file.mtime_ns}\0{file.size}\0{file.etag}\0{file.digest}{changed}\n".encode())
-    part = LedgerPart(digest.hexdigest(), len(rows))
+    part = LedgerPart(_name_of(rows), len(rows))
     return (*kept, part), NewPart(part, tuple(rows.values()))
 
 
@@ -145,7 +161,7 @@ def write(table: Location, new: NewPart) -> None:
     Raises:
         OSError: the storage cannot be written.
     """
-    place = table.child(f"{LEDGER_FOLDER}/{new.part.name}.parquet")
+    place = table.child(path_of(new.part.name))
     columns = [Array([getattr(file, column.name) for file in new.files], column.type) for column in _SCHEMA]
     # pyarrow's own arrays of Python's values import pandas.
     rows = pa.RecordBatchReader.from_stream(Table.from_arrays(columns, schema=_SCHEMA)).read_all()

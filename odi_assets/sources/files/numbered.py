@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from odi_assets.sources.files.raised import stopped_by
+from odi_assets.spark.raised import stopped_by
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.reader import file_uri_key
 

@@ -13,7 +13,7 @@ from odi_assets.config.models import FileFormat, FilesIncrement, OnChange, State
 from odi_assets.config.models.ddl import column_types
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError, SourceError
-from odi_assets.sources.errors import error_text, refused, unreadable, unreadable_file, unreadable_place
+from odi_assets.sources.errors import refused, unreadable, unreadable_file, unreadable_place
 from odi_assets.sources.files import ledger
 from odi_assets.sources.files.arrivals import Arrivals, arrivals
 from odi_assets.sources.files.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
@@ -25,6 +25,7 @@ from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source
 from odi_assets.spark.ddl import struct_of
+from odi_assets.spark.raised import error_text, stop_message
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -455,8 +456,6 @@ class FilesSnapshot(SourceSnapshot):
         return replace(self, format="text", options={}).load(spark, paths)
 
     def read_error(self, text: str) -> SourceError | None:
-        from odi_assets.sources.files.raised import stop_message
-
         found = stop_message(text)
         if found:
             return SourceError(f"{self.label}: {found[0]}", fix=found[1], path=self.base.uri)

@@ -18,8 +18,10 @@ from odi_assets.delta.files.footers import WRITE_FOLDER, WrittenFile, written_fi
 from odi_assets.delta.partition_values import same_spelling
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
+from odi_assets.spark.raised import error_text
 from odi_assets.spark.session import runs_tasks_once
 from odi_assets.tables.engine import WriteSpec
+from odi_assets.tables.partition_folders import refused_row, with_folders
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -124,7 +126,8 @@ class Write:
         # (SPARK-33019), and the listing takes what is there.
         version = "2" if runs_tasks_once(df.sparkSession) else "1"
         place = table.for_spark
-        writer = df.write.mode("error").options(**(_WITHOUT_CHECKSUMS if table.is_local else place.reader_options))
+        rows = with_folders(df, self.spec.partition_by, self.uri)
+        writer = rows.write.mode("error").options(**(_WITHOUT_CHECKSUMS if table.is_local else place.reader_options))
         writer = writer.option(f"{_COMMITTER}algorithm.version", version)
         writer = writer.option(f"{_COMMITTER}marksuccessfuljobs", "false")
         if self.spec.partition_by:
@@ -132,6 +135,8 @@ class Write:
         try:
             writer.parquet(place.child(self.folder(step)).uri)
         except Exception as error:
+            if (refused := refused_row(error_text(error), self.uri)) is not None:
+                raise refused from error
             if _DISK_FULL not in str(error):
                 raise
             raise TableError(

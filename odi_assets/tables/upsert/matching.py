@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date
 from decimal import Decimal
 from itertools import compress
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from odi_assets.delta.files.footers import WrittenFile
+from odi_assets.delta.files.pruning import uncut
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.tables.columns import quoted, same_keys
 from odi_assets.tables.reader import by_file_uri, file_uri_key, read_files
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _FILE = "__odi_file"
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,11 @@ def candidates(handle: TableHandle, staged: Sequence[WrittenFile], keys: Sequenc
     keep = [tuple(file.partition[key] for key in partition_keys) in written for file in handle.live_files]
     for key in keys:
         bounds = None if key in partition_keys else _staged_bounds(staged, key)
-        if bounds is None or not any(keep) or f"min.{key}" not in handle.add_actions.column_names:
+        if bounds is None or not any(keep):
             continue
-        low, high = (handle.add_actions[f"{kind}.{key}"].to_pylist() for kind in ("min", "max"))
+        low, high = handle.bounds("min", key), handle.bounds("max", key)
+        if low is None or high is None:
+            continue
         keep = [kept and _overlaps(low[i], high[i], *bounds) for i, kept in enumerate(keep)]
     return list(compress(handle.live_files, keep))
 
@@ -63,9 +65,7 @@ def _overlaps(low: Any, high: Any, least: Any, greatest: Any) -> bool:
     if isinstance(low, Decimal):
         # JSON has floats for decimals, and a float is seldom the decimal it was made of.
         low, high = float(low), float(high)
-    if isinstance(high, datetime):
-        # Delta allows writers to cut timestamp bounds to milliseconds (protocol, "Per-file Statistics").
-        high += _MILLISECOND
+    high = uncut(high)
     try:
         return bool(_like(least, high) <= high and _like(greatest, low) >= low)
     except (TypeError, ValueError):

@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import IncrementError, SourceError
+from odi_assets.errors import IncrementError, SourceError, TableError
+from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.sources.files.look import files as looks
 from odi_assets.tables.reader import read_table
 from odi_assets_tests.nodes.support import Sandbox
@@ -345,13 +347,28 @@ def test_a_large_file_that_is_only_touched_is_known_and_one_that_changed_in_the_
         zone.plan("raw")
 
 
-def test_rows_of_an_empty_text_belong_to_the_partition_of_null(tmp_path: Path, spark: SparkSession) -> None:
+@pytest.mark.parametrize("odd", ["", "__HIVE_DEFAULT_PARTITION__"])
+def test_a_text_that_would_become_null_in_a_partition_column_stops_the_run_until_the_transform_says_null(
+    tmp_path: Path, spark: SparkSession, odd: str
+) -> None:
     write = "mode: partition_overwrite, partition_by: [p]"
-    zone = Zone(tmp_path, spark, f'format: json, schema: "id BIGINT, p STRING", {FILES}', write)
-    zone.land("in/a.json", ['{"id": 1, "p": ""}', '{"id": 2}', '{"id": 3, "p": "a"}'])
+    read = f'format: json, schema: "id BIGINT, p STRING", {FILES}'
+    zone = Zone(tmp_path, spark, read, write)
+    zone.land("in/a.json", ['{"id": 2}', '{"id": 3, "p": "a"}'])
     zone.load()
-    zone.land("in/b.json", ['{"id": 4, "p": ""}'])
-    assert sorted((row["id"], row["p"]) for row in zone.load()) == [(1, None), (2, None), (3, "a"), (4, None)]
+    zone.land("in/b.json", [f'{{"id": 4, "p": "{odd}"}}'])
+    with pytest.raises(TableError, match=r'partition column `p` is .*"id":4') as caught:
+        zone.load()
+    assert "nullif(p, '')" in str(caught.value.fix)
+    null = f"{write}}}\n    transform: {{sql: \"SELECT id, nullif(p, '{odd}') AS p FROM df\""
+    zone = Zone(tmp_path, spark, read, null)
+    adoption = plan_adoption(zone.project, zone.state, NodeKey("p", "raw"), lambda: spark)
+    assert adoption is not None
+    apply_adoption(zone.state, adoption)
+    zone.run("raw", full_refresh=True)
+    assert sorted((row["id"], row["p"]) for row in zone.stored()) == [(2, None), (3, "a"), (4, None)]
+    zone.land("in/c.json", [] if odd else ['{"id": 5, "p": ""}'])
+    assert sorted(row["id"] for row in zone.load()) == [2, 3, 4, *([] if odd else [5])]
 
 
 def test_files_that_are_links_are_loaded_whole_by_a_cursor_and_once(tmp_path: Path, spark: SparkSession) -> None:

@@ -143,6 +143,74 @@ def test_a_first_run_begins_at_the_initial_value_and_so_does_a_full_refresh(make
     assert ids(box) == [2, 3, 5]
 
 
+@pytest.mark.parametrize(
+    ("write", "lag"), [("mode: append", ""), ("mode: upsert, keys: [id]", ""), ("mode: upsert, keys: [id]", "10")]
+)
+@pytest.mark.parametrize("later", [5, 100, 3])
+def test_an_initial_value_that_comes_under_a_mark_skips_no_row(make: Make, write: str, lag: str, later: int) -> None:
+    more = f", watermark_lag: {lag}" if lag else ""
+    box = make(f"boundary: open{more}", write)
+    feed(box, [(1, 5)])
+    box.run("events")
+    box = make(f"initial_value: {later}{more}", write)
+    feed(box, [(2, 6)])
+    assert box.run("events").rows_written >= 1
+    feed(box, [(3, 150)])
+    box.run("events")
+    box = make(f"boundary: open{more}", write)
+    assert box.run("events").status is RunStatus.NO_DATA or lag
+    assert ids(box) == [1, 2, 3]
+
+
+def test_an_initial_value_that_changes_counts_again_from_the_next_full_refresh_on(make: Make) -> None:
+    write = "mode: append, keys: [id]"
+    box = make("initial_value: 10, watermark_lag: 100", write)
+    feed(box, [(1, 9), (2, 10), (3, 11)])
+    box.run("events")
+    for started in ("initial_value: 3, ", "initial_value: 20, ", ""):
+        box = make(f"{started}watermark_lag: 100", write)
+        feed(box, [(4, 4), (5, 15)])
+        box.run("events")
+        assert ids(box) == [2, 3, 5], "the first run left out what lies below 10, and a lag brings none of it"
+    box = make("initial_value: 11, watermark_lag: 100", write)
+    box.run("events", full_refresh=True, accept_loss=True)
+    feed(box, [(6, 10), (7, 12)])
+    box.run("events")
+    assert set(ids(box)) == {3, 5, 7}
+
+
+@pytest.mark.parametrize("started", ["boundary: open", "initial_value: 4"])
+def test_partitions_that_are_computed_from_all_of_their_rows_keep_those_below_a_later_initial_value(
+    make: Make, started: str
+) -> None:
+    def come(*rows: tuple[int, int]) -> None:
+        ids, times = zip(*rows, strict=True)
+        parts = [number % 2 for number in ids]
+        write_deltalake(str(box.root / "lake/source"), pa.table({"id": ids, "at": times, "part": parts}), mode="append")
+        box.run("events")
+
+    write = "mode: partition_overwrite, partition_by: [part]"
+    box = make(started, write)
+    come((1, 5), (2, 6), (7, 3))
+    before = ids(box)
+    assert before == ([1, 2] if "4" in started else [1, 2, 7])
+    box = make("initial_value: 100", write)
+    come((3, 150))
+    come((4, 160))
+    assert ids(box) == [*before[:2], 3, 4, *before[2:]]
+
+
+def test_an_initial_value_above_a_mark_that_was_set_by_hand_counts_for_full_refreshes_alone(make: Make) -> None:
+    box = make()
+    feed(box, [(1, 60)])
+    box.run("events")
+    box.state.set_hwm("p.events", 70)
+    box = make("initial_value: 100")
+    feed(box, [(2, 80), (3, 150)])
+    box.run("events")
+    assert ids(box) == [1, 2, 3]
+
+
 def test_an_initial_value_that_is_none_of_the_column_is_an_error(make: Make) -> None:
     box = make("initial_value: 2024-01-01")
     feed(box, [(1, 9)])

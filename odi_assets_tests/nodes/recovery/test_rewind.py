@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -65,6 +66,19 @@ def ids(box: Sandbox, node: str = "raw") -> list[int]:
 def back(box: Sandbox, choose: points.Choice, node: str = "raw", *, cascade: bool = False) -> list[tuple[Rewind, int]]:
     plan = plan_rewind(box.project, box.state, NodeKey("p", node), choose, cascade=cascade)
     return apply_rewind(box.project, box.state, plan)
+
+
+def test_a_project_that_was_copied_goes_on_after_a_rewind_too(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "first").mkdir()
+    first = Sandbox(tmp_path / "first", spark, NODES)
+    load(first, 1, 2)
+    shutil.copytree(first.root, tmp_path / "second")
+    box = Sandbox(tmp_path / "second", spark, NODES)
+    back(box, points.at_version(0))
+    assert box.run("raw").rows_written == 1
+    land(box, 3)
+    box.run("raw")
+    assert (ids(box), ids(first)) == ([1, 2, 3], [1, 2])
 
 
 def test_table_and_hwm_go_back_in_one_commit_and_what_was_undone_loads_again(box: Sandbox) -> None:

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import ConfigError, IdentityMismatchError, LossError, SourceError
+from odi_assets.errors import ConfigError, IdentityMismatchError, LossError, SourceError, TableError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.nodes.recovery.findings import Kind
@@ -173,6 +173,19 @@ def test_columns_that_come_go_or_change_bring_a_new_snapshot_of_their_table(capt
     run_all(box)
     assert taken(held(box, "orders")) == taken(rows_of(orders, "orders"))
     assert [box.run(name).status for name in ("changes", "orders")] == [RunStatus.NO_DATA] * 2
+
+
+def test_another_type_of_a_column_names_no_transform_to_a_node_that_has_none(
+    capture: Capture, orders: Database
+) -> None:
+    box = capture("orders")
+    run_all(box)
+    orders.execute("ALTER TABLE orders ALTER state TYPE bigint USING 7")
+    orders.execute("UPDATE orders SET state = 8 WHERE id = 1")
+    with pytest.raises(TableError, match="column `state` of the table") as caught:
+        run_all(box)
+    assert "transform" not in str(caught.value.fix)
+    assert "odi run p --node orders --full-refresh" in str(caught.value.fix)
 
 
 VALUES = {

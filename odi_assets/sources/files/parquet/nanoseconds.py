@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from odi_assets.errors import SourceError
-from odi_assets.sources.files.raised import stopped_by
+from odi_assets.spark.raised import stopped_by
 from odi_assets.tables.columns import quoted
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Values that stop a read while Spark computes, and what the error says of them."""
+"""Values that stop a job while Spark computes, and what the error says of them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ if TYPE_CHECKING:
 
 _PREFIX = "Not loaded: "
 _FIX = " What to do: "
+_DEEPEST = 20
 _STOP = re.compile(rf"\[USER_RAISED_EXCEPTION\] {_PREFIX}(.*?){_FIX}(.*?) SQLSTATE", re.DOTALL)
 
 
 def stopped_by(*message: Column | str, fix: str) -> Column:
-    """A column that stops the read with a message of texts and columns."""
+    """A column that stops the job with a message of texts and columns."""
     from pyspark.sql import functions as F
 
     parts = [F.lit(part) if isinstance(part, str) else part for part in (_PREFIX, *message, _FIX, fix)]
@@ -25,3 +26,13 @@ def stop_message(text: str) -> tuple[str, str] | None:
     """The message of such a column, and its fix, in the text of an error of Spark; None for other errors."""
     found = _STOP.search(text)
     return (found[1], found[2]) if found else None
+
+
+def error_text(error: BaseException) -> str:
+    """What an error of Spark says, and what the errors say that caused it, from the outermost in."""
+    texts: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None and len(texts) < _DEEPEST:
+        texts.append(str(cause))
+        cause = getattr(cause, "_cause", None) or cause.__cause__
+    return "\n".join(texts)
