@@ -37,8 +37,7 @@ _GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             ),
             "explain": (
                 "explain.batch:explain",
-                "Follow a key from its source through each node to a table: where it is, or where and why "
-                "it was lost.",
+                "Follow a key from its source through each node to a table: where it is, or where and why it was lost.",
             ),
             "audit": (
                 "audit:audit",
