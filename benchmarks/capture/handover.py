@@ -41,6 +41,8 @@ def _handovers(options: Options, lab: Any) -> list[Row]:
             rows, steps = rows + len(log), steps + made
             differences = _differences(lab, server, log)
             wrong += len(differences)
+            if number % 10 == 9:
+                options.say(f"  {number + 1} of {lives} hand-overs")
             for one in differences[:3]:
                 options.say(f"  seed {options.seed + number}: {one}")
     options.say(f"{lives} hand-overs in {steps} steps, {rows:,} rows of change logs")
