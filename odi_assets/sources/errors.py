@@ -14,10 +14,13 @@ _FILE = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading f
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+(?:Exception|Error): )?(.+)$", re.MULTILINE)
 _LENGTHS = re.compile(r"^ Header length: ?(\d+), schema size: ?(\d+)$", re.MULTILINE)
 _HEADER = re.compile(r"^ Header: ?(.*)\n Schema: ?(.*)$", re.MULTILINE)
+FIX_OF_QUOTES = (
+    "quotes within quotes are doubled (RFC 4180); if the file writes a backslash before them, say so: "
+    '`options: {escape: "\\\\"}`; `unescapedQuoteHandling: STOP_AT_DELIMITER` takes such values as written'
+)
 _FIXES = {
     # What an error says, and what to do about it in particular.
-    "Unescaped quote character": "quotes within quotes are doubled (RFC 4180); if the file writes a backslash before "
-    'them, say so: `options: {escape: "\\"}`; `unescapedQuoteHandling: STOP_AT_DELIMITER` takes such values as written',
+    "Unescaped quote character": FIX_OF_QUOTES,
     "CSV header": "`read.schema` must have the columns of the header, in its order: correct one of them; or set "
     "`read.rescued: COLUMN`, and files are read by the names in their headers",
     "maximum recursion depth": "land it with values that are nested less deeply; or name its columns in `read.schema`: "

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from odi_assets.config.models import FileFormat
 from odi_assets.errors import SourceError
+from odi_assets.sources.errors import FIX_OF_QUOTES
 from odi_assets.sources.files.folders import column_name, folder_keys
 from odi_assets.sources.files.keys import KeyJudge, tree_of
 from odi_assets.sources.files.look.files import as_text, looked_at
@@ -43,6 +44,7 @@ _FIXES = {
     "bytes": "say in `read.options` what it is, as `encoding: ISO-8859-1`; or land it again as UTF-8",
     "broken": "land the file again, whole; or set `read.rescued: COLUMN`, which keeps such lines",
     "unseen": "land it packed with gzip, bzip2 or zstd, or not at all, in UTF-8",
+    "quote": FIX_OF_QUOTES,
     "deep": "land it with values that are nested less deeply; or set `read.rescued: COLUMN`, which keeps such lines",
     "capitals": "write the key in one way; or, if it is part of a column, make the column a STRING in `read.schema`, "
     "which keeps it as it is written",

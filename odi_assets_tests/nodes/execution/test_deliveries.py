@@ -112,7 +112,7 @@ def test_columns_that_spark_cannot_look_for_are_an_error_that_names_the_file(
     read = 'format: csv, schema: "id BIGINT, v STRING", options: {multiLine: "true", header: "true"}, rescued: rest'
     broken = zone(tmp_path, spark, read)
     broken.land("in/a.csv", ["id,v", '1,""a"', '2,"b"'])
-    with pytest.raises(SourceError, match=r"a\.csv cannot be read: .*Unescaped quote"):
+    with pytest.raises(SourceError, match=r"a\.csv:2 cannot be read: a value goes on behind its closing quote"):
         broken.run("raw")
 
 
@@ -159,7 +159,7 @@ def test_a_value_that_its_type_does_not_hold_stops_the_run_or_is_kept(
     wrong.land(f"in/a.{format_}", [line.replace("'", '"') for line in lines])
     with pytest.raises(SourceError, match=rf"a\.{format_}") as error:
         wrong.run("raw")
-    assert ("Infinity" if kind == "DOUBLE" else value) in str(error.value)
+    assert ("Infinity" if kind == "DOUBLE" and format_ == "json" else value) in str(error.value)
     (row,) = zone(tmp_path, spark, f"{read}, rescued: rest").load()
     assert row["v"] is None
     assert value in row["rest"]
@@ -195,8 +195,8 @@ def test_bytes_that_are_no_text_stop_the_run_and_the_encoding_leads_on(
     with pytest.raises(SourceError, match=rf"a\.{format_}:\d cannot be read: the byte 0xe9 is not UTF-8") as error:
         wrong.run("raw")
     assert "encoding" in str(error.value.fix)
-    if format_ == "csv":
-        assert zone(tmp_path, spark, f"{read}, options: {{encoding: ISO-8859-1}}").load() == [{"v": "é"}]
+    rows = zone(tmp_path, spark, f"{read}, options: {{encoding: ISO-8859-1}}").load()
+    assert [row["v"] for row in rows] == (["é"] if format_ == "csv" else ["ok", "é"])
 
 
 def test_a_column_that_no_row_has_while_others_are_there_was_renamed(tmp_path: Path, spark: SparkSession) -> None:

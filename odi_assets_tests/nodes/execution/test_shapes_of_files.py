@@ -243,9 +243,9 @@ def test_doubled_quotes_are_one_and_other_quotes_within_quotes_are_an_error(
     zone.land("in/a.csv", ["s", '"a ""b"" c"', 'd "e" f'])
     assert zone.load() == [{"s": 'a "b" c'}, {"s": 'd "e" f'}]
     zone.land("in/b.csv", ["s", r'"a \"b\" c"'])
-    with pytest.raises(SourceError, match=r"b\.csv cannot be read") as error:
+    with pytest.raises(SourceError, match=r"b\.csv:2 cannot be read") as error:
         zone.run("raw")
-    assert "escape" in str(error.value.fix)
+    assert r'options: {escape: "\\"}' in str(error.value.fix)
 
 
 RESCUED = "rescued: rest"

@@ -94,6 +94,8 @@ def test_an_empty_line_is_a_row_of_a_file_with_one_column_and_the_option_that_is
 def test_a_blank_behind_a_closing_quote_stops_the_run(tmp_path: Path, spark: SparkSession) -> None:
     for more in ("", ", rescued: rest"):
         stop(tmp_path, spark, CSV + more, 'id,v\n1,"a" \n', r"a\.x:2 cannot be read: a value goes on behind its clos")
+    said = f"{CSV[:-1]}, unescapedQuoteHandling: STOP_AT_DELIMITER}}"
+    assert landed(tmp_path, spark, said, 'id,v\n1,"a"b\n').load() == [{"id": 1, "v": '"a"b'}]
 
 
 @pytest.mark.parametrize(

@@ -160,8 +160,8 @@ def _require_whole_rows(
                 raise Fault(block.line + line, f"{_EMPTY_ROW}, which Spark takes for no row", "blank")
             line = reader.line_num
     except csv.Error as error:
-        why = _NOT_CLOSED if "end of data" in str(error) else _BEHIND
-        raise Fault(block.line + line, why, "silent") from None
+        why, kind = (_NOT_CLOSED, "silent") if "end of data" in str(error) else (_BEHIND, "quote")
+        raise Fault(block.line + line, why, kind) from None
     if row != [_END]:
         raise Fault(block.line + line - 1, _NOT_CLOSED, "silent")
 

@@ -22,9 +22,9 @@ class Fault(Exception):
         line: of the text, counted from 1; 0 if it is about the whole file.
         why: in words.
         kind: ``bytes`` that are no text; ``broken``: Spark stops at it too; ``silent``: Spark goes on as if nothing
-            were wrong; ``deep``: nested so deeply that nobody can tell; ``breaks``: line breaks that Spark would
-            change; ``ends``: line breaks that end no lines; ``blank``: a row that Spark leaves out; ``nanoseconds``:
-            times that lose a part; ``unseen``: the file cannot be looked at.
+            were wrong; ``quote``: text behind a closing quote; ``deep``: nested so deeply that nobody can tell;
+            ``breaks``: line breaks that Spark would change; ``ends``: line breaks that end no lines; ``blank``: a row
+            that Spark leaves out; ``nanoseconds``: times that lose a part; ``unseen``: the file cannot be looked at.
     """
 
     def __init__(self, line: int, why: str, kind: str) -> None:
