@@ -98,10 +98,11 @@ def _write(server: MariadbServer, chance: random.Random, stop: threading.Event, 
 
 def _transaction(opened: Any, chance: random.Random, name: str) -> None:
     with opened.cursor() as cursor:
-        if chance.random() < 0.01:
-            cursor.execute(
-                chance.choice(["FLUSH BINARY LOGS", "ALTER TABLE whole ADD IF NOT EXISTS extra int DEFAULT 1"])
-            )
+        if chance.random() < 0.005:
+            cursor.execute("FLUSH BINARY LOGS")
+        if chance.random() < 0.0005:
+            # Rarely: each makes the snapshot of the table begin again.
+            cursor.execute("ALTER TABLE whole ADD IF NOT EXISTS extra int DEFAULT 1")
         is_xa = chance.random() < _XA_SHARE
         if is_xa:
             cursor.execute(f"XA START '{name}'")
