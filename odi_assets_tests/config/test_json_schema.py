@@ -65,10 +65,10 @@ ENV = {"S": "lake", "N": "3", "LAG": "2h", "DAY": "2013-01-01", "MODE": "upsert"
                 connection: ${S}
                 format: ${FORMAT}
                 path: in
-                schema: "id BIGINT"
+                schema: "id BIGINT, c TIMESTAMP, d TIMESTAMP"
                 options: {header: true, x: 1, y: "z"}
                 incremental: {mode: rolling_window, column: c, lookback: ${N}, unit: day}
-              transform: {function: "a.b:c", params: {x: [1, {y: 2}]}}
+              transform: {function: "os.path:join", params: {x: [1, {y: 2}]}}
               partition: {column: d, every: hour, start: "${DAY}", end: 2014-01-01}
               write: {connection: lake, path: a, mode: "${MODE}", merge_keys: [c], partition_by: [d]}
             """,

@@ -35,7 +35,7 @@ def test_the_documented_node_loads_with_all_its_keys(tmp_path: Path) -> None:
             connection: lake
             format: json
             path: weather/*.jsonl
-            schema: "origin STRING, temp DOUBLE"
+            schema: "origin STRING, temp DOUBLE, day DATE"
             options: {multiLine: true, samplingRatio: 0.5, maxColumns: 20, mode: FAILFAST}
             incremental: {mode: files, state_key: weather}
           transform: {sql: SELECT * FROM df}
@@ -46,7 +46,7 @@ def test_the_documented_node_loads_with_all_its_keys(tmp_path: Path) -> None:
     assert loaded.name == "typed"
     assert loaded.owner == "data@example.org"
     assert loaded.read is not None
-    assert loaded.read.schema_ddl == "origin STRING, temp DOUBLE"
+    assert loaded.read.schema_ddl == "origin STRING, temp DOUBLE, day DATE"
     assert loaded.read.options == {
         "multiLine": "true", "samplingRatio": "0.5", "maxColumns": "20", "mode": "FAILFAST",
     }  # fmt: skip
@@ -127,7 +127,7 @@ def test_inputs_can_be_views_and_the_nodes_behind_them(tmp_path: Path) -> None:
           inputs:
             a: raw
             b: {node: raw, incremental: version}
-          transform: {function: "my.module:join"}
+          transform: {function: "os.path:join"}
           write: {connection: lake, path: copy, mode: append}
         """,
     )
