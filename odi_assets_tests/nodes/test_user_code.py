@@ -187,8 +187,12 @@ def dagster_failure(folder: Path) -> str:
     ("module", "text", "line"),
     [
         ("not_python", "def f(df)\n    return df\n", "not_python.py:1: SyntaxError: expected ':'\n    def f(df)"),
-        ("lacks", "import no_such_package_at_all\n", "lacks.py:1: ModuleNotFoundError: No module named"),
-        ("raises", "\nX = {}['a']\n", "raises.py:2: KeyError: 'a'\n    X = {}['a']"),
+        (
+            "lacks",
+            "import no_such_package_at_all\ndef f(df): ...\n",
+            "lacks.py:1: ModuleNotFoundError: No module named",
+        ),
+        ("raises", "\nX = {}['a']\ndef f(df): ...\n", "raises.py:2: KeyError: 'a'\n    X = {}['a']"),
     ],
 )
 def test_the_line_of_a_module_that_cannot_be_imported_is_named(
