@@ -46,6 +46,8 @@ class Inferred:
             return (value is None and not text) or value == text
         if isinstance(value, str | bool):
             return value == text if isinstance(value, str) else str(value).lower() == text.lower()
+        # Blanks around a number are no part of it.
+        text = text.strip(" \t")
         if isinstance(value, Decimal):
             return value == Decimal(text)
         if isinstance(value, dt.datetime):

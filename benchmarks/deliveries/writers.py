@@ -369,7 +369,8 @@ def json_delivery(draw: random.Random, only: str | None = None) -> Delivery:
             for line in lines:
                 line["part"] = _WITHIN[fault]
         elif fault == "NOT NULL":
-            lines[-1]["id"] = draw.choice(("null", lines[-1]["id"]))
+            columns["id"] = COLUMNS["id"]
+            lines[-1]["id"] = draw.choice(("null", lines[-1].get("id", "1")))
     spaces = draw.choice(("", " "))
     texts = ["{" + ",".join(f"{json.dumps(k)}:{spaces}{raw}" for k, raw in line.items()) + "}" for line in lines]
     for fault in faults:
