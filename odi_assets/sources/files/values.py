@@ -141,8 +141,9 @@ class Reading(NamedTuple):
         if name in _NEAREST:
             value, last = text.try_cast(kind), F.substring(text, -1, 1)
             # Java has numbers like `1d` and `0x1p3`, too.
-            is_plain = (text > "!") & last.between("0", "9") & ~F.contains(F.lower(text), F.lit("p"))
-            is_finite = ~value.isin(float("inf"), float("-inf")) | F.lower(text).contains("inf")
+            is_decimal = ~F.contains(text, F.lit("p")) & ~F.contains(text, F.lit("P"))
+            is_plain = (text > "!") & last.between("0", "9") & is_decimal
+            is_finite = (F.abs(value) != float("inf")) | F.lower(text).contains("inf")
             return value, is_finite & (is_plain | text.rlike(_NUMBER))
         pattern = self.options.get(_FORMATS[name])
         if pattern is not None:
