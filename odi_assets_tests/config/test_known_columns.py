@@ -114,9 +114,10 @@ def test_what_spark_may_take_is_no_mistake(tmp_path: Path, node: str, old: str, 
     assert load(tmp_path, project(node.replace(old, new, 1)))
 
 
-def test_an_unknown_table_may_be_one_of_a_catalog(tmp_path: Path) -> None:
-    text = project(SUMS.replace("FROM df", "FROM df JOIN known"))
-    assert "reads `known`" in str(problem(tmp_path, text))
+def test_an_unknown_table_may_be_one_of_the_session_or_of_a_catalog(tmp_path: Path) -> None:
+    assert load(tmp_path, project(SUMS.replace("FROM df", "FROM df JOIN known")))
+    text = project(SUMS.replace("FROM df", "FROM df JOIN dff"))
+    assert "reads `dff`" in str(problem(tmp_path, text))
     for spark in ("{remote: 'sc://x:1'}", "{master: yarn}", "{conf: {spark.sql.catalogImplementation: hive}}"):
         assert load(tmp_path, f"{text}spark: {spark}\n")
 

@@ -130,7 +130,7 @@ def _of_partition(node: NodeView, read: KnownColumns | None, written: KnownColum
 
 
 def unknown_tables(project: ProjectView) -> Iterator[Mistake]:
-    """Find tables in queries that are no views of their node, where no other table can be there."""
+    """Find tables in queries that are misspelled views of their node, where no catalog may have a table of the name."""
     spark = project.config.spark
     elsewhere = spark.remote or (spark.master or "local").partition("[")[0] != "local" or spark.packages
     has_catalog = any(part in key.lower() for key in spark.conf for part in _OF_SESSIONS)
@@ -147,9 +147,9 @@ def unknown_tables(project: ProjectView) -> Iterator[Mistake]:
             names = unknown_views(transform.sql_text(project.root), frozenset(views))
         except (ConfigError, UnicodeDecodeError):
             continue
+        at = (*node.path, "transform", "sql" if transform.sql is not None else "sql_file")
         for name in names:
-            at = (*node.path, "transform", "sql" if transform.sql is not None else "sql_file")
-            text = f"reads `{name}`, which is no view of the node: it has {', '.join(views) or 'none'}"
-            yield Mistake(
-                text, plain="reads a table that is no view of the node", at=at, suggestion=closest(name, views)
-            )
+            # The session may have a view of any name, but for one that is a view of the node, misspelled.
+            if (meant := closest(name, views)) is not None:
+                text = f"reads `{name}`, which is no view of the node: it has {', '.join(views)}"
+                yield Mistake(text, plain="reads a table that is no view of the node", at=at, suggestion=meant)
