@@ -69,9 +69,9 @@ def init(
         raise ConfigError("--example and --from are two projects", fix="give one of them")
     if cdc and append_only:
         raise ConfigError("a capture sees all changes: --append-only says nothing there", fix="leave it out")
-    from odi_assets.scaffold.project import Wanted, create_for
+    from odi_assets.scaffold.project import ProjectRequest, create_for
 
-    wanted = Wanted(tuple(schema or ()), tuple(tables or ()), tuple(append_only or ()), cdc)
+    wanted = ProjectRequest(tuple(schema or ()), tuple(tables or ()), tuple(append_only or ()), cdc)
     written, project = create_for(folder, source, wanted)
     _show(folder, written, _steps_of(project))
     _show_findings(folder, project)

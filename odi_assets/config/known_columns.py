@@ -1,4 +1,4 @@
-"""The columns of a node's source and of its rows, as far as the project file alone tells them."""
+"""The columns of a node's source and of its rows, as far as the project file alone names them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from odi_assets.sources.sql.statements import Ask
 
 _Table = TypeVar("_Table", int, tuple[str, str])
 _Index = tuple[object, bool]
-"""An index, and whether it is that of a primary key."""
+"""An index, and whether a primary key has it."""
 INHERITED = "others inherit from it, and their rows are among its rows"
 """Why a table has no key: its primary key says nothing of the rows of others."""
 

@@ -32,7 +32,7 @@ _DELETED = "_deleted"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ProjectRequest:
     """What of a database is asked for.
 
     Attributes:
@@ -80,19 +80,19 @@ class _Chosen:
     unseen: dict[str, str] = field(default_factory=dict)
 
 
-def project_of(url: str, wanted: Wanted, environment: Mapping[str, str] = os.environ) -> MadeProject:
+def project_of(url: str, wanted: ProjectRequest, environment: Mapping[str, str] = os.environ) -> MadeProject:
     """The project that reads the database at ``url``.
 
     Raises:
         ConfigError: the address is none; the driver is not installed; no table is left.
         SourceError: the database does not answer.
     """
-    look = DatabaseLook.at(read_address(url, environment), wanted)
+    look = ProjectMaker.at(read_address(url, environment), wanted)
     return look.capture() if wanted.cdc else look.reads()
 
 
 @dataclass(frozen=True)
-class DatabaseLook:
+class ProjectMaker:
     """A look at a database, to make a project of it.
 
     Attributes:
@@ -100,13 +100,13 @@ class DatabaseLook:
     """
 
     address: DatabaseAddress
-    wanted: Wanted
+    wanted: ProjectRequest
     dialect: Dialect
     driver: plain.Driver
     asks_password: bool
 
     @classmethod
-    def at(cls, address: DatabaseAddress, wanted: Wanted) -> DatabaseLook:
+    def at(cls, address: DatabaseAddress, wanted: ProjectRequest) -> ProjectMaker:
         """Connect once, to see how.
 
         Raises:
@@ -336,7 +336,7 @@ def _used_password(session: plain.Session) -> bool:
 
 
 def create_for(
-    folder: Path, url: str, wanted: Wanted, environment: Mapping[str, str] = os.environ
+    folder: Path, url: str, wanted: ProjectRequest, environment: Mapping[str, str] = os.environ
 ) -> tuple[tuple[Path, ...], MadeProject]:
     """Write the project that reads the database at ``url`` into ``folder``, and return what was written.
 

@@ -29,7 +29,7 @@ _NO_TEXT = "is no UTF-8, and a partition is named by a text"
 _LONGEST_NAME = 255
 _ESCAPED = "[\x01-\x1f\"#%'*/:=?\\\\{\\[\\]^\x7f]"
 """What Spark escapes in names of folders, each by three characters; a regular expression of Java's."""
-_OTHER_YEARS = f"is no time of the years {MINYEAR} to {MAXYEAR}, which alone are told apart in the log"
+_OTHER_YEARS = f"is no time of the years {MINYEAR} to {MAXYEAR}, and the log holds no others"
 _LONGEST_SHOWN = 200
 _TOO_LONG = f"is too long for the name of a folder, which has {_LONGEST_NAME} bytes at most"
 

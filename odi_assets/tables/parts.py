@@ -1,10 +1,9 @@
-"""Rows that are too many for memory: Arrow tables of one shape in files of a temporary folder."""
+"""Rows that are too many for memory: Arrow tables of one shape, in a temporary file."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -14,7 +13,7 @@ _BYTES = 24 << 20
 class TableParts:
     """Tables that are read one after the other, as often as they are asked for.
 
-    The folder goes with the object, at the latest when the process ends.
+    Their file has no name, so the system takes it back even from a process that is killed.
 
     Attributes:
         schema: of all parts.
@@ -24,26 +23,26 @@ class TableParts:
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self.num_rows = 0
-        self._folder = tempfile.TemporaryDirectory(prefix="odi-parts-")
-        self._files: list[Path] = []
+        self._file = tempfile.TemporaryFile(prefix="odi-parts-")  # noqa: SIM115  it lives as long as this object
+        self._writer = pa.ipc.new_stream(self._file, schema)
 
     def add(self, rows: pa.Table) -> None:
-        """Write rows behind those that are there."""
-        file = Path(self._folder.name) / f"{len(self._files)}.arrow"
-        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, self.schema) as writer:
-            writer.write_table(rows)
-        self._files.append(file)
+        """Write rows behind those that are there. Once the parts were read, none can be added."""
+        self._writer.write_table(rows)
         self.num_rows += rows.num_rows
 
     def __iter__(self) -> Iterator[pa.Table]:
         """The rows, in tables of about 24 MB."""
-        held: list[pa.Table] = []
-        for file in self._files:
-            with pa.OSFile(str(file), "rb") as source:
-                held.append(pa.ipc.open_file(source).read_all())
-            if sum(table.nbytes for table in held) >= _BYTES or file == self._files[-1]:
-                yield pa.concat_tables(held)
+        self._writer.close()
+        self._file.seek(0)
+        held: list[pa.RecordBatch] = []
+        for batch in pa.ipc.open_stream(self._file):
+            held.append(batch)
+            if sum(one.nbytes for one in held) >= _BYTES:
+                yield pa.Table.from_batches(held)
                 held = []
+        if held:
+            yield pa.Table.from_batches(held)
 
     def whole(self) -> pa.Table:
         """All of it, in memory."""

@@ -108,6 +108,15 @@ def test_a_node_of_several_tables_is_a_node_for_each(tmp_path: Path) -> None:
     )
 
 
+def test_a_pattern_is_one_over_the_tables_of_the_capture_in_its_own_pipeline(tmp_path: Path) -> None:
+    other = SEVERAL.partition("pipelines:\n")[2].replace("pipeline: p", "pipeline: q").replace("public.", "other.")
+    other = (
+        other.replace("path: ", "path: q").replace('path: q"', 'path: "q').replace("[public_orders]", "[other_orders]")
+    )
+    nodes = load(tmp_path, SEVERAL + other.replace("other.*", "*")).graph.nodes
+    assert [key.node for key in nodes if key.pipeline == "q"][1:4] == ["other_orders", "other_Order_Items", "b_orders"]
+
+
 WRONG_OF_SEVERAL = [
     ('name: "{schema}_{table}"', 'name: orders  # "{table}"', "odibi.yaml:14", "write `{table}` in it"),
     ('"public.*", b.orders', '"private.*"', "odibi.yaml:15", "is none of the tables that `changes` names"),

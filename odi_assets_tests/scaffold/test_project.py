@@ -13,11 +13,11 @@ import pytest
 
 from odi_assets.errors import ConfigError, SourceError
 from odi_assets.nodes.project import Project
-from odi_assets.scaffold.project import MadeProject, Wanted, create_for, project_of
+from odi_assets.scaffold.project import MadeProject, ProjectRequest, create_for, project_of
 from odi_assets_tests.as_shipped.shop_databases import server_of
 from odi_assets_tests.sources.sql.servers import PASSWORD, USER, Server
 
-CDC = Wanted(cdc=True)
+CDC = ProjectRequest(cdc=True)
 
 
 @pytest.fixture
@@ -102,13 +102,13 @@ def test_schemas_and_patterns_choose_tables(server: Server, tmp_path: Path, monk
         "CREATE TABLE orders (id int PRIMARY KEY); CREATE TABLE customers (id int PRIMARY KEY)",
         'CREATE SCHEMA "d.ot"; CREATE TABLE "d.ot".orders (id int PRIMARY KEY)',
     )
-    both = Wanted(("public", "d.ot"), ("ord*",), cdc=True)
+    both = ProjectRequest(("public", "d.ot"), ("ord*",), cdc=True)
     nodes = loaded(project_of(url(server), both), tmp_path, monkeypatch)
     assert {node.apply.table for node in nodes.values() if node.apply} == {"public.orders", "d.ot.orders"}
     with pytest.raises(ConfigError, match=r"no schema `sales`\n.*public"):
-        project_of(url(server), Wanted(("sales",)))
+        project_of(url(server), ProjectRequest(("sales",)))
     with pytest.raises(ConfigError, match=r"no table of public is named `cust`"):
-        project_of(url(server), Wanted(tables=("cust",)))
+        project_of(url(server), ProjectRequest(tables=("cust",)))
 
 
 def test_what_a_user_lacks_is_said_with_the_statement_that_gives_it(server: Server) -> None:
@@ -118,7 +118,7 @@ def test_what_a_user_lacks_is_said_with_the_statement_that_gives_it(server: Serv
         "CREATE SCHEMA sales",
         'CREATE TABLE sales."Order Lines" (id int PRIMARY KEY)',
     )
-    wanted = Wanted(("public", "sales"), cdc=True)
+    wanted = ProjectRequest(("public", "sales"), cdc=True)
     made = project_of(url(server, "reader"), wanted)
     assert [need.what for need in made.needs] == [
         "the user reader may not read the server's log",
@@ -218,7 +218,7 @@ def test_nothing_is_written_where_a_file_is_there_or_no_table_is_left(server: Se
     assert not (tmp_path / "made").exists()
     (tmp_path / "odibi.yaml").write_text("mine", encoding="utf-8")
     with pytest.raises(ConfigError, match="already"):
-        create_for(tmp_path, url(server), Wanted())
+        create_for(tmp_path, url(server), ProjectRequest())
     assert (tmp_path / "odibi.yaml").read_text(encoding="utf-8") == "mine"
 
 
@@ -237,7 +237,7 @@ def test_values_that_spark_does_not_hold_come_as_text_and_a_cursor_has_none_of_t
         "fine numeric(9,2), updated_at timestamptz NOT NULL)",
         "INSERT INTO odd VALUES (1, 'NaN', 1e39, '0044-03-15 BC', '{{1},{2}}', 1.5, 'infinity')",
     )
-    read = loaded(project_of(url(server), Wanted()), tmp_path, monkeypatch)["odd"].read
+    read = loaded(project_of(url(server), ProjectRequest()), tmp_path, monkeypatch)["odd"].read
     assert read.columns == {name: f'CAST("{name}" AS text)' for name in ("n", "many", "d", "ns", "updated_at")}
     assert read.incremental is None
 
@@ -246,6 +246,6 @@ def test_the_right_to_read_is_asked_for_by_table(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     execute(server, "CREATE TABLE open (id int); GRANT SELECT ON open TO reader", "CREATE TABLE closed (id int)")
-    made = project_of(url(server, "reader"), Wanted())
+    made = project_of(url(server, "reader"), ProjectRequest())
     assert loaded(made, tmp_path, monkeypatch).keys() == {"open"}
     assert "may not read it" in made.left_out["public.closed"]

@@ -51,7 +51,7 @@ org.mariadb.jdbc#mariadb-java-client added as a dependency
 \t0 artifacts copied, 1 already retrieved (0kB/116ms)
 """
 TROUBLE = """\
-downloading https://repo1.maven.org/maven2/a.jar ...
+downloading https://packages.example/a.jar ...
 :: problems summary ::
 :::: WARNINGS
 \t\tmodule not found: org.mariadb.jdbc#nothing-there;3.5.6

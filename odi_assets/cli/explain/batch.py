@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from odi_assets.cli.explain.keys import Asked
     from odi_assets.config.graph import NodeKey
-    from odi_assets.nodes.explain.places import KeyChange, KeyTrace
+    from odi_assets.nodes.explain.places import KeyTrace, LoggedKeyChange
     from odi_assets.nodes.project import Project
 
 _PLACES = (
@@ -96,12 +96,12 @@ def explain(
             data_table(_CHANGES, one.changes)
 
 
-def _key_text(change: KeyChange) -> str:
+def _key_text(change: LoggedKeyChange) -> str:
     after = ", ".join(change.key)
     return after if change.former is None else f"{', '.join(change.former)} → {after}"
 
 
-def _changed_text(change: KeyChange) -> str:
+def _changed_text(change: LoggedKeyChange) -> str:
     return ", ".join(
         f"{name}: {short_value(before)} → {short_value(after)}" for name, (before, after) in change.changed.items()
     )

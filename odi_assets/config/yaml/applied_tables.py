@@ -63,27 +63,31 @@ def _copies(
         document.mistakes.append(Mistake(text, mark=document.places[(*at, "name") if "name" in node else at].mark))
         return
     apply = node["apply"]
+    names: dict[str, None] = {}
     for number, table in enumerate(tables):
         try:
-            names = [*_named(document, str(apply.get("changes")), str(table))]
+            names |= dict.fromkeys(_named(document, int(at[1]), str(apply.get("changes")), str(table)))
         except LookupError as error:
             document.mistakes.append(
                 Mistake(str(error.args[0]), mark=document.places[(*at, "apply", "tables", number)].mark)
             )
-            continue
-        for name in names:
-            schema, _, own = name.rpartition(".")
-            words = {"{table}": _NO_LETTER.sub("_", own), "{schema}": _NO_LETTER.sub("_", schema)}
-            filled = _filled(node, words)
-            rest = {key: value for key, value in filled["apply"].items() if key != "tables"}
-            yield {**filled, "apply": {**rest, "table": name}}, words
+    for name in names:
+        schema, _, own = name.partition(".")
+        words = {"{table}": _NO_LETTER.sub("_", own), "{schema}": _NO_LETTER.sub("_", schema)}
+        filled = _filled(node, words)
+        rest = {key: value for key, value in filled["apply"].items() if key != "tables"}
+        yield {**filled, "apply": {**rest, "table": name}}, words
 
 
-def _named(document: YamlDocument, changes: str, table: str) -> Iterable[str]:
-    """The tables that an entry of ``tables`` names; a pattern is one over the tables that the capture names."""
+def _named(document: YamlDocument, pipeline: int, changes: str, table: str) -> Iterable[str]:
+    """The tables that an entry of ``tables`` names; a pattern is one over the tables that the capture names.
+
+    Args:
+        pipeline: the number of the pipeline that the node is in.
+    """
     if not _PATTERN.search(table):
         return [table]
-    captured = _captured(document, changes)
+    captured = _captured(document, pipeline, changes)
     if any(_PATTERN.search(name) for name in captured):
         raise LookupError(f"`{changes}` names its tables by patterns, and they are not known here: list the tables")
     found = [name for name in captured if fnmatchcase(name, table)]
@@ -92,9 +96,10 @@ def _named(document: YamlDocument, changes: str, table: str) -> Iterable[str]:
     return found
 
 
-def _captured(document: YamlDocument, changes: str) -> list[str]:
+def _captured(document: YamlDocument, number: int, changes: str) -> list[str]:
     pipeline, _, name = changes.rpartition(".")
-    for section in document.data["pipelines"]:
+    sections = document.data["pipelines"]
+    for section in sections if pipeline else sections[number : number + 1]:
         if not isinstance(section, Mapping) or (pipeline and section.get("pipeline") != pipeline):
             continue
         nodes = section.get("nodes")

@@ -135,7 +135,7 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
                 sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
             for read in resolved.reads:
                 if read.follows and read.snapshot.format != FileFormat.DELTA:
-                    # The log of a Delta table tells by itself; its own reads say what it lacks.
+                    # A Delta table has its columns in its log: the plan has looked at them.
                     require_partition_column(node, read.label, sources[read.name].columns)
             if node.config.apply is not None:
                 from odi_assets.nodes.execution.apply import applied

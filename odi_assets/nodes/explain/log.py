@@ -9,7 +9,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, OdiError
 from odi_assets.nodes.explain.log_changes import ChangeOp, KeyHistory, TableLog
-from odi_assets.nodes.explain.places import KeyChange, KeyFinding, SearchedPlace, Trace
+from odi_assets.nodes.explain.places import KeyFinding, LoggedKeyChange, SearchedPlace, Trace
 from odi_assets.nodes.explain.spans import Stay
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.apply import applied_below, key_in_log, mark_of_log
@@ -81,7 +81,7 @@ class CapturedKeys:
         try:
             there = keys_there(source, self.table, list(asked.values()))
         except OdiError as error:
-            # The log tells what it has without the server.
+            # The log itself needs no server.
             why = error.message
         for one, parts in asked.items():
             if why:
@@ -161,7 +161,7 @@ def _in_table(node: Node, above: SearchedPlace, history: KeyHistory, stay: Stay 
     return SearchedPlace(name, above.finding, f"{name} has no row of it, for {above.text}")
 
 
-def _removal(change: KeyChange) -> str:
+def _removal(change: LoggedKeyChange) -> str:
     if change.op == ChangeOp.TRUNCATE:
         return f"{change_text(change)} emptied the table"
     if change.op == ChangeOp.NEW_SNAPSHOT:
@@ -171,7 +171,7 @@ def _removal(change: KeyChange) -> str:
     return f"{change_text(change)} took it out"
 
 
-def change_text(change: KeyChange) -> str:
+def change_text(change: LoggedKeyChange) -> str:
     """``the update n 14 at 0/1A2B3C (transaction 741, 2024-01-31 05:00:00 UTC)``."""
     where = "" if change.lsn is None else f" at {change.lsn}"
     when = f" (transaction {change.xid}, {change.committed_at:%Y-%m-%d %H:%M:%S} UTC)" if change.committed_at else ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from odi_assets.nodes.execution.apply import LogShape, shapes_of, shown_text, text_of
-from odi_assets.nodes.explain.places import KeyChange
+from odi_assets.nodes.explain.places import LoggedKeyChange
 from odi_assets.nodes.planning.apply import types_of_log
 from odi_assets.sources.cdc.log import Op
 from odi_assets.sources.cdc.mark import PARTITION, position_text
@@ -61,7 +61,7 @@ class _RowReplay:
         self._shapes, self._mark = shapes, mark
         self._known: dict[Key, dict[str, str | None] | None] = {}
 
-    def taken(self, row: Any, *, leaves: Key | None = None) -> KeyChange | None:
+    def taken(self, row: Any, *, leaves: Key | None = None) -> LoggedKeyChange | None:
         """Take in a row of the log; None if it changes no row that is there.
 
         Args:
@@ -96,9 +96,11 @@ class _RowReplay:
         key: Key,
         former: Key | None = None,
         changed: Mapping[str, tuple[str | None, str | None]] | None = None,
-    ) -> KeyChange:
+    ) -> LoggedKeyChange:
         lsn = None if row["lsn"] is None else position_text(self._mark, int(row["lsn"]))
-        return KeyChange(int(row["n"]), lsn, row["xid"], _moment(row["at"]), op.value, key, former, dict(changed or {}))
+        return LoggedKeyChange(
+            int(row["n"]), lsn, row["xid"], _moment(row["at"]), op.value, key, former, dict(changed or {})
+        )
 
     def _values(self, row: Any, before: Mapping[str, str | None]) -> dict[str, str | None]:
         lacking = set(row["unchanged"] or ())
@@ -120,14 +122,14 @@ class KeyHistory:
     """
 
     keys: frozenset[Key] = frozenset()
-    changes: tuple[KeyChange, ...] = ()
+    changes: tuple[LoggedKeyChange, ...] = ()
 
-    def last(self, changes: Iterable[KeyChange]) -> KeyChange | None:
+    def last(self, changes: Iterable[LoggedKeyChange]) -> LoggedKeyChange | None:
         """The last of ``changes`` after which one of the keys is there, or is there no more."""
         meant = [one for one in changes if not one.key or one.key in self.keys or one.former in self.keys]
         return meant[-1] if meant else None
 
-    def is_removed_by(self, change: KeyChange) -> bool:
+    def is_removed_by(self, change: LoggedKeyChange) -> bool:
         """Whether a change took the last row of the keys away."""
         return ChangeOp(change.op).removes or (change.former is not None and change.key not in self.keys)
 
@@ -227,7 +229,7 @@ class TableLog:
         )
         return sorted(chosen.collect(), key=lambda row: int(row["n"]))
 
-    def _replayed(self, rows: Sequence[Any]) -> Iterator[KeyChange]:
+    def _replayed(self, rows: Sequence[Any]) -> Iterator[LoggedKeyChange]:
         """The changes that the rows of the log are, with what each changed."""
         replay, leaves = _RowReplay(self._by_id, self._mark), None
         for place, row in enumerate(rows):

@@ -62,7 +62,7 @@ class SearchedPlace:
 
 
 @dataclass(frozen=True)
-class KeyChange:
+class LoggedKeyChange:
     """A change of a row of a captured table, as a change log has it.
 
     Attributes:
@@ -113,7 +113,7 @@ class KeyTrace:
     sentence: str
     absent_since: str | None
     places: tuple[SearchedPlace, ...]
-    changes: tuple[KeyChange, ...] = ()
+    changes: tuple[LoggedKeyChange, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As a document."""
@@ -134,7 +134,7 @@ class Trace:
     """By key, in the order they were looked at."""
     at: dict[str, dict[str, SearchedPlace]] = field(default_factory=lambda: defaultdict(dict))
     """By key and name of the place."""
-    changes: dict[str, list[KeyChange]] = field(default_factory=lambda: defaultdict(list))
+    changes: dict[str, list[LoggedKeyChange]] = field(default_factory=lambda: defaultdict(list))
     """By key, what change logs say of its rows."""
 
     def add(self, key: str, place: SearchedPlace) -> None:

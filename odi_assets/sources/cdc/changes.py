@@ -21,7 +21,7 @@ NULL, UNCHANGED, TEXT = ord("n"), ord("u"), ord("t")
 _BLOCK_BYTES = 8 << 20
 
 
-class Relation(Protocol):
+class LoggedRelation(Protocol):
     """A table as a log describes it."""
 
     @property
@@ -142,7 +142,7 @@ class LogChanges:
         after: the row; NULL in a deletion.
     """
 
-    relation: Relation
+    relation: LoggedRelation
     at: Numbers
     transaction: Numbers
     op: npt.NDArray[np.uint8]
@@ -198,7 +198,7 @@ class LogWindow:
     transactions: Transactions
     changes: tuple[LogChanges, ...]
     truncations: tuple[Truncation, ...]
-    relations: Mapping[int, Relation]
+    relations: Mapping[int, LoggedRelation]
     restarts: tuple[Restart, ...] = ()
     more: bool = False
     end: int = 0

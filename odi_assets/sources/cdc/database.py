@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from odi_assets.sources.cdc.changes import LogWindow, Relation, Transactions, Values
+from odi_assets.sources.cdc.changes import LoggedRelation, LogWindow, Transactions, Values
 from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.log import Shape
 from odi_assets.sources.cdc.mark import CaptureMark
@@ -109,7 +109,7 @@ class DatabaseLog(ABC):
         """Have the log hold the changes of ``tables`` from now on; the mark where it begins, if there is none yet.
 
         Args:
-            joined: those of the tables that were not captured before.
+            joined: the tables that were not captured before.
 
         Raises:
             SourceError: it does not hold them, and may not be made to.
@@ -162,7 +162,7 @@ class DatabaseLog(ABC):
         """Where reading goes on, once nothing was found between ``mark`` and a bound."""
 
     @abstractmethod
-    def shape_of(self, relation: Relation, table: CapturedTable) -> Shape:
+    def shape_of(self, relation: LoggedRelation, table: CapturedTable) -> Shape:
         """The columns of a relation of a window."""
 
     @abstractmethod

@@ -14,7 +14,7 @@ _AT_ONCE = 500
 
 
 def keys_there(source: LogSource, table: str, keys: Sequence[tuple[str, ...]]) -> set[tuple[str, ...]]:
-    """Those of ``keys`` that a table of the database has now.
+    """The ``keys`` that a table of the database has now.
 
     Args:
         keys: the texts of their values, in the order of the table's columns.

@@ -191,7 +191,7 @@ class LogSource(Source):
         return log.log_end() if self.until is None else self.until
 
     def with_other_columns(self, log: DatabaseLog, mark: CaptureMark, tables: Mapping[str, CapturedTable]) -> list[str]:
-        """The tables whose columns, types or keys are not those of their last rows in the log."""
+        """The tables whose columns, types or keys differ from their last rows in the log."""
         known = {name: one.shape for name, one in mark.tables.items() if one.shape and name in tables}
         now = log.shapes([tables[name] for name in known]) if known else {}
         layouts = {name: one.layout for name, one in mark.tables.items() if one.layout}

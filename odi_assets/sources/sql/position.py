@@ -88,8 +88,13 @@ class Session:
 
 def driver_of(dialect: Dialect) -> Driver | None:
     """The plain driver of a database, if it is installed and may be used."""
+    return installed_driver(dialect) if dialect.connection.look_timeout > 0 else None
+
+
+def installed_driver(dialect: Dialect) -> Driver | None:
+    """The plain driver of a database, if it is installed."""
     found = _DRIVERS.get(type(dialect))
-    return found if found is not None and found.is_installed and dialect.connection.look_timeout > 0 else None
+    return found if found is not None and found.is_installed else None
 
 
 def ask(dialect: Dialect, driver: Driver, label: str, question: Callable[[Session], Any]) -> Any:

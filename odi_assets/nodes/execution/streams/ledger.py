@@ -86,7 +86,7 @@ class StreamLedger:
 
 
 def _identity(record: BatchRecord) -> tuple[object, ...]:
-    """What tells a batch from another one with its number, of another history of the table."""
+    """What identifies a batch: another history of the table has other batches with its number."""
     return record.query, record.batch, record.table_version, record.planned_at
 
 

@@ -129,7 +129,7 @@ def apply_checkpoint(project: Project, node: Node, rewind: CheckpointRewind) -> 
 
 
 def _forget_rows(node: Node, table: TableHandle, which: str, facts: StreamFacts, log: ProgressLog) -> None:
-    """Take the rows out that later batches of the query gave up, and those of queries that came after it."""
+    """Take the rows out that later batches of the query gave up, and the rows of queries that came after it."""
     fence = kept_app_id(str(node), which)
     last, mark = last_kept(table, fence), mark_in_history(table, str(node), which, log)
     known = last.gaps if last is not None and last.query == facts.query else ()

@@ -32,9 +32,9 @@ import numpy as np
 from odi_assets.config.models.databases import LogSettings
 from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
 from odi_assets.sources.cdc.changes import (
+    LoggedRelation,
     LogWindow,
     Numbers,
-    Relation,
     Restart,
     Transactions,
     Truncation,
@@ -151,7 +151,7 @@ class MariadbLog(DatabaseLog):
 
     Attributes:
         settled: up to this position, all transactions of XA that the last window read are seen by everybody.
-        of_xa: where those of them end.
+        of_xa: where these transactions end.
     """
 
     def __init__(self, database: MariadbDatabase, session: MariadbSession) -> None:
@@ -413,11 +413,11 @@ class MariadbLog(DatabaseLog):
 
     def _of_statements(
         self, entries: Sequence[tuple[int, Any]], first_row: Numbers
-    ) -> tuple[tuple[Truncation, ...], tuple[Restart, ...], dict[int, Relation]]:
+    ) -> tuple[tuple[Truncation, ...], tuple[Restart, ...], dict[int, LoggedRelation]]:
         """What statements of the log emptied, and what a new snapshot is needed of."""
         truncations: list[Truncation] = []
         restarts: list[Restart] = []
-        relations: dict[int, Relation] = {}
+        relations: dict[int, LoggedRelation] = {}
         for place, (number, one) in enumerate(entries):
             if not isinstance(one, Statement):
                 continue
@@ -444,7 +444,7 @@ class MariadbLog(DatabaseLog):
             self._types[table.table] = self._session.types(table.table)
         return table.shape(self._types[table.table], self._session.bytes_of)
 
-    def shape_of(self, relation: Relation, table: CapturedTable) -> Shape:
+    def shape_of(self, relation: LoggedRelation, table: CapturedTable) -> Shape:
         if isinstance(relation, BinlogTable):
             return self._shape(relation)
         return self._session.shapes([table])[table.name]

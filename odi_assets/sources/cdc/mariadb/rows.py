@@ -1,7 +1,7 @@
 """Rows of the binary log, column by column.
 
 An event has rows one behind the other, and where a row begins is known once the row before it is read. So numpy follows
-the fields of the first rows of all events of a table at the same time, then those of the second rows, and so on.
+the fields of the first rows of all events of a table at the same time, then the second rows, and so on.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def walked(data: Bytes, starts: Numbers, ends: Numbers, table: BinlogTable, imag
         goes_on = place < ends[alive]
         alive, place = alive[goes_on], place[goes_on]
     event = np.concatenate(events)
-    # The rows of an event follow one another.
+    # The rows of an event lie side by side.
     order = np.argsort(event, kind="stable")
     pairs = [tuple(np.concatenate(part)[order] for part in zip(*image, strict=True)) for image in found]
     return Walk(event[order], tuple((begin, length) for begin, length in pairs))

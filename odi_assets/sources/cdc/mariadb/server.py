@@ -260,7 +260,7 @@ class MariadbSession:
             return "has a point in its name, which divides databases and tables here", f"rename it; {leave}"
         if engine != "InnoDB":
             return (
-                f"is a table of {engine}, and no snapshot of it tells what of the log it sees",
+                f"is a table of {engine}, and it is not known which part of the log a snapshot of it sees",
                 f"ALTER TABLE {name} ENGINE = InnoDB; {leave}",
             )
         if not key:
@@ -388,8 +388,7 @@ def connected(dialect: Dialect, label: str) -> Iterator[MariadbSession]:
         ConfigError: the driver is not installed.
         SourceError: the server cannot be reached, or refuses what is asked of it.
     """
-    driver = plain.driver_of(dialect)
-    if driver is None:
+    if plain.installed_driver(dialect) is None:
         from odi_assets.util.extras import install_command
 
         raise ConfigError(f"{label}: its log is read with PyMySQL", fix=f"run: {install_command('mysql')}")

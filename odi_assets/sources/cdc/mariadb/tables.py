@@ -44,7 +44,7 @@ class BinlogColumn:
         prefix: how many bytes of a value say its size.
         collation: of texts; 0 for other values.
         members: of ``enum`` and ``set``, in the column's own characters.
-        digits: of a decimal all of them; of a time those of a second; of bits how many.
+        digits: of a decimal, all; of a time, behind the second; of bits, how many.
         scale: of a decimal.
     """
 
@@ -175,7 +175,7 @@ def _column(code: int, data: bytes, name: str, where: str) -> BinlogColumn:
         longest |= ((real & 0x30) ^ 0x30) << 4
         return BinlogColumn(name, "char", prefix=1 if longest < 256 else 2, digits=longest)
     raise SourceError(
-        f"{where}: the log has values of `{name}` as {_OTHER.get(code, f'those of type {code}')}, which are not read",
+        f"{where}: the log has values of `{name}` as {_OTHER.get(code, f'type {code}')}, which are not read",
         fix=remedy(name),
     )
 

@@ -21,7 +21,7 @@ from odi_assets.sources.cdc.mariadb.wire import big, little
 
 _ZERO, _MINUS, _POINT, _COLON, _DASH, _SPACE = (ord(one) for one in "0-.:- ")
 ALIKE = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
-"""Character sets whose texts are those of the change log, byte for byte."""
+"""Character sets whose texts stand in the change log byte for byte."""
 UNICODE = {"ucs2": "utf-16-be", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be"}
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 Place = tuple[Numbers, Numbers]
@@ -251,7 +251,7 @@ def hexadecimal(pool: TextPool, start: Numbers, length: Numbers, size: int = 0) 
 
 
 class Charsets:
-    """How texts of each collation become those of the change log.
+    """How texts of each collation are written into the change log.
 
     Args:
         names: by collation, its character set.

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from odi_assets.config.models.databases import LogSettings
 from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
-from odi_assets.sources.cdc.changes import LogWindow, Relation, Transactions, Values
+from odi_assets.sources.cdc.changes import LoggedRelation, LogWindow, Transactions, Values
 from odi_assets.sources.cdc.database import CapturedTable, DatabaseLog, LoggedDatabase, SnapshotReader
 from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.log import Shape, ShapeColumn
@@ -271,7 +271,7 @@ class PostgresLog(DatabaseLog):
     def looked_at(self, mark: CaptureMark, upto: int) -> int:
         return max(mark.end, upto)
 
-    def shape_of(self, relation: Relation, table: CapturedTable) -> Shape:
+    def shape_of(self, relation: LoggedRelation, table: CapturedTable) -> Shape:
         columns = cast(LogRelation, relation).columns
         kinds = [(one.type_oid, one.modifier) for one in columns]
         names = self.session.type_names(kinds)

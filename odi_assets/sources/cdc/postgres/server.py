@@ -511,8 +511,7 @@ def connected(dialect: Dialect, label: str) -> Iterator[ServerSession]:
         ConfigError: the driver is not installed.
         SourceError: the server cannot be reached, or refuses what is asked of it.
     """
-    driver = plain.driver_of(dialect)
-    if driver is None:
+    if plain.installed_driver(dialect) is None:
         from odi_assets.util.extras import install_command
 
         raise ConfigError(f"{label}: its log is read with psycopg", fix=f"run: {install_command('postgres')}")

@@ -177,7 +177,7 @@ def _require_kept_breaks(data: bytes, quote: str, escape: str) -> None:
     """Raises Fault if Spark would take line breaks within quotes for others, or ends of lines for values.
 
     With ``multiLine``, and without ``lineSep``, the first line break of a file is the end of all its lines. In quotes,
-    those of its kind become LF.
+    breaks of its kind become LF.
     """
     if b"\r" not in data:
         return

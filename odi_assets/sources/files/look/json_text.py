@@ -54,7 +54,7 @@ def json_look(
     )
 
     def look(place: str) -> dict[str, Any]:
-        keys = Keys(tree, rest)
+        keys = KeysFound(tree, rest)
         for block in blocks(place, remote, encoding, lines=not is_multi_line, line_end=line_end or b"\n"):
             if is_lenient:
                 continue
@@ -67,7 +67,7 @@ def json_look(
     return look
 
 
-class Keys:
+class KeysFound:
     """The keys of rows, each once."""
 
     def __init__(self, tree: Tree, rest: Tree | None) -> None:
@@ -99,7 +99,7 @@ def _has_plain_ends(data: bytes, line_end: bytes | None) -> bool:
     return line_end == b"\r\n" and data.count(b"\n") == data.count(line_end)
 
 
-def _is_plain(data: bytes, keys: Keys) -> bool:
+def _is_plain(data: bytes, keys: KeysFound) -> bool:
     """Whether pyarrow, which is fast, finds one object on each line, and each of its keys once; adds its keys."""
     first = data.lstrip(_BLANKS.encode()).split(b"\n", 1)[0]
     try:
@@ -173,7 +173,7 @@ def _decoder() -> json.JSONDecoder:
     return json.JSONDecoder(object_pairs_hook=_object, parse_int=str, parse_float=str, parse_constant=_constant)
 
 
-def _lines(block: Block, keys: Keys, line_end: bytes | None) -> None:
+def _lines(block: Block, keys: KeysFound, line_end: bytes | None) -> None:
     """Raises Fault at the first line that Spark reads in part only, or else at the first one that is no JSON."""
     broken: Fault | None = None
     decoder = _decoder()
@@ -195,7 +195,7 @@ def _lines(block: Block, keys: Keys, line_end: bytes | None) -> None:
         raise broken
 
 
-def _one_text(block: Block, keys: Keys) -> None:
+def _one_text(block: Block, keys: KeysFound) -> None:
     """Raises Fault unless a text is one JSON value. The elements of an array are looked at one by one."""
     text, decoder = block.data.decode(), _decoder()
     place = _behind_blanks(text, 0)
@@ -210,7 +210,7 @@ def _one_text(block: Block, keys: Keys) -> None:
         raise Fault(1 + text.count("\n", 0, fault.line), fault.why, fault.kind) from None
 
 
-def _elements(decoder: json.JSONDecoder, text: str, place: int, keys: Keys) -> int:
+def _elements(decoder: json.JSONDecoder, text: str, place: int, keys: KeysFound) -> int:
     """The place behind an array that begins at ``place``. Lines of a Fault are places in the text."""
     place = _behind_blanks(text, place + 1)
     while text[place : place + 1] != "]":
@@ -222,7 +222,7 @@ def _elements(decoder: json.JSONDecoder, text: str, place: int, keys: Keys) -> i
     return place + 1
 
 
-def _element(decoder: json.JSONDecoder, text: str, place: int, keys: Keys) -> int:
+def _element(decoder: json.JSONDecoder, text: str, place: int, keys: KeysFound) -> int:
     value, end = _value(decoder, text, place, place)
     _rows(value, place, keys)
     return end
@@ -245,7 +245,7 @@ def _value(decoder: json.JSONDecoder, text: str, place: int, line: int) -> tuple
         raise Fault(line, f"it is no JSON: {str(error)[:200]}", "broken") from None
 
 
-def _rows(value: Any, line: int, keys: Keys) -> None:
+def _rows(value: Any, line: int, keys: KeysFound) -> None:
     """Adds the keys of the rows that a value is."""
     rows: Iterable[Any] = value if isinstance(value, list) else [value]
     try:
