@@ -87,8 +87,8 @@ def wait(read):
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the project."""
     made = tmp_path_factory.mktemp("ui")
-    make_project(made, "2024-01-01", "2024-01-02", text=TWO_SOURCES)
     (made / "waits.py").write_text(WAITS, encoding="utf-8")
+    make_project(made, "2024-01-01", "2024-01-02", text=TWO_SOURCES)
     (made / "landing" / "wind").mkdir()
     (made / "landing" / "wind" / "1.csv").write_text("1\n", encoding="utf-8")
     (made / "landing" / "stations.csv").write_text("1\n", encoding="utf-8")
