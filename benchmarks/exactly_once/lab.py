@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import count
@@ -118,9 +118,13 @@ class Lab:
     def spark(self) -> SparkSession:
         return open_spark().spark
 
-    def pipeline(self, nodes: str) -> Pipeline:
-        """A new project."""
-        return Pipeline(self.root / f"project{next(self._made)}", nodes)
+    def pipeline(self, nodes: str, modules: Mapping[str, str] | None = None) -> Pipeline:
+        """A new project, with the text of the Python modules beside its file, by name."""
+        root = self.root / f"project{next(self._made)}"
+        root.mkdir()
+        for name, text in (modules or {}).items():
+            (root / f"{name}.py").write_text(text, encoding="utf-8")
+        return Pipeline(root, nodes)
 
     def files(self, rows: DataFrame, count: int | None = None) -> Path:
         """A folder with ``rows`` as Parquet, to land from; in ``count`` files, or as many as Spark likes."""

@@ -40,8 +40,7 @@ def stores(lab: Lab, sizes: Sizes) -> Iterator[Row]:
           transform: {{function: "seen:first_seen"}}
           write: {{connection: lake, path: seen, mode: append}}
         """
-        ours = lab.pipeline(node)
-        (ours.root / "seen.py").write_text(_SEEN, encoding="utf-8")
+        ours = lab.pipeline(node, {"seen": _SEEN})
         lab.say(f"{store}: {sizes.keys:,} keys, then a batch of {sizes.changed:,}")
         for source in (first, second):
             ours.land(source)

@@ -279,7 +279,7 @@ class ProjectMaker:
 
     def _made(self, file: ProjectFile, head: Sequence[str], chosen: _Chosen, lacking: Sequence[Need]) -> MadeProject:
         count = counted(len(chosen.tables), "table")
-        lines = [f"{count} of {self.address.shown}, made by `odi init --from`.", *head]
+        lines = [f"{count} of {self.address.shown}, made by `odi init --from URL`.", *head]
         lines += _section("Left out:", chosen.left_out)
         lines += _section("Nobody looked whether all values are such that Spark holds them:", chosen.unseen)
         if lacking:

@@ -41,10 +41,10 @@ def one_per_key(
     if row is None:
         return batch
     example = ", ".join(f"{key}={row[key]!r}" for key in keys)
-    within = "file" if delivery else "increment"
+    within = "rows of one file" if delivery else "rows of one increment"
     if column is None:
         raise RepeatedKeysError(
-            f"{row[_COUNT]} rows of one {within} for {uri} have the same keys ({example})",
+            f"{row[_COUNT]} {within} for {uri} have the same keys ({example})",
             fix=f"deduplicate in the transform, for example by row_number() over (partition by {', '.join(keys)} …); "
             "or say in `write.only_if_newer` which row is the newest; of files that are read with `incremental: files` "
             "and stored without a transform, the newest counts",
@@ -52,7 +52,7 @@ def one_per_key(
             keys=tuple(keys),
         )
     raise RepeatedKeysError(
-        f"{row[_COUNT]} different rows of one {within} for {uri} have the same keys ({example}) "
+        f"{row[_COUNT]} different {within} for {uri} have the same keys ({example}) "
         f"and the same `{column}`; none is the newest",
         fix="order by a column in which they differ, or leave one row per key in the transform",
         uri=uri,

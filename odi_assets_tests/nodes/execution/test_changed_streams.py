@@ -276,8 +276,8 @@ def counts(df):
 
 def test_state_of_a_processor_goes_on_where_its_checkpoint_is_now(tmp_path: Path, spark: SparkSession) -> None:
     """Spark notes the schemas of such state by their whole paths."""
-    box = Sandbox(tmp_path, spark, COUNTED)
     (tmp_path / "counting.py").write_text(COUNTING, "utf-8")
+    box = Sandbox(tmp_path, spark, COUNTED)
     box.land("events/1.json", [event("a", 0), event("b", 1)])
     box.run("counts")
     # The landing zone stays where it is.
