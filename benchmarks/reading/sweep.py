@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -175,7 +174,7 @@ def _edited(world: World, draw: random.Random, edits: Sequence[Edit], tally: Tal
     before = json.dumps(world.node)
     unread = draw.random() < 0.6
     if unread:
-        world.land(_fresh(world, draw, tied=_is_closed(world.node) and draw.random() < 0.5))
+        world.land(_fresh(world, draw, tied=_may_be_tied(world.node) and draw.random() < 0.5))
     said = [edit.make(world.node, draw, world) for edit in edits]
     if None in said or (json.dumps(world.node) == before and not world.comment):
         return
@@ -230,8 +229,9 @@ def _fresh(world: World, draw: random.Random, *, tied: bool) -> list[Fact]:
     return more_facts(draw, world.facts, 3, again=_may_repeat_ids(world.node), tied=tied)
 
 
-def _is_closed(node: dict[str, Any]) -> bool:
-    return increment_of(node).get("boundary") == "closed"
+def _may_be_tied(node: dict[str, Any]) -> bool:
+    """Whether rows that are as new as one of the last increment are read, and none of them has to be the newest."""
+    return increment_of(node).get("boundary") == "closed" and node["write"].get("keys") != ["v"]
 
 
 def _after_stop(
@@ -279,8 +279,9 @@ def _after_stop(
                 yield tally.dead_ends[-1]
         except OdiError as error:
             # What cannot be read at all cannot be rebuilt either: then the error is about the rows, not about the HWM.
-            about_marks = re.search(r"HWM", str(error)) and "has text that is no date" not in str(error)
-            if name == "put back" or about_marks or (name == "adopt" and "odi run" not in str(error)):
+            about_rows = "has text that is no date" in str(error) or "cannot be read" in str(error)
+            about_marks = "HWM" in str(error) or (name == "adopt" and "odi run" not in str(error))
+            if name == "put back" or (about_marks and not about_rows):
                 tally.dead_ends.append(f"{what}: after {name}: {error}; first {message}")
                 yield tally.dead_ends[-1]
         except Exception as error:  # noqa: BLE001  any other error is a finding

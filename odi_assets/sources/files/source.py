@@ -19,6 +19,7 @@ from odi_assets.sources.files.arrivals import Arrivals, arrivals
 from odi_assets.sources.files.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
 from odi_assets.sources.files.late import known_files, late_in_files
 from odi_assets.sources.files.listing import SourceFile, list_files
+from odi_assets.sources.files.options import reader_options
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, FilesMark, Identity, Mark, Unresolved
 from odi_assets.sources.reading import WHOLE_NUMBER, Settings, options_of, type_of
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
@@ -38,27 +39,8 @@ if TYPE_CHECKING:
     from odi_assets.sources.losses import Loss
 
 
-_STRICT: Mapping[str, Mapping[str, str]] = {
-    # Spark's default turns a line that it cannot parse into NULLs, and says nothing. Quotes within quotes are doubled
-    # (RFC 4180); what is neither that nor a plain value is an error.
-    FileFormat.CSV: {
-        "mode": "FAILFAST",
-        "enforceSchema": "false",
-        "escape": '"',
-        "unescapedQuoteHandling": "RAISE_ERROR",
-    },
-    FileFormat.JSON: {"mode": "FAILFAST"},
-}
-"""Reader options unless the project file says otherwise."""
-
 _OF_OPTIONS = ("DATETIME_PATTERN", "INVALID_PARAMETER_VALUE.CHARSET", "denyList")
 _PARSER = "TextParsingException"
-_NO_FILE_LEFT_OUT = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
-_NAMES_WITH_COLONS = {
-    # Hadoop's own local file system looks for a checksum beside each file, and fails at the name of that.
-    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "fs.file.impl.disable.cache": "true",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -406,35 +388,11 @@ class FilesSnapshot(SourceSnapshot):
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import AnalysisException
 
-        base = self.base.for_spark
-        given = {**_NO_FILE_LEFT_OUT, **base.reader_options, **self.options}
-        names = {name.lower() for name in given}
-        strict = {name: value for name, value in _STRICT.get(self.format, {}).items() if name.lower() not in names}
-        if self.strict and self.format == FileFormat.CSV:
-            # Else a line with too many or too few values goes unseen where a query needs some columns alone.
-            strict["columnPruning"] = "false"
-        if self.strict and self.format == FileFormat.JSON and "allowsinglequotes" not in names:
-            strict["allowSingleQuotes"] = "false"
-        if self.format == FileFormat.JSON and names & {"encoding", "charset"} and not self.is_true("multiline"):
-            # Spark demands it. A CR before LF is white space of JSON.
-            strict["lineSep"] = "\n"
-        if "quote" in names and "escape" in strict:
-            strict["escape"] = next(value for name, value in given.items() if name.lower() == "quote") or "\\"
-        if schema is None and self.format == FileFormat.CSV:
-            # Column names can only be compared with a schema; inferring one takes Spark a pass of its own.
-            strict["enforceSchema"] = "true"
-        with_colon = next((path for path in paths if self.base.is_local and ":" in path), None)
-        if with_colon is not None:
-            given |= _NAMES_WITH_COLONS
-            if self.is_true("multiline"):
-                raise SourceError(
-                    f"{self.label}: {with_colon} has a colon in its name, and Spark cannot open it with `multiLine`",
-                    fix="give it another name, or a `path` to the node that does not match it",
-                    path=with_colon,
-                )
-        reader = spark.read.format(self.format).options(**{**strict, **given, **options})
+        shown = reader_options(self, paths, options, infers=schema is None)
+        reader = spark.read.format(self.format).options(**shown)
         try:
             reader = reader if schema is None else reader.schema(schema)
+            base = self.base.for_spark
             return reader.load([base.child(path).spark_path for path in paths])
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":

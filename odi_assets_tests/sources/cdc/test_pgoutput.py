@@ -9,7 +9,7 @@ import pytest
 from odi_assets.sources.cdc.changes import TornLogError
 from odi_assets.sources.cdc.mark import CaptureMark, TableMark, lsn_of, lsn_text
 from odi_assets.sources.cdc.postgres.pgoutput import decode, row_values
-from odi_assets.sources.cdc.postgres.server import Visible
+from odi_assets.sources.cdc.postgres.visible import Visible
 from odi_assets.sources.sql.marks import Chunks, TableChunk
 
 _2000_US = 946_684_800_000_000

@@ -38,12 +38,13 @@ from odi_assets.sources.cdc.changes import (
     Restart,
     Transactions,
     Truncation,
-    Values,
 )
-from odi_assets.sources.cdc.database import CapturedTable, DatabaseLog, LoggedDatabase, SnapshotReader
+from odi_assets.sources.cdc.database import CapturedTable, DatabaseLog, LoggedDatabase
 from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.log import Shape
+from odi_assets.sources.cdc.mariadb.counter import ChangeCounter
 from odi_assets.sources.cdc.mariadb.events import ChangedRows, Committed, EventReader
+from odi_assets.sources.cdc.mariadb.reader import MariadbReader
 from odi_assets.sources.cdc.mariadb.rows import RowEvents, changes_of, grouped, joined
 from odi_assets.sources.cdc.mariadb.server import MariadbSession, MariadbTable, connected
 from odi_assets.sources.cdc.mariadb.statements import Statement
@@ -55,10 +56,6 @@ from odi_assets.sources.sql.keys import HEX, NUMBER
 from odi_assets.util.words import counted
 
 _log = logging.getLogger(__name__)
-_COUNTED_BYTES = 1 << 20
-"""Rows are counted when there are as many bytes of them: an event does not say how many it has."""
-_MOST_BYTES = 256 << 20
-"""Rows of a window, about: they are held in memory."""
 _LISTED_SECONDS = 1.0
 """Seconds after which a transaction that XA prepares is listed, if it is in the log."""
 _PATIENCE = 60.0
@@ -100,36 +97,6 @@ class MariadbDatabase(LoggedDatabase):
     def opened(self) -> Iterator[MariadbLog]:
         with connected(self.dialect, self.label) as session:
             yield MariadbLog(self, session)
-
-
-class MariadbReader(SnapshotReader):
-    """A consistent snapshot of a MariaDB server, and the position of the log that it sees."""
-
-    def __init__(self, session: MariadbSession, position: int, log: MariadbLog) -> None:
-        self._session, self._position, self._log = session, position, log
-        self._settled = log.settled
-
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
-        return self._session.rows(query)
-
-    def sees(self, transactions: Transactions) -> Any:
-        unknown = [one for one in self._log.of_xa if one > self._settled]
-        return transactions.lsn <= min([self._position, *(one - 1 for one in unknown)])
-
-    def log_end(self) -> int:
-        return self._position
-
-    def shape(self, table: CapturedTable) -> Shape:
-        # From now on, no statement changes the columns of the table; if one has since the snapshot, this is an error.
-        self._session.rows(f"SELECT 1 FROM {table.quoted} LIMIT 1")
-        return self._session.shapes([table])[table.name]
-
-    def publishing(self, table: CapturedTable) -> str:
-        del table
-        return ""
-
-    def texts(self, relation: str, shape: Shape, where: str) -> tuple[Any, Values]:
-        return self._session.texts(relation, shape, where)
 
 
 @dataclass(frozen=True)
@@ -340,7 +307,7 @@ class MariadbLog(DatabaseLog):
         reader = EventReader(self._label, frozenset(mark.tables), self._base, mark.end >> 32)
         events = self._session.events(self._name(reader.file), mark.end & 0xFFFFFFFF, self._database.server_id)
         taken: list[Committed] = []
-        counter = _Counter(most)
+        counter = ChangeCounter(most)
         cut, began = None, [upto]
         with closing(events):
             for transaction in reader.committed(events):
@@ -516,48 +483,3 @@ def _first_rows(count: int, groups: Sequence[RowEvents]) -> Numbers:
         numbers, found = group.rows_of
         rows[numbers] = found
     return np.cumsum(rows) - rows
-
-
-class _Counter:
-    """Counts the changes of transactions."""
-
-    def __init__(self, most: int | None) -> None:
-        self._most, self._changes, self._done, self._all_bytes = most, 0, 0, 0
-        self._waiting: list[Committed] = []
-        self._bytes, self._entries = 0, 0
-
-    def full_with(self, transaction: Committed) -> int | None:
-        """How many of the transactions are enough, in changes or in bytes, once there are as many; None before."""
-        if self._most is None:
-            return None
-        self._waiting.append(transaction)
-        self._entries += len(transaction.entries)
-        self._bytes += sum(len(one.rows) for one in transaction.entries if isinstance(one, ChangedRows))
-        is_counted = self._bytes >= _COUNTED_BYTES or self._changes + self._entries >= self._most
-        return self.full() if is_counted else None
-
-    def full(self) -> int | None:
-        """What :meth:`full_with` says, once all transactions are counted."""
-        if self._most is None:
-            return None
-        for count in self._counts():
-            self._changes += count
-            self._done += 1
-            if self._changes >= self._most:
-                return self._done
-        self._all_bytes += self._bytes
-        self._waiting, self._bytes, self._entries = [], 0, 0
-        return self._done if self._all_bytes >= _MOST_BYTES else None
-
-    def _counts(self) -> list[int]:
-        """The changes of each transaction that waits."""
-        entries = [(number, one) for number, made in enumerate(self._waiting) for one in made.entries]
-        rows = [(number, one) for number, one in entries if isinstance(one, ChangedRows)]
-        data, ends = joined([one for _, one in rows])
-        owners = np.array([number for number, _ in rows], np.int64)
-        found = np.zeros(len(self._waiting), np.int64)
-        for group in grouped([one for _, one in rows], np.arange(len(rows)), owners, data, ends):
-            np.add.at(found, group.transaction[group.walk.event], 1)
-        for number, one in entries:
-            found[number] += not isinstance(one, ChangedRows)
-        return [int(count) for count in found]

@@ -17,7 +17,8 @@ from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.log import Shape, ShapeColumn
 from odi_assets.sources.cdc.mark import CaptureMark, lsn_text
 from odi_assets.sources.cdc.postgres.pgoutput import LogRelation, begun, completed, decode
-from odi_assets.sources.cdc.postgres.server import PostgresTable, ServerSession, Slot, Visible, connected
+from odi_assets.sources.cdc.postgres.server import PostgresTable, ServerSession, Slot, connected
+from odi_assets.sources.cdc.postgres.visible import Visible
 from odi_assets.sources.snapshot import Position
 
 _log = logging.getLogger(__name__)

@@ -14,8 +14,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from odi_assets.config.models.databases import ServerConnection
 from odi_assets.errors import ConfigError, SourceError
 from odi_assets.sources.cdc.changes import Values
@@ -23,6 +21,7 @@ from odi_assets.sources.cdc.database import CapturedTable
 from odi_assets.sources.cdc.log import Shape, ShapeColumn
 from odi_assets.sources.cdc.mark import lsn_of
 from odi_assets.sources.cdc.postgres.pgoutput import row_values
+from odi_assets.sources.cdc.postgres.visible import Visible
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect
 from odi_assets.sources.sql.errors import database_error
@@ -469,38 +468,6 @@ def _why_no_table(pattern: str, matched: Sequence[ListedTable], label: str) -> s
         return f"{label}: no table of the database is named `{pattern}`; tables are named with their schema"
     listed = ", ".join(f"{one.table.name} is {one.why_not}" for one in matched)
     return f"{label}: `{pattern}` names nothing whose changes the log has: {listed}"
-
-
-@dataclass(frozen=True)
-class Visible:
-    """The transactions that a snapshot of the database sees, by 64-bit number.
-
-    Attributes:
-        xmin: all below it have ended.
-        xmax: none from it on is seen.
-        running: those between that are not seen.
-    """
-
-    xmin: int
-    xmax: int
-    running: frozenset[int]
-
-    @classmethod
-    def of(cls, text: str) -> Visible:
-        low, high, listed = text.split(":")
-        return cls(int(low), int(high), frozenset(int(one) for one in listed.split(",") if one))
-
-    def whole(self, xid: Any) -> Any:
-        """The 64-bit numbers of transactions of which the log has 32 bits; they are near this snapshot."""
-        near = np.asarray(xid, np.int64)
-        distance = (near - (self.xmax & 0xFFFFFFFF) + 0x80000000) % 0x100000000 - 0x80000000
-        return self.xmax + distance
-
-    def sees(self, xid: Any) -> Any:
-        """Whether it sees transactions, by 64-bit number; those that rolled back do not come into question."""
-        whole = np.asarray(xid, np.int64)
-        running = np.fromiter(self.running, np.int64, len(self.running))
-        return (whole < self.xmin) | ((whole < self.xmax) & ~np.isin(whole, running))
 
 
 @contextmanager

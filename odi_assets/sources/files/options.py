@@ -1,0 +1,83 @@
+"""The options with which Spark reads landing files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from odi_assets.config.models import FileFormat
+from odi_assets.errors import SourceError
+
+if TYPE_CHECKING:
+    from odi_assets.sources.files.source import FilesSnapshot
+
+_STRICT: Mapping[str, Mapping[str, str]] = {
+    # Spark's default turns a line that it cannot parse into NULLs, and says nothing. Quotes within quotes are doubled
+    # (RFC 4180); what is neither that nor a plain value is an error.
+    FileFormat.CSV: {
+        "mode": "FAILFAST",
+        "enforceSchema": "false",
+        "escape": '"',
+        "unescapedQuoteHandling": "RAISE_ERROR",
+    },
+    FileFormat.JSON: {"mode": "FAILFAST"},
+}
+"""Reader options unless the project file says otherwise."""
+
+_NO_FILE_LEFT_OUT = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+_NAMES_WITH_COLONS = {
+    # Hadoop's own local file system looks for a checksum beside each file, and fails at the name of that.
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+
+
+def reader_options(
+    files: FilesSnapshot, paths: Sequence[str], more: Mapping[str, str], *, infers: bool
+) -> dict[str, str]:
+    """The options of a read of ``paths``: ours, unless the project file sets them, and ``more``, which decides.
+
+    Args:
+        infers: Spark is to look for the columns.
+
+    Raises:
+        SourceError: a file has a name that Spark cannot open with these options.
+    """
+    given = {**_NO_FILE_LEFT_OUT, **files.base.for_spark.reader_options, **files.options}
+    if files.base.is_local:
+        given |= _for_names(files, paths)
+    return {**_strict(files, given, infers=infers), **given, **more}
+
+
+def _strict(files: FilesSnapshot, given: Mapping[str, str], *, infers: bool) -> dict[str, str]:
+    """What is set unless the options that are given set it."""
+    names = {name.lower() for name in given}
+    strict = {name: value for name, value in _STRICT.get(files.format, {}).items() if name.lower() not in names}
+    if files.strict and files.format == FileFormat.CSV:
+        # Else a line with too many or too few values goes unseen where a query needs some columns alone.
+        strict["columnPruning"] = "false"
+    if files.strict and files.format == FileFormat.JSON and "allowsinglequotes" not in names:
+        strict["allowSingleQuotes"] = "false"
+    if files.format == FileFormat.JSON and names & {"encoding", "charset"} and not files.is_true("multiline"):
+        # Spark demands it. A CR before LF is white space of JSON.
+        strict["lineSep"] = "\n"
+    if "quote" in names and "escape" in strict:
+        strict["escape"] = next(value for name, value in given.items() if name.lower() == "quote") or "\\"
+    if infers and files.format == FileFormat.CSV:
+        # Column names can only be compared with a schema; inferring one takes Spark a pass of its own.
+        strict["enforceSchema"] = "true"
+    return strict
+
+
+def _for_names(files: FilesSnapshot, paths: Sequence[str]) -> Mapping[str, str]:
+    """What reads files on a local disk whose names have colons."""
+    with_colon = next((path for path in paths if ":" in path), None)
+    if with_colon is None:
+        return {}
+    if files.is_true("multiline"):
+        raise SourceError(
+            f"{files.label}: {with_colon} has a colon in its name, and Spark cannot open it with `multiLine`",
+            fix="give it another name, or a `path` to the node that does not match it",
+            path=with_colon,
+        )
+    return _NAMES_WITH_COLONS
