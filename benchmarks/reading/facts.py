@@ -99,7 +99,8 @@ def increment_of(node: Mapping[str, Any]) -> dict[str, Any]:
 def key_of(fact: Fact, node: Mapping[str, Any]) -> tuple[str, ...]:
     """What tells the row of a fact from others, by the node's keys."""
     expression = (node.get("transform") or {}).get("key", "id")
-    told = {"k": KEYS[expression].format(id=fact.id, seq=fact.seq)}
+    # An expression that gives another value each time may be no key: it gets one value for all rows.
+    told = {"k": KEYS.get(expression, "").format(id=fact.id, seq=fact.seq)}
     told |= {name: str(value) for name, value in fact.values().items()}
     return tuple(told.get(name, "") for name in sorted(node["write"].get("keys") or ()))
 
