@@ -72,7 +72,6 @@ def load_project_file(
         document.mistakes = document.mistakes or [_not_a_mapping(document)]
         raise _errors(path, document)
     ignored = _take_out_ignored(document)
-    unset: list[Mistake] = []
     known: Mapping[str, str] = os.environ if env is None else env
     if environment is not None or "variables" in document.data:
         from odi_assets.config.yaml.environments import choose, variables
@@ -80,14 +79,7 @@ def load_project_file(
         if unknown := choose(document, environment):
             raise _errors(path, document, unknown)
         known = variables(document, known)
-    if "${" in text:
-        from odi_assets.config.yaml.variables import fill_in
-
-        unset = fill_in(document, known)
-    if "{table}" in text:
-        from odi_assets.config.yaml.applied_tables import write_out_tables
-
-        write_out_tables(document)
+    unset = _write_out(document, text, known)
     if functions or "python" in document.data:
         from odi_assets.config.python_nodes import add_nodes
 
@@ -106,6 +98,20 @@ def load_project_file(
     warnings = [] if config.system is not None else [LOCAL_STATE_WARNING]
     warnings += [f"`{key}` is an Odibi key that odi_assets does not use; it is ignored" for key in ignored]
     return LoadedProject(config, file.absolute(), root, tuple(warnings))
+
+
+def _write_out(document: YamlDocument, text: str, known: Mapping[str, str]) -> list[Mistake]:
+    """Put what a document's short forms stand for in their place; the variables that are not known."""
+    unset: list[Mistake] = []
+    if "${" in text:
+        from odi_assets.config.yaml.variables import fill_in
+
+        unset = fill_in(document, known)
+    if "{table}" in text:
+        from odi_assets.config.yaml.applied_tables import write_out_tables
+
+        write_out_tables(document)
+    return unset
 
 
 def _take_out_ignored(document: YamlDocument) -> list[str]:

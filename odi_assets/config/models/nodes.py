@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from odi_assets.config.diagnostics.mistakes import Mistake, about, mistake, mistakes
+from odi_assets.config.models.apply import ApplyConfig, written_out
 from odi_assets.config.models.fields import (
     Columns,
     Cron,
@@ -349,53 +350,6 @@ class PartitionConfig(Strict):
         return self
 
 
-class ApplyConfig(Strict):
-    """A table of a database, made of the change log that a node with `format: cdc` writes.
-
-    With ``tables``, the file has one node for several tables: it is written out before the models see it.
-    """
-
-    changes: Text = Field(description="The node that captures: `node` of this pipeline, or `pipeline.node`.")
-    table: Text = Field(default="", description="Table of the database, as in `public.orders`.")
-    tables: Names = Field(
-        default=(),
-        description="Several tables, a node for each: the node's `name` and its table's place have `{table}` in them.",
-    )
-    history: bool = Field(
-        default=False, description="Keep every version of a row, with its operation and its time, and replace none."
-    )
-
-    @model_validator(mode="after")
-    def _names_a_table(self) -> ApplyConfig:
-        if self.tables and self.table:
-            raise mistake("is there beside `table`: give one of them", at=("tables",))
-        if self.tables:
-            raise mistake("make a node each: write `{table}` in the `name` of the node", at=("tables",))
-        if not self.table:
-            raise mistake("names no table: add `table`, or `tables`")
-        return self
-
-
-KEYS_OF_LOG = "*"
-"""In ``write.keys`` of a node that applies a change log: the keys that the log says."""
-
-
-def _applying(data: dict[str, Any]) -> dict[str, Any]:
-    """A node that applies a change log, written out: it follows the log's versions, and upserts by the log's keys."""
-    apply, write = data["apply"], data.get("write")
-    if not isinstance(apply, Mapping) or not isinstance(write, Mapping):
-        return data
-    source = {"node": apply.get("changes"), "incremental": {"mode": "version"}}
-    if apply.get("history"):
-        how: dict[str, Any] = {"mode": "append", "schema": "evolve"}
-    else:
-        how = {"mode": "upsert", "keys": [KEYS_OF_LOG], "delete_when": "_deleted", "schema": "evolve"}
-    if write.get("mode", how["mode"]) != how["mode"]:
-        # The checks say what is wrong with it.
-        how = {}
-    return {"inputs": {"changes": source}, **data, "write": {**how, **write}}
-
-
 class NodeConfig(Strict):
     """One step of a pipeline: read and/or inputs, then transform, then write."""
 
@@ -451,7 +405,7 @@ class NodeConfig(Strict):
         read, write = data.get("read"), data.get("write")
         if isinstance(read, Mapping) and read.get("format") == "cdc" and isinstance(write, Mapping):
             return {**data, "write": {"mode": "append", "partition_by": ["table"], **write}}
-        return _applying(dict(data)) if data.get("apply") is not None else data
+        return written_out(dict(data)) if data.get("apply") is not None else data
 
     @property
     def captures(self) -> bool:

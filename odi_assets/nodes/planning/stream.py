@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -184,10 +184,15 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
     if request.full_refresh:
         losses = require_consent(plan, _losses(plan))
         return replace(plan, write=replace(plan.write, mode=WriteMode.OVERWRITE), losses=losses)
+    return _with_work(plan, reads, log)
+
+
+def _with_work(plan: StreamPlan, reads: Sequence[StreamRead], log: ProgressLog) -> StreamPlan:
+    """The plan with what there is to do: batches, or rows that are kept beside the table."""
     planned, committed = (max(numbers, default=-1) for numbers in (log.planned(), log.committed()))
     has_news = planned > committed or any(read.news.files for read in reads)
-    cut_short = not has_news and marks.is_cut_short
-    kept = kept_marks(node, target, marks)
+    cut_short = not has_news and plan.marks.is_cut_short
+    kept = kept_marks(plan.node, plan.target, plan.marks)
     nothing_new = not has_news and not cut_short and not any(mark.has_work for mark in kept)
     return replace(plan, nothing_new=nothing_new, has_batches=has_news or cut_short, cut_short=cut_short, kept=kept)
 

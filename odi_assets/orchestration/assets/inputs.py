@@ -181,12 +181,7 @@ def load_increment(
     Raises:
         IncrementError: rows that were read before were changed or removed, so that reading the new ones is not enough.
     """
-    handle = TableHandle.open(reader.location)
-    noted = None
-    if tags.get(FULL_REFRESH_TAG) != "true":
-        fence = app_id(reader.key)
-        stamp = next((one for one in handle.stamps() if one.app_id == fence), None) if handle.exists else None
-        noted = (stamp.facts.get(READS) or {}).get(upstream) if stamp is not None else None
+    noted = None if tags.get(FULL_REFRESH_TAG) == "true" else _noted(upstream, reader)
     target = Target(reader.key, reader.location, WriteMode.APPEND.traits, tuple(reader.keys))
     source = DeltaTableSource(
         name=upstream, label=upstream, target=target, increment=VersionIncrement(mode="version"), location=location
@@ -222,6 +217,13 @@ def load_increment(
     if not wants_arrow(wanted.annotation):
         return Increment(found, reads)
     return Increment(frame_as(found.toArrow(), wanted.annotation), reads)
+
+
+def _noted(upstream: str, reader: AssetTable) -> Mapping[str, Any] | None:
+    """Up to where an asset has read another one's table, by its last commit; None if it has not."""
+    handle, fence = TableHandle.open(reader.location), app_id(reader.key)
+    stamp = next((one for one in handle.stamps() if one.app_id == fence), None) if handle.exists else None
+    return None if stamp is None else (stamp.facts.get(READS) or {}).get(upstream)
 
 
 def _rows_of(location: Location, handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table | None:
