@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -279,7 +280,7 @@ def _after_stop(
                 yield tally.dead_ends[-1]
         except OdiError as error:
             # What cannot be read at all cannot be rebuilt either: then the error is about the rows, not about the HWM.
-            about_rows = "has text that is no date" in str(error) or "cannot be read" in str(error)
+            about_rows = "has text that is no date" in str(error) or re.search("cannot be read|is no value of", str(error))
             about_marks = "HWM" in str(error) or (name == "adopt" and "odi run" not in str(error))
             if name == "put back" or (about_marks and not about_rows):
                 tally.dead_ends.append(f"{what}: after {name}: {error}; first {message}")

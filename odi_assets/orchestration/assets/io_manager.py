@@ -15,6 +15,7 @@ from odi_assets.nodes.execution.materialize import Computed
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.nodes.run_node import NodeRun, finish
+from odi_assets.orchestration.assets.failures import remedy_first
 from odi_assets.orchestration.assets.partitions import partition_keys, rows_by_partition
 from odi_assets.orchestration.assets.suppress_materialization import suppress_materialization
 from odi_assets.orchestration.assets.words import words_of_assets
@@ -61,11 +62,15 @@ class DeltaIOManager(dg.IOManager):
         For a node that has nothing new, report an observation, not a materialization.
 
         Raises:
-            OdiError: nothing was committed; the run history says why.
+            dagster.Failure: nothing was committed; the run history says why.
         """
-        if not isinstance(obj, StepOutput):
-            self._write_frame(context, obj)
-            return
+        with remedy_first(context.asset_key, obj.run if isinstance(obj, StepOutput) else None):
+            if isinstance(obj, StepOutput):
+                self._finish(context, obj)
+            else:
+                self._write_frame(context, obj)
+
+    def _finish(self, context: dg.OutputContext, obj: StepOutput) -> None:
         if isinstance(obj.work, NodeResult):
             suppress_materialization(context)
             return
@@ -109,9 +114,12 @@ class DeltaIOManager(dg.IOManager):
         gained since the asset that takes it was last committed by this IO manager.
 
         Raises:
-            ConfigError: the metadata is not right.
-            IncrementError: it is not known what was gained.
+            dagster.Failure: the metadata is not right, the table cannot be read, or it is not known what was gained.
         """
+        with remedy_first(context.asset_key):
+            return self._loaded(context)
+
+    def _loaded(self, context: dg.InputContext) -> Any:
         from odi_assets.orchestration.assets.inputs import INCREMENTAL, Wanted, load_whole
 
         location, column = self._table(context)
