@@ -183,7 +183,12 @@ class _Merge:
 
 
 def fits_without_loss(narrow: Any, wide: Any) -> bool:
-    """Whether every value of type ``narrow`` is one of type ``wide``, whatever time zone or precision it has."""
+    """Whether every value of type ``narrow`` is one of type ``wide``, whatever time zone or precision it has.
+
+    ``void`` has no value, so it fits every type.
+    """
+    if narrow == "void":
+        return True
     if not isinstance(narrow, str) or not isinstance(wide, str):
         return False
     target = _DECIMAL.fullmatch(wide)
@@ -201,6 +206,19 @@ def fits_without_loss(narrow: Any, wide: Any) -> bool:
         or (wide == "float" and narrow in _EXACT_IN_FLOAT)
         or (narrow, wide) == ("date", "timestamp_ntz")
     )
+
+
+def same_but_for_nulls(left: Any, right: Any) -> bool:
+    """Whether two types are one, but for parts that have no value in one of them."""
+    if "void" in (left, right):
+        return True
+    if not isinstance(left, dict) or not isinstance(right, dict) or left["type"] != right["type"]:
+        return bool(plain_type(left) == plain_type(right))
+    if "fields" in left:
+        fields = [{field["name"]: field["type"] for field in one["fields"]} for one in (left, right)]
+        same = fields[0].keys() == fields[1].keys()
+        return same and all(same_but_for_nulls(kind, fields[1][name]) for name, kind in fields[0].items())
+    return all(same_but_for_nulls(left[one], right[one]) for one in ("elementType", "keyType", "valueType") if one in left)
 
 
 def common_schema(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from odi_assets.tables.schema import (
     require_partitioned,
     require_same_partitioning,
     spelled_as,
+    with_open_types,
 )
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def _write(df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp, *,
         require_same_partitioning(handle, spec.partition_by)
     if spec.delete_when is not None:
         spec = replace(spec, delete_when=delete_marker(df, spec.delete_when, handle.location.uri))
+    df = with_open_types(df, handle)
     keeps_columns = handle.exists and not spec.mode.traits.replaces_columns
     schema_json, added, ignored = _schema_plan(df, handle, spec, keeps_columns)
     if handle.exists:

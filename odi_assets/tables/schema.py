@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.delta.schema_evolution import UNDECIDED, type_name
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
 from odi_assets.tables.columns import quoted
@@ -46,6 +47,15 @@ def delta_schema(df: DataFrame, uri: str) -> str:
         spelled[name.lower()] = name
     for field in schema["fields"]:
         kind = next(_not_storable(field["type"]), None)
+        if kind == "void" and kind != field["type"]:
+            raise TableError(
+                f"column `{field['name']}` is {type_name(field['type'])}: nothing in the rows says what type void is, "
+                f"and the table at {uri} has no such column",
+                fix="name the columns in `read.schema`, this one with a whole type, such as ARRAY<STRING>; or leave it "
+                "out in the transform until there are rows with values in it",
+                uri=uri,
+                column=field["name"],
+            )
         if kind is not None:
             inside = "" if kind == field["type"] else ", within it,"
             raise TableError(
@@ -70,6 +80,49 @@ def _not_storable(kind: Any) -> Iterator[str]:
     inner = [kind[part] for part in ("elementType", "keyType", "valueType") if part in kind]
     for one in (*inner, *(field["type"] for field in kind.get("fields", ()))):
         yield from _not_storable(one)
+
+
+def with_open_types(df: DataFrame, handle: TableHandle) -> DataFrame:
+    """``df`` with the table's types for columns whose type is open: files have no value in them. What the table lacks
+    is left out, until rows come that say what type it has."""
+    from pyspark.sql import functions as F
+
+    open_ones = {field.name for field in df.schema if UNDECIDED in field.metadata}
+    if not open_ones:
+        return df
+    fields = json.loads(handle.schema_json)["fields"] if handle.exists else []
+    known = {field["name"].lower(): field["type"] for field in fields}
+    columns = []
+    for field in df.schema:
+        value = F.col(quoted(field.name))
+        if field.name in open_ones:
+            kind = _closed(json.loads(field.dataType.json()), known.get(field.name.lower()))
+            if kind is None:
+                continue
+            target = spark_schema(json.dumps({"type": "struct", "fields": [{**_RELAXED, "name": "v", "type": kind}]}))
+            value = as_type(value, field.dataType, target[0].dataType).alias(field.name, metadata={})
+        columns.append(value)
+    return df.select(*columns)
+
+
+def _closed(rows: Any, table: Any) -> Any:
+    """A type of rows without parts of the type of no value: with the table's type there, or left out.
+
+    Returns:
+        None if nothing is left; within a list or a map, whose values say how many there are, ``void`` is left then.
+    """
+    if rows == "void":
+        return table
+    if not isinstance(rows, dict):
+        return rows
+    other = table if isinstance(table, dict) and table["type"] == rows["type"] else {}
+    if rows["type"] != "struct":
+        parts = ("elementType", "keyType", "valueType")
+        return {**rows, **{one: _closed(rows[one], other.get(one)) or "void" for one in parts if one in rows}}
+    known = {field["name"].lower(): field["type"] for field in other.get("fields", ())}
+    closed = [(field, _closed(field["type"], known.get(field["name"].lower()))) for field in rows["fields"]]
+    fields = [{**field, "type": kind} for field, kind in closed if kind is not None]
+    return {**rows, "fields": fields} if fields else rows
 
 
 def require_same_partitioning(handle: TableHandle, partition_by: Sequence[str]) -> None:
@@ -165,27 +218,33 @@ def _columns(rows: list[StructField], table: list[StructField], value: Callable[
     for field in table:
         own = given.get(field.name.lower())
         missing = F.lit(None).cast(field.dataType)
-        column = missing if own is None else _converted(value(own.name), own.dataType, field.dataType)
+        column = missing if own is None else as_type(value(own.name), own.dataType, field.dataType)
         columns.append(column.alias(field.name))
     return columns
 
 
-def _converted(value: Column, source: DataType, target: DataType) -> Column:
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import ArrayType, MapType, StructType
+def as_type(value: Column, source: DataType, target: DataType) -> Column:
+    """A value of type ``source`` as one of ``target``: parts of a STRUCT by their names, which know no capitals.
 
+    Where one of the types is the type of no value, the result is NULL.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, MapType, NullType, StructType
+
+    if isinstance(source, NullType) or isinstance(target, NullType):
+        return F.lit(None).cast(target)
     if source.simpleString() == target.simpleString():
         return value
     if isinstance(source, StructType) and isinstance(target, StructType):
         return F.when(value.isNotNull(), F.struct(*_columns(source.fields, target.fields, value.getField)))
     if isinstance(source, ArrayType) and isinstance(target, ArrayType):
         inner, wanted = source.elementType, target.elementType
-        return F.transform(value, lambda item: _converted(item, inner, wanted))
+        return F.transform(value, lambda item: as_type(item, inner, wanted))
     if isinstance(source, MapType) and isinstance(target, MapType):
         keys, values = (source.keyType, target.keyType), (source.valueType, target.valueType)
 
         def entry(pair: Column) -> Column:
-            return F.struct(_converted(pair.getField("key"), *keys), _converted(pair.getField("value"), *values))
+            return F.struct(as_type(pair.getField("key"), *keys), as_type(pair.getField("value"), *values))
 
         return F.map_from_entries(F.transform(F.map_entries(value), entry))
     return value.cast(target)

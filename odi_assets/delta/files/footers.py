@@ -159,8 +159,8 @@ def _column_statistics(footer: pq.FileMetaData, index: int) -> tuple[int | None,
     try:
         least = _json_bound(min(statistics.min for statistics in bounded))
         most = _json_bound(max(statistics.max for statistics in bounded))
-    except OverflowError:
-        # A time beyond the years of Python.
+    except (OverflowError, UnicodeDecodeError):
+        # A time beyond the years of Python, or a text that is not UTF-8, as Spark takes it where nobody checks.
         return nulls, None, None
     return (nulls, None, None) if least is None or most is None else (nulls, least, most)
 

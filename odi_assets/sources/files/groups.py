@@ -49,11 +49,14 @@ def csv_columns(spark: SparkSession, files: FilesSnapshot, group: FileGroup, nam
     return without if len(own) == len(without) else list(names)
 
 
-def read_as_is(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], way: str = "") -> DataFrame:
+def read_as_is(
+    spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], way: str = "", *, takes_bytes: bool = False
+) -> DataFrame:
     """The columns that files of one shape have themselves.
 
     Args:
         way: how they have to be read, as ``deliveries.looks`` found it.
+        takes_bytes: texts of Parquet may have bytes that are not UTF-8: the caller looks for them.
 
     Raises:
         SourceError: two columns have one name, or a type is one that Spark does not have.
@@ -68,7 +71,8 @@ def read_as_is(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], 
         if condition.startswith("PARQUET_TYPE"):
             from odi_assets.sources.files.parquet.nanoseconds import with_nanoseconds
 
-            return with_nanoseconds(spark, files, paths, error)
+            rows = with_nanoseconds(spark, files, paths, error)
+            return _of_parquet(files, paths, rows, takes_bytes=takes_bytes)
         if condition != "COLUMN_ALREADY_EXISTS":
             raise
         name = (error.getMessageParameters() or {}).get("columnName", "`?`")
@@ -82,12 +86,23 @@ def read_as_is(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], 
         ) from error
     if files.format == FileFormat.JSON and files.one_shape and len(paths) > 1:
         _require_same_keys(files, rows)
-    if not files.strict or files.format == FileFormat.PARQUET:
+    if files.format == FileFormat.PARQUET:
+        return _of_parquet(files, paths, rows, takes_bytes=takes_bytes)
+    if not files.strict:
         return rows
     # Values may have other types than they are written in: those that Spark inferred.
     schema = rows.schema
     values = stopping_columns(files, schema, way)
     return strict_rows(spark, files, paths, schema, way).withColumns(values) if values else rows
+
+
+def _of_parquet(files: FilesSnapshot, paths: Sequence[str], rows: DataFrame, *, takes_bytes: bool) -> DataFrame:
+    from odi_assets.sources.files.parquet.footer import footer_schema
+    from odi_assets.sources.files.parquet.nulls import with_nulls
+    from odi_assets.sources.files.parquet.texts import with_utf_8
+
+    checked = with_utf_8(rows) if files.strict and not takes_bytes else rows
+    return with_nulls(checked, footer_schema(files, paths[0]).to_arrow_schema())
 
 
 def _require_same_keys(files: FilesSnapshot, rows: DataFrame) -> None:

@@ -16,7 +16,9 @@ from odi_assets.errors import SourceError
 from odi_assets.sources.files.deliveries import SPLIT, as_read, checked_columns, empty_option, reading_of
 from odi_assets.sources.files.folders import column_name, filled_from_folders
 from odi_assets.sources.files.groups import FileGroup, csv_columns, read_as_is
+from odi_assets.sources.files.parquet.texts import stopping_texts
 from odi_assets.tables.columns import EXACT_TIMES, quoted
+from odi_assets.tables.schema import as_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -181,15 +183,27 @@ def _parquet_rows(
     spark: SparkSession, files: FilesSnapshot, group: FileGroup, wanted: StructType, column: str
 ) -> DataFrame:
     from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
 
-    rows = read_as_is(spark, files, group.paths)
+    rows = read_as_is(spark, files, group.paths, takes_bytes=True)
     by_name = {field.name.lower(): field for field in wanted}
     values, left = {}, []
+    own_types = StructType([own for own in rows.schema if own.dataType.typeName() != "string"])
+    stopping = stopping_texts(rows, own_types) if files.strict else {}
     for own in rows.schema:
         value, field = F.col(quoted(own.name)), by_name.get(own.name.lower())
+        is_text = files.strict and own.dataType.typeName() == "string"
+        value = stopping.get(own.name, value)
         if field is not None and _fits(own.dataType, field.dataType):
-            values[field.name] = value.cast(field.dataType)
+            fitting = as_type(value, own.dataType, field.dataType)
+            is_utf_8 = F.is_valid_utf8(value)
+            values[field.name] = F.when(is_utf_8, fitting) if is_text else fitting
+            if is_text:
+                left.append(F.when(~is_utf_8, F.base64(value.cast("binary"))).alias(own.name))
             continue
+        if is_text:
+            value = F.when(F.is_valid_utf8(value), value).otherwise(F.base64(value.cast("binary")))
+        value = value.alias(own.name)
         left.append(value)
         if field is not None:
             values[field.name] = F.lit(None).cast(field.dataType)

@@ -30,6 +30,7 @@ from odi_assets.spark.raised import error_text, stop_message
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -241,6 +242,7 @@ class FilesSnapshot(SourceSnapshot):
         one_shape: files with different columns are refused; else they are united by the names of the columns.
         looked_at: the shapes of files that were looked at before.
         findings: what files are by the standard of their format, as far as they were looked at.
+        footers: the columns of Parquet files, as far as they were looked at.
     """
 
     base: Location
@@ -253,6 +255,7 @@ class FilesSnapshot(SourceSnapshot):
     one_shape: bool = False
     looked_at: dict[tuple[str, ...], Mapping[str, list[str]]] = field(default_factory=dict, repr=False, compare=False)
     findings: dict[str, Mapping[str, Any]] = field(default_factory=dict, repr=False, compare=False)
+    footers: dict[str, pq.ParquetSchema] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def position(self) -> Position:

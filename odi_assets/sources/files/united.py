@@ -12,7 +12,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import FileFormat
-from odi_assets.delta.schema_evolution import common_schema, plain_type, type_name
+from odi_assets.delta.schema_evolution import common_schema, plain_type, same_but_for_nulls, type_name
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.deliveries import looks, stopping_columns, strict_rows, without_missing
 from odi_assets.sources.files.folders import (
@@ -23,6 +23,7 @@ from odi_assets.sources.files.folders import (
 )
 from odi_assets.sources.files.groups import SHOWN, FileGroup, csv_columns, differing, listed, read_as_is
 from odi_assets.sources.files.parquet.columns import parquet_rows, require_whole_microseconds
+from odi_assets.sources.files.parquet.nulls import marked_as_open
 from odi_assets.sources.files.rescued import rescued_rows
 from odi_assets.tables.schema import aligned
 
@@ -54,7 +55,7 @@ def united_rows(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str])
         frames = [with_folder_columns(read_as_is(spark, files, group.paths, group.way), group.keys) for group in groups]
     if declared is not None and files.strict:
         frames = [without_missing(frame, declared, files.rescued) for frame in frames]
-    rows = _union(files, groups, frames)
+    rows = marked_as_open(_union(files, groups, frames))
     if not rows.columns:
         raise SourceError(
             f"{files.label}: {groups[0]} has no columns",
@@ -148,17 +149,20 @@ def _require_same_columns(
     files: FilesSnapshot, first: FileGroup, first_schema: Mapping[str, Any], other: FileGroup, schema: Mapping[str, Any]
 ) -> None:
     """Raises SourceError unless two groups have the same columns of the same types, in any order."""
-    left, right = _types(first_schema), _types(schema)
+    left, right = _fields(first_schema), _fields(schema)
     found = [
         f"only {group} has {listed([name for name in here if name not in there])}"
         for group, here, there in ((first, left, right), (other, right, left))
         if here.keys() - there.keys()
     ]
-    changed = [name for name in left if name in right and left[name] != right[name]]
-    found += [f"`{name}` is {left[name]} in {first} and {right[name]} in {other}" for name in changed[:SHOWN]]
+    changed = [name for name in left if name in right and not same_but_for_nulls(left[name], right[name])]
+    found += [
+        f"`{name}` is {type_name(left[name])} in {first} and {type_name(right[name])} in {other}"
+        for name in changed[:SHOWN]
+    ]
     if found:
         raise differing(files, found, [*(left.keys() ^ right.keys()), *changed])
 
 
-def _types(schema: Mapping[str, Any]) -> dict[str, str]:
-    return {field["name"].lower(): type_name(plain_type(field["type"])) for field in schema["fields"]}
+def _fields(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {field["name"].lower(): plain_type(field["type"]) for field in schema["fields"]}

@@ -23,7 +23,11 @@ from odi_assets.sources.files.deliveries import (
 from odi_assets.sources.files.folders import column_name, filled_from_folders
 from odi_assets.sources.files.groups import FileGroup, read_as_is
 from odi_assets.sources.files.look.parquet_times import int96_look
+from odi_assets.sources.files.parquet.footer import footer_schema
+from odi_assets.sources.files.parquet.nulls import has_nulls, readable
+from odi_assets.sources.files.parquet.texts import stopping_texts
 from odi_assets.tables.columns import quoted
+from odi_assets.tables.schema import as_type
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -38,6 +42,7 @@ _EXACT = {("timestamp_ntz", "timestamp"), ("date", "timestamp"), ("string", "bin
 """Types, and others that a cast makes of them with nothing lost: the session's zone is UTC."""
 
 _NANOSECONDS = "nanoseconds"
+_NULL = "void"
 _SIMPLE = {"BOOLEAN": "boolean", "INT96": "timestamp", "FLOAT": "float", "DOUBLE": "double"}
 _WHOLE = {"8True": "byte", "16True": "short", "32True": "int", "64True": "bigint"} | {
     "8False": "smallint",
@@ -53,6 +58,7 @@ def parquet_rows(spark: SparkSession, files: FilesSnapshot, group: FileGroup, wa
     Raises:
         SourceError: they lack one and have others, or have one with a type whose values are none of the wanted type.
     """
+    from pyspark.sql import functions as F
     from pyspark.sql.types import StructField, StructType
 
     names, kinds = _columns(files, group.paths[0])
@@ -67,10 +73,21 @@ def parquet_rows(spark: SparkSession, files: FilesSnapshot, group: FileGroup, wa
         raise renamed(files, group.paths[0], missing, more)
     stored, values = [], {}
     nested = [name for name in wanted.names if name.lower() in own and own[name.lower()] not in kinds]
+    of_nested: dict[str, DataType] = {}
     if nested:
-        _require_parts(files, group, read_as_is(spark, files, group.paths[:1]).schema, wanted, nested)
+        as_is = read_as_is(spark, files, group.paths[:1]).schema
+        _require_parts(files, group, as_is, wanted, nested)
+        of_nested = {field.name.lower(): field.dataType for field in as_is if has_nulls(field.dataType)}
     for field in wanted:
         kind = kinds.get(own.get(field.name.lower(), ""))
+        if kind == _NULL:
+            values[field.name] = F.lit(None).cast(field.dataType)
+            continue
+        if kind is None and field.name.lower() in of_nested:
+            open_type = of_nested[field.name.lower()]
+            stored.append(StructField(field.name, readable(open_type)))
+            values[field.name] = as_type(F.col(quoted(field.name)), open_type, field.dataType)
+            continue
         nanoseconds = kind == _NANOSECONDS
         given = _spark_type("bigint" if nanoseconds else kind) if kind is not None else field.dataType
         stored.append(StructField(field.name, given))
@@ -79,6 +96,8 @@ def parquet_rows(spark: SparkSession, files: FilesSnapshot, group: FileGroup, wa
         elif plain_type(given.jsonValue()) != plain_type(field.dataType.jsonValue()):
             values[field.name] = _converted(files, group, given, field)
     rows = files.load(spark, group.paths, StructType(stored))
+    of_texts = StructType([field for field in stored if field.name not in values])
+    values = stopping_texts(rows, of_texts) | values
     return filled_from_folders(rows, group.keys, wanted, values) if group.keys or values else rows
 
 
@@ -86,7 +105,7 @@ def require_whole_microseconds(
     spark: SparkSession, files: FilesSnapshot, group: FileGroup, wanted: Collection[str] | None
 ) -> None:
     """Raises SourceError if times of INT96 have parts of a microsecond, in columns of ``wanted``, in small letters."""
-    schema = _footer(files, group.paths[0])
+    schema = footer_schema(files, group.paths[0])
     leaves = [schema.column(number) for number in range(len(schema))]
     times = [leaf.path for leaf in leaves if leaf.physical_type == "INT96" and leaf.max_repetition_level == 0]
     names = [name for name in times if "." not in name and (wanted is None or name.lower() in wanted)]
@@ -94,31 +113,9 @@ def require_whole_microseconds(
         require_standard(spark, files, group.paths, int96_look(remote_options(files), names))
 
 
-def _footer(files: FilesSnapshot, path: str) -> pq.ParquetSchema:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with files.base.child(path).open("rb") as stream:
-            return pq.read_metadata(stream).schema
-    except FileNotFoundError as error:
-        raise SourceError(
-            f"{files.label}: {path} went away since the run was planned",
-            fix="run the node again: nothing was written, and it takes the files that are there then",
-            path=path,
-        ) from error
-    except (OSError, pa.ArrowException) as error:
-        raise SourceError(
-            f"{files.label}: {path} cannot be read: {error}",
-            fix="nothing was loaded: land the file again, whole (under a name that begins with `.` or `_` until it is "
-            "complete)",
-            path=path,
-        ) from error
-
-
 def _columns(files: FilesSnapshot, path: str) -> tuple[list[str], dict[str, str]]:
     """The columns of a file, and the types in Spark's words of those that are plain values."""
-    schema = _footer(files, path)
+    schema = footer_schema(files, path)
     leaves = [schema.column(number) for number in range(len(schema))]
     plain = {leaf.path: _type_of(leaf) for leaf in leaves if leaf.max_repetition_level == 0}
     names = list(schema.to_arrow_schema().names)
@@ -142,6 +139,8 @@ def _type_of(leaf: pq.ColumnSchema) -> str | None:
         return "string"
     if kind == "Date":
         return "date"
+    if kind == "Null":
+        return _NULL
     if kind not in ("None", "BSON"):
         return None
     return {**_SIMPLE, "INT32": "int", "INT64": "bigint", "BYTE_ARRAY": "binary"}.get(physical)

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from odi_assets.errors import SourceError
+from odi_assets.sources.files.parquet.footer import footer_schema
+from odi_assets.sources.files.parquet.nulls import readable
 from odi_assets.spark.raised import stopped_by
 from odi_assets.tables.columns import quoted
 
@@ -31,7 +33,7 @@ def with_nanoseconds(spark: SparkSession, files: FilesSnapshot, paths: Sequence[
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
-    columns = _columns(files, paths[0])
+    columns = footer_schema(files, paths[0]).to_arrow_schema()
     try:
         schema = from_arrow_schema(columns, prefer_timestamp_ntz=True)
     except PySparkException as error:
@@ -41,7 +43,7 @@ def with_nanoseconds(spark: SparkSession, files: FilesSnapshot, paths: Sequence[
     if hidden or not nanos:
         what = f"column `{hidden[0]}` has times in nanoseconds within it" if hidden else str(cause)
         raise _unreadable(files, paths[0], what) from cause
-    stored = [StructField(field.name, LongType()) if field.name in nanos else field for field in schema]
+    stored = [StructField(one.name, LongType() if one.name in nanos else readable(one.dataType)) for one in schema]
     rows = files.load(spark, paths, StructType(stored))
 
     def value(field: StructField) -> Column:
@@ -57,14 +59,6 @@ def with_nanoseconds(spark: SparkSession, files: FilesSnapshot, paths: Sequence[
         return moment if isinstance(field.dataType, TimestampType) else moment.cast("timestamp_ntz")
 
     return rows.select(*[value(field).alias(field.name) for field in schema])
-
-
-def _columns(files: FilesSnapshot, path: str) -> pa.Schema:
-    import pyarrow.parquet as pq
-
-    place = files.base.child(path)
-    with place.open("rb") as stream:
-        return pq.read_metadata(stream).schema.to_arrow_schema()
 
 
 def _counts_nanoseconds(kind: pa.DataType) -> bool:
