@@ -7,16 +7,25 @@ fit it. Rows of a narrower type are cast to the table's, where no value is lost 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from odi_assets.config.models import SchemaPolicy
 from odi_assets.delta.table import TableHandle
+from odi_assets.delta.types import (
+    cast_type,
+    common_type,
+    ddl_name,
+    ddl_type,
+    fits_without_loss,
+    holding_type,
+    plain_type,
+    type_name,
+)
 from odi_assets.errors import TableError
 
-_INTEGERS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
-"""Integer types, narrow to wide, and how many digits their values have."""
+REBUILD = "rebuild the table with the new type: odi run --full-refresh"
+"""The way on where a column has another type than its table has, as messages have it."""
 
 TEXT_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 """Where Spark notes in a column's metadata that its type is CHAR or VARCHAR; Delta has STRING alone."""
@@ -24,10 +33,6 @@ TEXT_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 UNDECIDED = "odi_assets.undecided"
 """Metadata of a column that came with a frame without rows, and without a type. As long as the table has no file, the
 next rows give it theirs."""
-
-_EXACT_IN_DOUBLE = ("byte", "short", "integer", "float")
-_EXACT_IN_FLOAT = ("byte", "short")
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 
 
 def plan_schema(handle: TableHandle, rows_json: str, policy: SchemaPolicy) -> tuple[str, list[str], list[str]]:
@@ -65,6 +70,8 @@ class _Merge:
         self.uri = uri
         self.policy = policy
         self.decides = decides
+        # The column that is being merged, its type in the table and in the rows.
+        self.column: tuple[str, Any, Any] = ("", None, None)
         self.added: list[str] = []
         self.ignored: list[str] = []
 
@@ -79,6 +86,8 @@ class _Merge:
             elif self.decides and not path and UNDECIDED in (item.get("metadata") or {}):
                 fields.append(self._decided(item, other["type"]))
             else:
+                if not path:
+                    self.column = (item["name"], item["type"], other["type"])
                 fields.append({**item, "type": self.kind(_join(path, item["name"]), item["type"], other["type"])})
         new = [item for item in given.values() if self._accepts(_join(path, item["name"]))]
         return {**table, "fields": [*fields, *new]}
@@ -168,119 +177,27 @@ class _Merge:
 
     def _other_type(self, path: str, table: Any, rows: Any) -> TableError:
         wanted, given = type_name(table), type_name(rows)
-        shown = wanted.upper() if isinstance(table, str) else wanted
-        cast = f"cast it in the transform: CAST({path} AS {shown})"
-        if self.policy == "fail" and fits_without_loss(rows, table):
-            cast += ", or set `write.schema: evolve`, which does so"
+        name, whole, of_rows = self.column
+        kept = cast_type(whole, of_rows)
+        ways = []
+        if kept is not None:
+            note = "" if fits_without_loss(rows, table) else " (a value that does not fit stops the run then)"
+            ways.append(f"cast it in the transform{note}: CAST({ddl_name(name)} AS {ddl_type(kept)})")
+            if self.policy == "fail" and fits_without_loss(rows, table):
+                ways[0] += ", or set `write.schema: evolve`, which does so"
+        both = holding_type(whole, of_rows)
         return TableError(
             f"column `{path}` of the table at {self.uri} is {wanted}; the rows to write have {given}",
-            fix=f"{cast}; or rebuild the table with the new type: odi run --full-refresh",
+            fix="; or ".join([*ways, REBUILD]),
             uri=self.uri,
             column=path,
             table_type=wanted,
             rows_type=given,
+            policy=self.policy,
+            both=None if both is None else f"{ddl_name(name)} {ddl_type(both)}",
+            unites=common_type(whole, of_rows) is not None,
         )
-
-
-def fits_without_loss(narrow: Any, wide: Any) -> bool:
-    """Whether every value of type ``narrow`` is one of type ``wide``, whatever time zone or precision it has.
-
-    ``void`` has no value, so it fits every type.
-    """
-    if narrow == "void":
-        return True
-    if not isinstance(narrow, str) or not isinstance(wide, str):
-        return False
-    target = _DECIMAL.fullmatch(wide)
-    if narrow in _INTEGERS:
-        if wide in _INTEGERS:
-            return _INTEGERS[narrow] < _INTEGERS[wide]
-        if target:
-            return int(target[1]) - int(target[2]) >= _INTEGERS[narrow]
-    source = _DECIMAL.fullmatch(narrow)
-    if source and target:
-        scale, wide_scale = int(source[2]), int(target[2])
-        return wide_scale >= scale and int(target[1]) - wide_scale >= int(source[1]) - scale
-    return (
-        (wide == "double" and narrow in _EXACT_IN_DOUBLE)
-        or (wide == "float" and narrow in _EXACT_IN_FLOAT)
-        or (narrow, wide) == ("date", "timestamp_ntz")
-    )
-
-
-def same_but_for_nulls(left: Any, right: Any) -> bool:
-    """Whether two types are one, but for parts that have no value in one of them."""
-    if "void" in (left, right):
-        return True
-    if not isinstance(left, dict) or not isinstance(right, dict) or left["type"] != right["type"]:
-        return bool(plain_type(left) == plain_type(right))
-    if "fields" in left:
-        fields = [{field["name"]: field["type"] for field in one["fields"]} for one in (left, right)]
-        same = fields[0].keys() == fields[1].keys()
-        return same and all(same_but_for_nulls(kind, fields[1][name]) for name, kind in fields[0].items())
-    return all(same_but_for_nulls(left[one], right[one]) for one in ("elementType", "keyType", "valueType") if one in left)
-
-
-def common_schema(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with the columns of both, each of the wider type.
-
-    Raises:
-        TypeError: a column has types of which neither holds all values of the other; its name and types are the
-            arguments.
-    """
-    given = {item["name"].lower(): item for item in right["fields"]}
-    fields = []
-    for item in left["fields"]:
-        other = given.pop(item["name"].lower(), item)
-        kind = _common_type(item["type"], other["type"])
-        if kind is None:
-            raise TypeError(item["name"], type_name(item["type"]), type_name(other["type"]))
-        fields.append({**item, "type": kind, "nullable": True})
-    return {**left, "fields": [*fields, *({**item, "nullable": True} for item in given.values())]}
-
-
-def _common_type(left: Any, right: Any) -> Any:
-    """The type that holds the values of both; None if neither does."""
-    if plain_type(left) == plain_type(right) or fits_without_loss(right, left):
-        return left
-    if fits_without_loss(left, right):
-        return right
-    shape = left["type"] if isinstance(left, dict) else None
-    if shape is None or not isinstance(right, dict) or right["type"] != shape:
-        return None
-    if shape == "struct":
-        return common_schema(left, right)
-    parts = ("elementType",) if shape == "array" else ("keyType", "valueType")
-    common = {part: _common_type(left[part], right[part]) for part in parts}
-    return None if None in common.values() else {**left, **common, "containsNull": True, "valueContainsNull": True}
 
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
-
-
-def plain_type(kind: Any) -> Any:
-    """A type without nullability and field metadata, which do not decide whether values fit."""
-    if isinstance(kind, dict):
-        return {
-            key: plain_type(value)
-            for key, value in kind.items()
-            if key not in {"nullable", "metadata", "containsNull", "valueContainsNull"}
-        }
-    return [plain_type(item) for item in kind] if isinstance(kind, list) else kind
-
-
-def type_name(kind: Any) -> str:
-    """A type in words, as Spark's DDL takes it."""
-    if isinstance(kind, str):
-        return kind
-    if kind["type"] == "array":
-        return f"array<{type_name(kind['elementType'])}>"
-    if kind["type"] == "map":
-        return f"map<{type_name(kind['keyType'])}, {type_name(kind['valueType'])}>"
-    fields = (f"{_ddl_name(field['name'])}: {type_name(field['type'])}" for field in kind["fields"])
-    return f"struct<{', '.join(fields)}>"
-
-
-def _ddl_name(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else "`" + name.replace("`", "``") + "`"

@@ -9,13 +9,15 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from odi_assets.config.models import FileFormat
+from odi_assets.delta.schema_evolution import REBUILD
 from odi_assets.errors import OdiError
 from odi_assets.nodes.node import Node
 
 _OF_ANY_NODE = re.compile(r"odi run (?:… |--node NODE )?--full-refresh|run the node with --full-refresh")
 
 _OF_TRANSFORMS = re.compile(
-    r"(?:cast it in the transform: CAST\(.+? AS .+?\)(?=[,;])|drop the column in the transform(?=,)"
+    r"(?:cast it in the transform(?: \([^)]*\))?: CAST\(.+? AS .+?\)(?=, or|; or)|drop the column in the transform(?=,)"
     r"|select it in the transform \(.+? if it is gone for good\))(?:[,;] (?:or )?)?"
 )
 
@@ -26,8 +28,24 @@ def remedies_named(node: Node) -> Iterator[None]:
     try:
         yield
     except OdiError as error:
-        error.fix = remedy_of(node, error.fix)
+        error.fix = remedy_of(node, _of_parquet(node, error))
         raise
+
+
+def _of_parquet(node: Node, error: OdiError) -> str | None:
+    """The fix of ``error``, where a full refresh reads files of which some have the type of the table, some another."""
+    read, fix = node.config.read, error.fix
+    if fix is None or REBUILD not in fix or "unites" not in error.fields:
+        return fix
+    if read is None or read.format is not FileFormat.PARQUET or read.schema_ddl is not None:
+        return fix
+    if error.fields["unites"]:
+        way = f"set `write.schema: evolve`, and {REBUILD}" if error.fields["policy"] == "fail" else REBUILD
+    elif error.fields["both"] is not None:
+        way = f"name the columns in `read.schema`, `{error.fields['both']}` among them, and {REBUILD}"
+    else:
+        way = "land the files with one type"
+    return fix.replace(REBUILD, way)
 
 
 def remedy_of(node: Node, fix: str | None) -> str | None:

@@ -20,8 +20,9 @@ from odi_assets.config.models import WriteMode
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.protocol import require_removable, require_writable, with_features
-from odi_assets.delta.schema_evolution import UNDECIDED, plan_schema, replaced_schema, type_name
+from odi_assets.delta.schema_evolution import UNDECIDED, plan_schema, replaced_schema
 from odi_assets.delta.table import TableHandle
+from odi_assets.delta.types import type_name
 from odi_assets.errors import TableError
 from odi_assets.tables.embedded import EmbeddedEngine, result_of
 from odi_assets.tables.engine import WriteResult, WriteSpec

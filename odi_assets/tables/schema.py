@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.delta.schema_evolution import UNDECIDED, type_name
+from odi_assets.delta.schema_evolution import UNDECIDED
 from odi_assets.delta.table import TableHandle
+from odi_assets.delta.types import type_name
 from odi_assets.errors import TableError
 from odi_assets.tables.columns import quoted
 

@@ -11,7 +11,7 @@ from odi_assets.nodes.request import FULL_REFRESH_TAG
 
 _REFRESH = f"materialize the asset with the run tag `{FULL_REFRESH_TAG}: true`, which replaces its table"
 _CAST = re.compile(r"cast it in the transform, for example CAST\((.+?) AS (.+?)\)(?=$|[,;])")
-_CAST_TO = re.compile(r"cast it in the transform: CAST\((.+?) AS (.+?)\)(?=$|[,;])")
+_CAST_TO = re.compile(r"cast it in the transform(?: \([^)]*\))?: CAST\((.+?) AS (.+?)\)(?=$|, or|; or)")
 _ABSENT = re.compile(r"select it in the transform \(CAST\(NULL AS (.+?)\) AS (.+?) if it is gone for good\)")
 WORDS_OF_ASSETS = (
     ("rebuild the table with its new schema: odi run --full-refresh", _REFRESH),

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odi_assets.config.models import FileFormat
-from odi_assets.delta.schema_evolution import fits_without_loss, plain_type
+from odi_assets.delta.types import fits_without_loss, plain_type
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.deliveries import SPLIT, as_read, checked_columns, empty_option, reading_of
 from odi_assets.sources.files.folders import column_name, filled_from_folders

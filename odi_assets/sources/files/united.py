@@ -12,7 +12,15 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import FileFormat
-from odi_assets.delta.schema_evolution import common_schema, plain_type, same_but_for_nulls, type_name
+from odi_assets.delta.types import (
+    common_schema,
+    ddl_name,
+    ddl_type,
+    holding_type,
+    plain_type,
+    same_but_for_nulls,
+    type_name,
+)
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.deliveries import looks, stopping_columns, strict_rows, without_missing
 from odi_assets.sources.files.folders import (
@@ -133,11 +141,15 @@ def _union(files: FilesSnapshot, groups: Sequence[FileGroup], frames: Sequence[D
             common = common_schema(common, schema)
         except TypeError as error:
             name, left, right = error.args
+            both = None if "." in name else holding_type(left, right)
+            with_both = "with `read.rescued` for what does not fit"
+            if both is not None:
+                with_both = f"`{ddl_name(name)} {ddl_type(both)}` among them, which takes both"
             raise SourceError(
-                f"{files.label}: column `{name}` is {right} in {group} and {left} in the files before; neither type "
-                "holds all values of the other",
-                fix="land the files with one type; or name the columns in `read.schema`, with `read.rescued` for "
-                "what does not fit; nothing was loaded",
+                f"{files.label}: column `{name}` is {type_name(right)} in {group} and {type_name(left)} in the files "
+                "before; neither type holds all values of the other",
+                fix=f"name the columns in `read.schema`, {with_both}; or land the files with one type; nothing was "
+                "loaded",
                 path=group.paths[0],
                 column=name,
             ) from error

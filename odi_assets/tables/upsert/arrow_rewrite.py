@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from deltalake import Schema
 
 from odi_assets.delta.files.footers import WrittenFile
-from odi_assets.delta.schema_evolution import plain_type
 from odi_assets.delta.table import LiveFile, TableHandle
+from odi_assets.delta.types import plain_type
 from odi_assets.tables.upsert.matching import MatchedFiles
 
 MOST_KEYS = 1_000_000

@@ -64,7 +64,9 @@ def test_a_column_of_type_null_has_every_type_that_the_schema_says(tmp_path: Pat
     schema = "id BIGINT, n STRING, d DATE, s STRUCT<a: INT, b: STRING>, l ARRAY<STRUCT<a: INT>>, e ARRAY<BINARY>"
     inner = pa.array([{"a": 1, "b": None}], pa.struct([("a", pa.int32()), ("b", pa.null())]))
     zone = Zone(tmp_path, spark, f'format: parquet, schema: "{schema}", {FILES}')
-    zone.parquet("in/a.parquet", id=[1], n=NOTHING, d=NOTHING, s=inner, l=NOTHING, e=pa.array([[]], pa.list_(pa.null())))
+    zone.parquet(
+        "in/a.parquet", id=[1], n=NOTHING, d=NOTHING, s=inner, l=NOTHING, e=pa.array([[]], pa.list_(pa.null()))
+    )
     (row,) = zone.load()
     assert (row["n"], row["d"], row["l"], row["e"]) == (None, None, None, [])
     assert row["s"].asDict() == {"a": 1, "b": None}
@@ -94,7 +96,9 @@ def test_times_in_nanoseconds_beside_a_column_of_type_null_are_read(tmp_path: Pa
 
 
 def test_a_transform_may_name_a_column_of_type_null(tmp_path: Path, spark: SparkSession) -> None:
-    zone = Zone(tmp_path, spark, f"format: parquet, {FILES}}}\n    transform: {{sql: 'SELECT id, n AS m FROM df'", EVOLVE)
+    zone = Zone(
+        tmp_path, spark, f"format: parquet, {FILES}}}\n    transform: {{sql: 'SELECT id, n AS m FROM df'", EVOLVE
+    )
     zone.parquet("in/a.parquet", id=[1], n=NOTHING)
     assert zone.load() == [{"id": 1}]
     zone.parquet("in/b.parquet", id=[2], n=[5])
@@ -144,7 +148,11 @@ def test_the_ways_that_the_error_names_keep_the_bytes(tmp_path: Path, spark: Spa
     zone = Zone(tmp_path / "rescued", spark, f'format: parquet, schema: "name STRING", rescued: r, {FILES}')
     zone.parquet("in/a.parquet", name=column, more=column)
     kept = [(row["name"], row["r"]) for row in zone.load()]
-    assert sorted(kept, key=str) == [("a", '{"more":"a"}'), ("z", '{"more":"z"}'), (None, '{"name":"Yv8=","more":"Yv8="}')]
+    assert sorted(kept, key=str) == [
+        ("a", '{"more":"a"}'),
+        ("z", '{"more":"z"}'),
+        (None, '{"name":"Yv8=","more":"Yv8="}'),
+    ]
 
 
 def test_without_strict_such_texts_are_taken_as_spark_takes_them(tmp_path: Path, spark: SparkSession) -> None:

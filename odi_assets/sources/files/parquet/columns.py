@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.delta.schema_evolution import fits_without_loss, plain_type, type_name
+from odi_assets.delta.types import fits_without_loss, plain_type, type_name
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.deliveries import (
     Misfit,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from odi_assets.sources.files.source import FilesSnapshot
 
 _NUMBERS = ("byte", "short", "integer", "long", "decimal", "float", "double")
+_WITH_TEXTS = (*_NUMBERS, "boolean", "date", "timestamp", "timestamp_ntz")
 _BEYOND = {"integer": 2.0**31, "long": 2.0**63}
 _EXACT = {("timestamp_ntz", "timestamp"), ("date", "timestamp"), ("string", "binary")}
 """Types, and others that a cast makes of them with nothing lost: the session's zone is UTC."""
@@ -178,6 +179,8 @@ def _converted(files: FilesSnapshot, group: FileGroup, own: DataType, field: Str
             # A cast takes the number beside the last one for that one.
             same = same & (column < F.lit(_BEYOND[right]))
         return value_or_stop(field, Misfit(value, ~F.coalesce(same, F.lit(False))))
+    if right == "string" and left in _WITH_TEXTS:
+        return column.cast("string")
     if (left, right) == ("binary", "string"):
         return value_or_stop(field, Misfit(column.cast("string"), ~F.is_valid_utf8(column.cast("string"))))
     raise _other_type(files, group, field.name, own, field.dataType)
