@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import struct
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -160,3 +162,73 @@ def test_without_strict_such_texts_are_taken_as_spark_takes_them(tmp_path: Path,
     zone.parquet("in/a.parquet", id=[1, 2], name=texts(b"\xff\xfe", b"a"))
     zone.run("raw")
     assert zone.table("raw").rows == 2
+
+
+LATER: list[tuple[str, pa.Array, pa.Array, str]] = [
+    ("long, double", pa.array([1]), pa.array([2.5]), "a DOUBLE"),
+    ("ntz, timestamp", pa.array([0], pa.timestamp("us")), pa.array([1], pa.timestamp("us", "UTC")), "a TIMESTAMP"),
+    ("date, timestamp", pa.array([0], pa.date32()), pa.array([1], pa.timestamp("us", "UTC")), "a TIMESTAMP"),
+    ("long, text", pa.array([1]), pa.array(["x"]), "a STRING"),
+    ("long, decimal", pa.array([1]), pa.array([Decimal("1.50")], pa.decimal128(5, 2)), "a DECIMAL(21,2)"),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "wanted"), [one[1:] for one in LATER], ids=[one[0] for one in LATER])
+def test_where_no_type_holds_both_files_the_remedy_names_a_schema_and_works(
+    tmp_path: Path, spark: SparkSession, first: pa.Array, second: pa.Array, wanted: str
+) -> None:
+    zone = Zone(tmp_path, spark, f"format: parquet, {FILES}", EVOLVE)
+    zone.parquet("in/a.parquet", a=first)
+    zone.run("raw")
+    zone.parquet("in/b.parquet", a=second)
+    with pytest.raises(TableError) as stopped:
+        zone.run("raw")
+    fix = str(stopped.value.fix)
+    assert "AS LONG" not in fix
+    assert f"name the columns in `read.schema`, `{wanted}` among them, and rebuild" in fix
+    with pytest.raises(SourceError) as united:
+        zone.run("raw", full_refresh=True)
+    assert f"`{wanted}` among them" in str(united.value.fix)
+    zone = Zone(tmp_path, spark, f'format: parquet, schema: "{wanted}", {FILES}', EVOLVE)
+    with pytest.raises(TableError, match="--full-refresh"):
+        zone.run("raw")
+    zone.run("raw", full_refresh=True)
+    assert len(zone.stored()) == 2
+    assert zone.types()["a"] == wanted.removeprefix("a ").lower()
+
+
+def test_a_field_of_another_type_is_cast_with_its_struct_as_the_remedy_says(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    zone = Zone(tmp_path, spark, f"format: parquet, {FILES}", EVOLVE)
+    narrow, wide = [pa.struct([("a", kind), ("b", pa.string())]) for kind in (pa.int32(), pa.int64())]
+    zone.parquet("in/a.parquet", s=pa.array([{"a": 1, "b": "x"}], narrow))
+    zone.run("raw")
+    zone.parquet("in/b.parquet", s=pa.array([{"a": 2, "b": "y"}], wide))
+    with pytest.raises(TableError, match="column `s.a`") as stopped:
+        zone.run("raw")
+    found = re.search(r"CAST\(.+>\)", str(stopped.value.fix))
+    assert found is not None
+    zone = Zone(
+        tmp_path, spark, f'format: parquet, {FILES}}}\n    transform: {{sql: "SELECT {found[0]} AS s FROM df"', EVOLVE
+    )
+    assert [row["s"].asDict() for row in zone.load()] == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
+    zone = Zone(tmp_path, spark, f"format: parquet, {FILES}", EVOLVE)
+    zone.run("raw", full_refresh=True)
+    assert zone.types() == {"s": "struct<a:bigint,b:string>"}
+
+
+def test_under_fail_the_remedy_of_a_wider_type_sets_evolve_before_the_full_refresh(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    zone = Zone(tmp_path, spark, f"format: parquet, {FILES}")
+    zone.parquet("in/a.parquet", a=pa.array([1], pa.int32()))
+    zone.run("raw")
+    zone.parquet("in/b.parquet", a=pa.array([2], pa.int64()))
+    with pytest.raises(TableError) as stopped:
+        zone.run("raw")
+    assert "(a value that does not fit stops the run then): CAST(a AS INTEGER)" in str(stopped.value.fix)
+    assert "set `write.schema: evolve`, and rebuild the table with the new type: odi run" in str(stopped.value.fix)
+    zone = Zone(tmp_path, spark, f"format: parquet, {FILES}", EVOLVE)
+    zone.run("raw", full_refresh=True)
+    assert zone.types() == {"a": "bigint"}
