@@ -28,6 +28,20 @@ _FIXES = {
     "TIMESTAMP(NANOS": "Spark has no times in nanoseconds: make the column a BIGINT in `read.schema` (nanoseconds "
     "since 1970), or leave out `schema`: whole microseconds are read as times then",
 }
+_OF_PARQUET = (
+    (
+        re.compile(r"org\.apache\.hadoop\.io\.compress\.BrotliCodec|com\.hadoop\.compression\.lzo\.LzoCodec"),
+        "Spark has no codec for this compression",
+        "write it with the compression ZSTD, SNAPPY, GZIP, LZ4_RAW or none",
+    ),
+    (
+        re.compile(r"Unsupported encoding: \w+"),
+        "Spark does not read this encoding of such a column",
+        "write it with the encodings PLAIN, RLE_DICTIONARY, DELTA_BINARY_PACKED or DELTA_BYTE_ARRAY",
+    ),
+)
+"""What Spark says of files that it cannot read though they are whole, what that means, and how to write them."""
+
 _LONGEST = 400
 
 
@@ -91,6 +105,14 @@ def unreadable(label: str, path: str, text: str) -> SourceError:
     differs = f" (header: {header[1][:_LONGEST]}; schema: {header[2][:_LONGEST]})" if header else ""
     if lengths := _LENGTHS.search(text):
         differs = f" {lengths[1]} in the header, {lengths[2]} in the schema"
+    of_parquet = next(((means, fix) for said, means, fix in _OF_PARQUET if said.search(text)), None)
+    if of_parquet is not None:
+        return SourceError(
+            f"{label}: {path} cannot be read{why}: {of_parquet[0]}",
+            fix=f"nothing was loaded: {of_parquet[1]}, and land it again",
+            node=label,
+            path=path,
+        )
     whole = (
         "land the file again, whole (under a name that begins with `.` or `_` until it is complete), or say in `read` "
         "what it is like: `format`, `schema`, `options`"

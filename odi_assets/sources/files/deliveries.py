@@ -44,6 +44,8 @@ _FIXES = {
     "bytes": "say in `read.options` what it is, as `encoding: ISO-8859-1`; or land it again as UTF-8",
     "broken": "land the file again, whole; or set `read.rescued: COLUMN`, which keeps such lines",
     "unseen": "land it packed with gzip, bzip2 or zstd, or not at all, in UTF-8",
+    "packed": "land the file again, whole, under a name that says how it is packed, with nothing behind its end",
+    "name": "give it that end, or land it as it was before it was packed",
     "quote": FIX_OF_QUOTES,
     "deep": "land it with values that are nested less deeply; or set `read.rescued: COLUMN`, which keeps such lines",
     "capitals": "write the key in one way; or, if it is part of a column, make the column a STRING in `read.schema`, "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import datetime as dt
 import gzip
 import itertools
 import json
 import os
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -287,8 +289,43 @@ def test_packed_files_are_looked_at_too(tmp_path: Path, spark: SparkSession) -> 
     file.write_bytes(gzip.compress(b'{"id": 1}\n') + gzip.compress(b'{"id": 2}\n'))
     assert [row["id"] for row in packed.load()] == [1, 2]
     packed.land("in/b.json.gz", []).write_bytes(gzip.compress(b'{"id": 3}\n{"id": 4}\n')[:-9])
-    with pytest.raises(SourceError, match=r"b\.json\.gz cannot be read: it cannot be unpacked"):
+    for read in ("", ", rescued: rest"):
+        packed = zone(tmp_path, spark, f'format: json, schema: "id BIGINT"{read}')
+        with pytest.raises(SourceError, match=r"b\.json\.gz cannot be read: it cannot be unpacked") as stopped:
+            packed.run("raw")
+        assert "rescued" not in str(stopped.value.fix)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ISO-8859-1"])
+@pytest.mark.parametrize(
+    ("pack", "what", "end"),
+    [
+        (gzip.compress, "gzip", "gz"),
+        (bz2.compress, "bzip2", "bz2"),
+        (lambda data: pa.compress(data, "zstd", asbytes=True), "zstd", "zst"),
+    ],
+)
+def test_a_packed_file_under_another_name_stops_the_run_with_the_end_that_it_needs(
+    tmp_path: Path, spark: SparkSession, pack: Callable[[bytes], bytes], what: str, end: str, encoding: str
+) -> None:
+    packed = zone(tmp_path, spark, f'format: csv, schema: "v STRING", options: {{encoding: {encoding}}}')
+    file = packed.land("in/a.csv.packed", [])
+    file.write_bytes(pack(b"x\n"))
+    why = rf"it is packed with {what}, and its name does not end with `\.{end}`"
+    with pytest.raises(SourceError, match=why) as stopped:
         packed.run("raw")
+    assert "give it that end" in str(stopped.value.fix)
+    file.rename(file.with_name(f"a.csv.{end}"))
+    assert packed.load() == [{"v": "x"}]
+    packed.land(f"in/b.csv.{end}", ["y"])
+    with pytest.raises(SourceError, match=f"b.csv.{end} cannot be read: .* not packed with {what}, as its name says"):
+        packed.run("raw")
+
+
+def test_a_text_that_begins_like_a_packed_file_is_a_text(tmp_path: Path, spark: SparkSession) -> None:
+    plain = zone(tmp_path, spark, 'format: csv, schema: "v STRING"')
+    plain.land("in/a.csv", ["BZh9 is how bzip2 begins"])
+    assert plain.load() == [{"v": "BZh9 is how bzip2 begins"}]
 
 
 def test_a_file_rewritten_with_its_size_and_time_as_before_is_noticed(tmp_path: Path, spark: SparkSession) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -205,7 +206,7 @@ def test_a_field_of_another_type_is_cast_with_its_struct_as_the_remedy_says(
     zone.parquet("in/a.parquet", s=pa.array([{"a": 1, "b": "x"}], narrow))
     zone.run("raw")
     zone.parquet("in/b.parquet", s=pa.array([{"a": 2, "b": "y"}], wide))
-    with pytest.raises(TableError, match="column `s.a`") as stopped:
+    with pytest.raises(TableError, match=r"column `s\.a`") as stopped:
         zone.run("raw")
     found = re.search(r"CAST\(.+>\)", str(stopped.value.fix))
     assert found is not None
@@ -232,3 +233,29 @@ def test_under_fail_the_remedy_of_a_wider_type_sets_evolve_before_the_full_refre
     zone = Zone(tmp_path, spark, f"format: parquet, {FILES}", EVOLVE)
     zone.run("raw", full_refresh=True)
     assert zone.types() == {"a": "bigint"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why", "rights"),
+    [
+        ({"compression": "brotli"}, "no codec for this compression", ["zstd", "snappy", "gzip", "lz4", "none"]),
+        ({"column_encoding": {"a": "BYTE_STREAM_SPLIT"}}, "does not read this encoding", []),
+    ],
+)
+def test_a_file_that_spark_has_no_reader_for_stops_the_run_with_what_to_write_instead(
+    tmp_path: Path, spark: SparkSession, wrong: dict[str, Any], why: str, rights: list[str]
+) -> None:
+    zone = Zone(tmp_path, spark, f"format: parquet, {FILES}")
+    rows, file = pa.table({"a": [1.5, 2.5]}), zone.parquet("in/a.parquet", a=[1.5])
+    pq.write_table(rows, file, use_dictionary=False, **wrong)
+    with pytest.raises(SourceError, match=rf"a\.parquet cannot be read: .*{why}") as stopped:
+        zone.run("raw")
+    assert "nothing was loaded: write it with the" in str(stopped.value.fix)
+    for number, compression in enumerate(rights):
+        pq.write_table(rows, file, compression=compression)
+        assert len(zone.load()) == 2 * (number + 1)
+        file = zone.parquet(f"in/{number}.parquet", a=[1.5])
+    for number, encoding in enumerate(() if rights else ("PLAIN", "RLE_DICTIONARY")):
+        pq.write_table(rows, file, use_dictionary=encoding != "PLAIN")
+        assert len(zone.load()) == 2 * (number + 1)
+        file = zone.parquet(f"in/{number}.parquet", a=[1.5])

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import codecs
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+_LONGEST_MAGIC = 16
 _BLOCK = 4 * 1024 * 1024
 _UTF_8_MARK = b"\xef\xbb\xbf"
 _PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_MAGIC = (
+    (".gz", "gzip", b"\x1f\x8b\x08"),
+    (".bz2", "bzip2", b"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"),
+    (".zst", "zstd", rb"\(\xb5/\xfd"),
+)
+"""How files begin that are packed, as patterns; Spark knows them by the ends of their names alone."""
+
 _OF_SPARK_ALONE = (".snappy", ".lz4", ".xz", ".lzo")
 
 
@@ -24,7 +33,8 @@ class Fault(Exception):
         kind: ``bytes`` that are no text; ``broken``: Spark stops at it too; ``silent``: Spark goes on as if nothing
             were wrong; ``quote``: text behind a closing quote; ``deep``: nested so deeply that nobody can tell;
             ``breaks``: line breaks that Spark would change; ``ends``: line breaks that end no lines; ``blank``: a row
-            that Spark leaves out; ``nanoseconds``: times that lose a part; ``unseen``: the file cannot be looked at.
+            that Spark leaves out; ``nanoseconds``: times that lose a part; ``unseen``: the file cannot be looked at;
+            ``packed``: it cannot be unpacked; ``name``: it is packed, and its name does not say so.
     """
 
     def __init__(self, line: int, why: str, kind: str) -> None:
@@ -126,18 +136,35 @@ def _unpacked(stream: Any, place: str) -> Iterator[bytes]:
     if name.endswith(_OF_SPARK_ALONE):
         raise Fault(0, "it is packed in a way that only Spark knows", "unseen")
     codec = next((codec for end, codec in _PACKED.items() if name.endswith(end)), None)
-    source = stream if codec is None else pa.CompressedInputStream(pa.PythonFile(stream), codec)
     inflate = zlib.decompressobj() if name.endswith(".deflate") else None
+    first = stream.read(_LONGEST_MAGIC)
+    stream.seek(0)
+    if codec is None and inflate is None:
+        _require_not_packed(first)
+    source = stream if codec is None else pa.CompressedInputStream(pa.PythonFile(stream), codec)
     try:
         while piece := source.read(_BLOCK):
             yield piece if inflate is None else inflate.decompress(piece)
             if inflate is not None and inflate.unused_data:
-                raise Fault(0, "it cannot be unpacked: it goes on behind its end", "broken")
+                raise Fault(0, "it cannot be unpacked: it goes on behind its end", "packed")
         if inflate is not None:
             yield inflate.flush()
     except (pa.ArrowException, OSError, zlib.error) as error:
         if codec is None and inflate is None:
             raise
-        raise Fault(0, f"it cannot be unpacked: {str(error)[:200]}", "broken") from None
+        raise Fault(0, f"it cannot be unpacked: {_why_packed(name, first, error)}", "packed") from None
     if inflate is not None and not inflate.eof:
-        raise Fault(0, "it cannot be unpacked: it ends too early", "broken")
+        raise Fault(0, "it cannot be unpacked: it ends too early", "packed")
+
+
+def _require_not_packed(first: bytes) -> None:
+    for end, what, pattern in _MAGIC:
+        if re.match(pattern, first):
+            raise Fault(0, f"it is packed with {what}, and its name does not end with `{end}`", "name")
+
+
+def _why_packed(name: str, first: bytes, error: Exception) -> str:
+    """Why a file cannot be unpacked: one that is not packed as its name says, or one that is damaged."""
+    what, pattern = next(((what, pattern) for end, what, pattern in _MAGIC if name.endswith(end)), ("", b""))
+    is_other = what and not re.match(pattern, first)
+    return f"it is not packed with {what}, as its name says" if is_other else str(error)[:200]
