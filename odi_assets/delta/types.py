@@ -167,6 +167,9 @@ def _stops_or_keeps(rows: Any, table: Any) -> bool:
         return True
     if table == "string":
         return rows != "binary"
+    if rows == "string":
+        # Of texts with digits behind a point, casts to decimals keep some digits.
+        return table in _INTEGERS
     given, wanted = _digits(rows), _digits(table)
     return given is not None and wanted is not None and wanted[1] >= given[1]
 
