@@ -10,6 +10,7 @@ from odi_assets.config.diagnostics.mistakes import Mistake
 
 CHECKS: tuple[Callable[[ProjectView], Iterator[Mistake]], ...] = (
     nodes.unknown_connections,
+    nodes.unknown_table_engines,
     nodes.duplicate_names,
     nodes.wrong_references,
     databases.connections,
