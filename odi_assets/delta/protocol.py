@@ -42,7 +42,8 @@ class TakenFeatures:
     Attributes:
         engine: whose they are, for messages.
         unread: a table that uses one of them is not read.
-        written: a table that uses any other is not written.
+        written: a table that lists any other is not written. Whether constraints are kept that an old table does not
+            list (before writer version 7) is up to the engine.
     """
 
     engine: str

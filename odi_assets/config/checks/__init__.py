@@ -10,11 +10,11 @@ from odi_assets.config.diagnostics.mistakes import Mistake
 
 CHECKS: tuple[Callable[[ProjectView], Iterator[Mistake]], ...] = (
     nodes.unknown_connections,
-    nodes.unknown_table_engines,
     nodes.duplicate_names,
     nodes.wrong_references,
     databases.connections,
     logs.logs,
+    tables.unknown_engines,
     tables.shared_folders,
     tables.outside_paths,
     tables.partitions,

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator
 
 from odi_assets.config.checks.view import NodeView, ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, closest
-from odi_assets.config.models.connections import StoreConnection
-from odi_assets.config.table_engines import find_engine, known_engines
 from odi_assets.util.graphs import find_cycles
 
 
@@ -25,14 +23,6 @@ def unknown_connections(project: ProjectView) -> Iterator[Mistake]:
     for path, name in named.items():
         if name and name not in project.connections:
             yield _unknown("connection", name, path, project.connections)
-
-
-def unknown_table_engines(project: ProjectView) -> Iterator[Mistake]:
-    """Find connections whose table engine nobody registered."""
-    for name, connection in (project.connections or {}).items():
-        if isinstance(connection, StoreConnection) and find_engine(connection.table_engine) is None:
-            path = ("connections", name, "table_engine")
-            yield _unknown("table engine", connection.table_engine, path, known_engines())
 
 
 def wrong_references(project: ProjectView) -> Iterator[Mistake]:

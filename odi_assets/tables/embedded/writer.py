@@ -13,15 +13,8 @@ from odi_assets.errors import TableError
 from odi_assets.tables.engine import WriteResult, WriteSpec
 from odi_assets.tables.modes.base import Write, mode_of
 from odi_assets.tables.reader import read_staged
-from odi_assets.tables.schema import (
-    aligned,
-    delete_marker,
-    delta_schema,
-    require_columns,
-    require_partitioned,
-    require_same_partitioning,
-    spelled_as,
-)
+from odi_assets.tables.schema import aligned, delete_marker, require_same_partitioning
+from odi_assets.tables.schema_plan import schema_after
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,7 +37,7 @@ def write_dataframe(
     if spec.delete_when is not None:
         spec = replace(spec, delete_when=delete_marker(df, spec.delete_when, handle.location.uri))
     keeps_columns = handle.exists and not spec.mode.traits.replaces_columns
-    schema_json, added, ignored = _schema_plan(df, handle, spec, keeps_columns)
+    schema_json, added, ignored = schema_after(df, handle, spec)
     if handle.exists:
         handle = with_features(handle, schema_json)
     if keeps_columns:
@@ -89,25 +82,3 @@ def _admitted(write: Write) -> FileChanges:
         write.discard()
         raise
     return changes
-
-
-def _schema_plan(
-    df: DataFrame, handle: TableHandle, spec: WriteSpec, keeps_columns: bool
-) -> tuple[str, list[str], list[str]]:
-    """The table's schema after the commit, the columns it gains, and the columns of the rows that are left out."""
-    stored = df.drop(*spec.beside)
-    uri = handle.location.uri
-    schema_json = delta_schema(stored, uri)
-    # Rows that join a table take on the spelling of its columns.
-    present = [spelled_as(name, list(handle.columns)) for name in stored.columns] if keeps_columns else stored.columns
-    require_columns(spec.keys, present, "key", uri)
-    require_partitioned(spec.partition_by, present, uri)
-    if spec.only_if_newer:
-        require_columns([spec.only_if_newer], present, "`only_if_newer`", uri)
-    if not handle.exists:
-        return schema_json, [], []
-    from odi_assets.delta.schema_evolution import plan_schema, replaced_schema
-
-    if not keeps_columns:
-        return replaced_schema(handle, schema_json), [], []
-    return plan_schema(handle, schema_json, spec.schema_policy)
