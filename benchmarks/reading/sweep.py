@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -279,7 +280,7 @@ def _after_stop(
                 yield tally.dead_ends[-1]
         except OdiError as error:
             # What cannot be read at all cannot be rebuilt either: then the error is about the rows, not about the HWM.
-            about_rows = "has text that is no date" in str(error) or "cannot be read" in str(error)
+            about_rows = re.search("has text that is no date|cannot be read|is no value of", str(error))
             about_marks = "HWM" in str(error) or (name == "adopt" and "odi run" not in str(error))
             if name == "put back" or (about_marks and not about_rows):
                 tally.dead_ends.append(f"{what}: after {name}: {error}; first {message}")
@@ -324,7 +325,10 @@ def _rows_are_same(before: str, now: dict[str, Any], facts: Sequence[Fact]) -> b
     then = json.loads(before)
     if not increment_of(then) or not increment_of(now):
         return False
-    if any(options_of(then).get(name) != options_of(now).get(name) for name in ("timestampFormat", "nullValue", "sep")):
+    if then.get("read", {}).get("format") != now.get("read", {}).get("format"):
+        return False
+    decisive = ("timestampFormat", "nullValue", "sep", "encoding")
+    if any(options_of(then).get(name) != options_of(now).get(name) for name in decisive):
         return False
     cursor = increment_of(then).get("column", "")
     if declared_type(then, cursor) != declared_type(now, cursor):

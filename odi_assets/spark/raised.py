@@ -11,7 +11,18 @@ if TYPE_CHECKING:
 _PREFIX = "Not loaded: "
 _FIX = " What to do: "
 _DEEPEST = 20
+_JAVA_FRAME = re.compile(r"^\s*(at [\w.$/<>]+\(|\.\.\. \d+ more|JVM stacktrace:)")
+_QUERY_PLAN = re.compile(r"^('|\+- )")
 _STOP = re.compile(rf"\[USER_RAISED_EXCEPTION\] {_PREFIX}(.*?){_FIX}(.*?) SQLSTATE", re.DOTALL)
+
+
+def without_stacks(message: str) -> str:
+    """``message`` up to the first stack of Java or query plan in it; Spark puts both into its messages."""
+    lines = message.split("\n")
+    for number, line in enumerate(lines):
+        if _JAVA_FRAME.match(line) or (_QUERY_PLAN.match(line) and number and lines[number - 1].endswith(";")):
+            return "\n".join(lines[:number]).rstrip().rstrip(";")
+    return message.rstrip()
 
 
 def stopped_by(*message: Column | str, fix: str) -> Column:

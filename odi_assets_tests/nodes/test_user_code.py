@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.cli import main
 from odi_assets.errors import TransformError
+from odi_assets.nodes.execution.errors import CORRECT
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.util.user_code import worker_error_with_place
@@ -66,7 +67,8 @@ def test_the_line_of_a_function_is_named(modules: Path, spark: SparkSession) -> 
             return df.limit(RATES["USD"])
     """
     told = failed(modules, spark, "own_line", own_line=text)
-    assert told == "p.orders: own_line:f failed: own_line.py:4: KeyError: 'USD'\n    return df.limit(RATES[\"USD\"])"
+    place = "own_line.py:4: KeyError: 'USD'\n    return df.limit(RATES[\"USD\"])"
+    assert told == f"p.orders: own_line:f failed: {place}\n  → {CORRECT}"
 
 
 def test_the_innermost_line_of_the_users_is_named_below_a_helper_and_above_a_library(
@@ -85,7 +87,7 @@ def test_the_innermost_line_of_the_users_is_named_below_a_helper_and_above_a_lib
         helping=helper,
     )
     assert "uses_helper:f failed: helping.py:4: JSONDecodeError: Expecting property name" in told
-    assert told.endswith("\n    return json.loads(text)")
+    assert told.endswith(f"\n    return json.loads(text)\n  → {CORRECT}")
 
 
 def test_the_line_of_what_spark_refuses_is_named(modules: Path, spark: SparkSession) -> None:

@@ -9,11 +9,11 @@ import traceback
 
 from odi_assets.cli.terminal.output import note
 from odi_assets.errors import ConfigError, OdiError
+from odi_assets.spark.raised import without_stacks
 from odi_assets.util.debugging import debugging
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED, READER_GONE = 0, 1, 2, 130, 141
 
-_JAVA_FRAME = re.compile(r"^\s*(at [\w.$/<>]+\(|\.\.\. \d+ more|JVM stacktrace:)")
 _NO_COMMAND = re.compile(r"(?<=No such command ')[^']+")
 _ELSEWHERE = {
     # Odibi, dbt, dlt, SQLMesh, Meltano, OLake and Dagster say so.
@@ -33,7 +33,6 @@ _ELSEWHERE = {
     "hwm": "odi state list",
 }
 """Commands of other tools, and what does the same here."""
-_QUERY_PLAN = re.compile(r"^('|\+- )")
 
 
 def report(error: BaseException) -> int:
@@ -67,13 +66,7 @@ def report(error: BaseException) -> int:
 
 def readable(message: str) -> str:
     """``message`` without the Java stacks and query plans that Spark puts into its messages; whole with --debug."""
-    if debugging():
-        return message
-    lines = message.split("\n")
-    for number, line in enumerate(lines):
-        if _JAVA_FRAME.match(line) or (_QUERY_PLAN.match(line) and number and lines[number - 1].endswith(";")):
-            return "\n".join(lines[:number]).rstrip().rstrip(";")
-    return message.rstrip()
+    return message if debugging() else without_stacks(message)
 
 
 def _is_usage(error: BaseException) -> bool:

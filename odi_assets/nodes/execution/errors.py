@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from odi_assets.nodes.node import Node
 
 
+CORRECT = "correct it, and run the node again: nothing was written, and the same rows are read"
+"""The way on from a computation that fails."""
+
+
 @contextmanager
 def errors_named(node: Node, reads: Sequence[Any]) -> Iterator[None]:
     """Within, an error of Spark raises a SourceError if it is about what one of ``reads`` reads, a ConfigError if Spark
@@ -35,7 +39,24 @@ def errors_named(node: Node, reads: Sequence[Any]) -> Iterator[None]:
         failure = worker_error_with_place(text, node.project.root)
         if failure is None:
             raise
-        raise TransformError(f"{node}: its Python failed in a worker of Spark: {failure}", node=str(node)) from error
+        raise TransformError(
+            f"{node}: its Python failed in a worker of Spark: {failure}", fix=CORRECT, node=str(node)
+        ) from error
+
+
+@contextmanager
+def computation_named(node: Node, reads: Sequence[Any]) -> Iterator[None]:
+    """What :func:`errors_named` does, and a TransformError for rows that Spark cannot compute: a cast of text that is
+    no date, a division by zero."""
+    from pyspark.errors import PySparkException
+
+    try:
+        with errors_named(node, reads):
+            yield
+    except PySparkException as error:
+        if error.getCondition() is None:
+            raise
+        raise TransformError(f"{node}: its rows cannot be computed: {error}", fix=CORRECT, node=str(node)) from error
 
 
 def description_of(error: Exception, root: Path) -> str:

@@ -13,7 +13,7 @@ from odi_assets.delta.commit import Stamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.execution.advance import advance
 from odi_assets.nodes.execution.deliveries import DELIVERY, numbered
-from odi_assets.nodes.execution.errors import errors_named
+from odi_assets.nodes.execution.errors import computation_named
 from odi_assets.nodes.execution.outcomes import succeeded
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
@@ -125,7 +125,7 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
         from odi_assets.spark.own_session import OwnSession
 
         own = OwnSession(spark)
-    with own or nullcontext(), errors_named(node, plan.reads):
+    with own or nullcontext(), computation_named(node, plan.reads):
         resolved = resolve(plan, spark)
         df, within, counts = None, resolved.write.within, RowCounts.of(resolved)
         opened: list[StagedStore] = []
@@ -221,7 +221,7 @@ def _written(rows: NodeRows | ArrowRows, stamp: Stamp) -> tuple[WriteResult, int
         return written, rows.rows.num_rows
     with (
         rows.own.until_written(rows.df) if rows.own else nullcontext(),
-        errors_named(plan.node, plan.reads),
+        computation_named(plan.node, plan.reads),
     ):
         delivery = DELIVERY if DELIVERY in rows.df.columns else None
         written = engine.write(rows.df, plan.target, replace(plan.write_spec, delivery=delivery), stamp)

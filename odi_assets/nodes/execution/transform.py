@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from odi_assets.config.models import NodeConfig, TransformConfig
 from odi_assets.errors import ConfigError, OdiError, TransformError
-from odi_assets.nodes.execution.errors import description_of
+from odi_assets.nodes.execution.errors import CORRECT, description_of
 from odi_assets.spark.session import REQUIRED_CONF, apply_conf
 from odi_assets.util.user_code import named_from
 
@@ -70,7 +70,7 @@ def transformed(
     try:
         return spark.sql(transform.sql_text(root))
     except Exception as error:
-        raise TransformError(f"the SQL of {label} is not right: {error}", node=label) from error
+        raise TransformError(f"the SQL of {label} is not right: {error}", fix=CORRECT, node=label) from error
 
 
 def load_function(reference: str, root: Path, label: str) -> Callable[..., Any]:
@@ -132,7 +132,7 @@ def _call(
         raise
     except Exception as error:
         raise TransformError(
-            f"{label}: {transform.function} failed: {description_of(error, root)}", node=label
+            f"{label}: {transform.function} failed: {description_of(error, root)}", fix=CORRECT, node=label
         ) from error
     if not isinstance(result, DataFrame):
         raise TransformError(

@@ -20,6 +20,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG, TO_TAG, RunRequest
 from odi_assets.nodes.result import ROWS_BELOW
 from odi_assets.nodes.run_node import NodeRun, prepare
+from odi_assets.orchestration.assets.failures import remedy_first
 from odi_assets.orchestration.assets.io_manager import (
     HISTORY,
     IO_MANAGER,
@@ -177,7 +178,7 @@ def _computed(
             gives_up=partial(skipped_with, project, key, context.job_def),
             log=context.log,
         )
-        with run.failures_recorded():
+        with remedy_first(context.asset_key, run), run.failures_recorded():
             partition = project.graph.node(key).partition
             request = RunRequest.of_run(
                 context.run.tags,
@@ -186,7 +187,8 @@ def _computed(
                 accept_loss=config.accept_loss,
                 partitions=run_bounds(context, partition) if partition else None,
             )
-        return StepOutput(run, prepare(run, request))
+        with remedy_first(context.asset_key, run):
+            return StepOutput(run, prepare(run, request))
 
 
 def _partition_label(context: dg.OpExecutionContext) -> str | None:
