@@ -45,7 +45,6 @@ class MemoryEngine(TableEngine):
     def read_files(
         self, spark: SparkSession, handle: TableHandle, files: Iterable[LiveFile], *, file_as: str | None = None
     ) -> DataFrame:
-        """See the base class."""
         schema, arrow = spark_schema(handle.schema_json), _arrow_schema(handle.schema_json)
         tables = [arrow.empty_table()]
         uris: list[str] = []
@@ -58,7 +57,6 @@ class MemoryEngine(TableEngine):
         return spark.createDataFrame(rows, schema) if len(rows) else spark.createDataFrame([], schema)
 
     def changed_rows(self, spark: SparkSession, handle: TableHandle, changes: TableChanges) -> DataFrame:
-        """See the base class."""
         schema, held = _arrow_schema(handle.schema_json), list[Row]()
         for commit_made in changes.commits:
             new = [row for file in commit_made.files for row in _table(handle, file, schema).to_pylist()]
@@ -71,11 +69,10 @@ class MemoryEngine(TableEngine):
         return spark.createDataFrame(rows, kind) if held else spark.createDataFrame([], kind)
 
     def affected_rows(self, spark: SparkSession, handle: TableHandle, changes: TableChanges) -> Iterator[DataFrame]:
-        """See the base class. Rows that were only moved are among them."""
+        """Rows that were only moved are among them."""
         yield self.read_files(spark, handle, [*changes.files, *changes.gone])
 
     def write_on(self, df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
-        """See the base class."""
         if spec.delete_when is not None or spec.only_if_newer is not None:
             raise TableError("the memory engine takes neither `delete_when` nor `only_if_newer`", fix="leave it out")
         if handle.exists:
@@ -111,7 +108,6 @@ class MemoryEngine(TableEngine):
         *,
         is_small: bool = False,  # noqa: ARG002  it has all rows in memory
     ) -> WriteResult:
-        """See the base class."""
         rows = df.toArrow()
         known = df.sparkSession.createDataFrame(rows if len(rows) else [], df.schema)
         return self.write(known, handle, spec, stamp)
@@ -124,16 +120,13 @@ class MemoryEngine(TableEngine):
         stamp: Stamp,
         open_spark: Callable[[], SparkSession],
     ) -> WriteResult:
-        """See the base class."""
         whole = rows.whole() if isinstance(rows, TableParts) else rows
         return self.write(open_spark().createDataFrame(whole), handle, spec, stamp)
 
     def restore(self, handle: TableHandle, version: int, stamp: Stamp, fences: Iterable[tuple[str, int]] = ()) -> int:
-        """See the base class."""
         return restore(handle, version, stamp, fences)
 
     def maintain(self, location: Location, options: MaintenanceOptions, facts: Mapping[str, Any]) -> Maintenance:
-        """See the base class."""
         return maintain(location, options, facts)
 
 

@@ -39,25 +39,22 @@ class EmbeddedEngine(TableEngine):
     def read_files(
         self, spark: SparkSession, handle: TableHandle, files: Iterable[LiveFile], *, file_as: str | None = None
     ) -> DataFrame:
-        """See the base class."""
         return read_files(spark, handle, files, file_as=file_as)
 
     def changed_rows(self, spark: SparkSession, handle: TableHandle, changes: TableChanges) -> DataFrame:
-        """See the base class."""
         return changed_rows(spark, handle, changes)
 
     def affected_rows(self, spark: SparkSession, handle: TableHandle, changes: TableChanges) -> Iterator[DataFrame]:
-        """See the base class. Rows that existed only between two of the commits may be missing."""
+        """Rows that existed only between two of the commits may be missing."""
         return affected_rows(spark, handle, changes)
 
     def write_on(self, df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp) -> WriteResult:
-        """See the base class."""
         return write_dataframe(df, handle, spec, stamp)
 
     def write_once(
         self, df: DataFrame, handle: TableHandle, spec: WriteSpec, stamp: Stamp, *, is_small: bool = False
     ) -> WriteResult:
-        """See the base class. A write that depends on the table's rows, and may start over, works from staged files."""
+        """A write that depends on the table's rows, and may start over, works from staged files."""
         if spec.mode.traits.computed_from == "nothing":
             return write_dataframe(df, handle, spec, stamp, is_small=is_small)
         schema_json = delta_schema(df, handle.location.uri)
@@ -77,7 +74,7 @@ class EmbeddedEngine(TableEngine):
         stamp: Stamp,
         open_spark: Callable[[], SparkSession],
     ) -> WriteResult:
-        """See the base class. Needs no JVM, but for what Arrow cannot write exactly."""
+        """Needs no JVM, but for what Arrow cannot write exactly."""
         from odi_assets.tables.embedded.arrow import write_arrow
 
         def by_spark(rows: pa.Table, spec: WriteSpec, stamp: Stamp) -> WriteResult:
@@ -86,9 +83,7 @@ class EmbeddedEngine(TableEngine):
         return write_arrow(rows, handle, spec, stamp, by_spark)
 
     def restore(self, handle: TableHandle, version: int, stamp: Stamp, fences: Iterable[tuple[str, int]] = ()) -> int:
-        """See the base class."""
         return restore(handle, version, stamp, fences)
 
     def maintain(self, location: Location, options: MaintenanceOptions, facts: Mapping[str, Any]) -> Maintenance:
-        """See the base class."""
         return maintain(location, options, facts)
