@@ -13,7 +13,7 @@ from odi_assets.errors import TableError
 from odi_assets.tables.engine import WriteResult, WriteSpec
 from odi_assets.tables.modes.base import Write, mode_of
 from odi_assets.tables.reader import read_staged
-from odi_assets.tables.schema import aligned, delete_marker, require_same_partitioning
+from odi_assets.tables.schema import aligned, delete_marker, require_same_partitioning, with_open_types
 from odi_assets.tables.schema_plan import schema_after
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def write_dataframe(
         require_same_partitioning(handle, spec.partition_by)
     if spec.delete_when is not None:
         spec = replace(spec, delete_when=delete_marker(df, spec.delete_when, handle.location.uri))
+    df = with_open_types(df, handle)
     keeps_columns = handle.exists and not spec.mode.traits.replaces_columns
     schema_json, added, ignored = schema_after(df, handle, spec)
     if handle.exists:
