@@ -34,6 +34,7 @@ INDEXED_COLUMNS = 32
 
 _LONGEST_STRING = 128
 EXACT_FLOAT_DIGITS = 15
+"""Digits of a decimal that a float surely holds."""
 _READERS = 8
 
 
