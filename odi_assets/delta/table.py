@@ -24,10 +24,9 @@ from deltalake.exceptions import TableNotFoundError
 from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.damage import damaged, emptied_commit, read_log
 from odi_assets.delta.errors import NODE, Owner, cannot_look, data_reads, deltalake_calls, store_options
-from odi_assets.delta.files.footers import EXACT_FLOAT_DIGITS
 from odi_assets.delta.history import CommittedStamp, TableCommit, commit_digest, commits
 from odi_assets.delta.on_disk import sync_commit
-from odi_assets.delta.partition_values import partition_string
+from odi_assets.delta.partition_values import EXACT_FLOAT_DIGITS, partition_string
 from odi_assets.delta.retry import Retry, raced
 from odi_assets.errors import OdiError, TableError
 

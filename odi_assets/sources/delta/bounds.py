@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from odi_assets.config.models import StatefulIncrement
-from odi_assets.delta.files.footers import EXACT_FLOAT_DIGITS
 from odi_assets.delta.files.pruning import uncut
+from odi_assets.delta.partition_values import EXACT_FLOAT_DIGITS
 from odi_assets.delta.table import TableHandle
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.parquet_bounds import column_bounds
