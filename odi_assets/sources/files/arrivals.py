@@ -273,7 +273,7 @@ def _other_rows(paths: Sequence[str], shifted: Mapping[str, str], label: str, tr
     if moves:
         was = "was" if len(moves) == 1 else "were"
         texts.append(f"{was} loaded and moved to folders of other values, which are columns: {_some(moves)}")
-        back.append("move it back, or, if rows are to have no such column, name the columns in `read.schema`")
+        back.append("move it back; or give a `read.schema` without these columns")
     count = len(rewritten) or len(moves)
     text = f"{counted(count, 'file')} of {label} {texts[0]}"
     text += f"; {counted(len(moves), 'file')} {texts[1]}" if len(texts) > 1 else ""
