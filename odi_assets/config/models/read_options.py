@@ -103,6 +103,6 @@ def hidden_parts(path: str) -> list[Mistake]:
     hidden = next((part for part in parts if part.startswith(".") or _HIDDEN.fullmatch(part)), None)
     if hidden is None:
         return []
-    text = "is never looked at: names that begin with `_` or `.`, or end with `._COPYING_`, are for unfinished files, "
-    text += "but for folders and files like `_k=3`; give it another name, or make it the `base_path` of a connection"
+    text = "is never looked at: names that begin with `_` or `.` (but for `_k=3`), or end with `._COPYING_`, are for "
+    text += "unfinished files, as in Spark; rename it, or, if it is a folder, give a connection the `base_path`"
     return [about(hidden, text, at=("path",))]
