@@ -58,7 +58,7 @@ def _ours(spark: SparkSession, count: int, target: Path) -> None:
     from odi_assets.config.models import LocalConnection, WriteMode
     from odi_assets.connections.location import resolve
     from odi_assets.delta.commit import Stamp
-    from odi_assets.tables.embedded import EmbeddedEngine
+    from odi_assets.tables.embedded.engine import EmbeddedEngine
     from odi_assets.tables.engine import WriteSpec
 
     engine = EmbeddedEngine()

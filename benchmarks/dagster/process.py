@@ -146,8 +146,7 @@ def load(root: str) -> dict[str, Any]:
     from odi_assets.nodes.result import RunInfo
     from odi_assets.sources.reads import Read
     from odi_assets.state.records import RunStatus
-    from odi_assets.tables.arrow import write_arrow
-    from odi_assets.tables.engine import WriteSpec
+    from odi_assets.tables.engine import WriteSpec, engine_of
 
     def no_spark() -> Any:
         raise AssertionError("Arrow does this write")
@@ -168,7 +167,7 @@ def load(root: str) -> dict[str, Any]:
         for read in reads:
             read.before_commit()
         rows = pa.table({"id": pa.array([1], pa.int64())})
-        written = write_arrow(rows, plan.target, WriteSpec(plan.write.mode), stamp, no_spark)
+        written = engine_of(plan.target).write_arrow(rows, plan.target, WriteSpec(plan.write.mode), stamp, no_spark)
         table = plan.target.refreshed()
         advance(plan, state, plan.hwm_after, written.version, run.run_id, plan.origin(table.table_id))
         rows_of_history.append(run_record(project, key, run, RunStatus.SUCCESS, datetime.now(UTC)))

@@ -55,7 +55,7 @@ def _filled(lab: Lab, sizes: Sizes, days: int) -> Pipeline:
 
     from odi_assets.config.models import WriteMode
     from odi_assets.delta.commit import Stamp
-    from odi_assets.tables.embedded import EmbeddedEngine
+    from odi_assets.tables.embedded.engine import EmbeddedEngine
     from odi_assets.tables.engine import WriteSpec
 
     lab.say(f"a table of {days * sizes.increment:,} rows")

@@ -61,7 +61,7 @@ POINTS = {
     "batch": f"{_EXECUTION}.streams.batch.BatchCommitter.__call__",
     "late rows": f"{_EXECUTION}.streams.kept_rows.KeptRows._keep_late",
     "unmatched rows": f"{_EXECUTION}.streams.kept_rows.KeptRows.keep_unmatched",
-    "kept rows": f"{_EXECUTION}.streams.kept_rows.write_computed_once",
+    "kept rows": f"{_EXECUTION}.streams.kept_rows._write",
     "record of batches": f"{_EXECUTION}.streams.run._record",
     "end of the run": f"{_EXECUTION}.streams.run.StreamRun._keep_up",
     "result": f"{_EXECUTION}.streams.run.StreamRun._result",

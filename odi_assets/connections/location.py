@@ -20,6 +20,7 @@ from odi_assets.config.models import (
     S3Connection,
 )
 from odi_assets.config.models.connections import SCHEME, StoreConnection, inside
+from odi_assets.config.table_engines import EMBEDDED
 from odi_assets.connections.cached import S3A, own_scheme, uncached_options
 from odi_assets.errors import ConfigError
 from odi_assets.util.extras import pip_install
@@ -47,6 +48,7 @@ class Location:
         connection: the name of the connection in the project file; None if it has none. Errors tell it.
         retry: how often a store that does not answer is asked again.
         fsync: whether commits to tables on this machine's disks are put on the disk before they count.
+        table_engine: the name of the engine that writes and reads a table here.
     """
 
     uri: str
@@ -56,6 +58,7 @@ class Location:
     connection: str | None = field(default=None, compare=False)
     retry: RetryConfig = field(default=RetryConfig(), compare=False, repr=False)
     fsync: bool = field(default=True, compare=False, repr=False)
+    table_engine: str = field(default=EMBEDDED, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.uri
@@ -200,7 +203,9 @@ def resolve(
         )
     else:
         base = Location(connection.folder(root), fsync=connection.fsync)
-    return replace(base.child(path), connection=name, retry=retry or RetryConfig())
+    return replace(
+        base.child(path), connection=name, retry=retry or RetryConfig(), table_engine=connection.table_engine
+    )
 
 
 def absolute(path: str) -> str:

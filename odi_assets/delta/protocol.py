@@ -1,4 +1,4 @@
-"""Protocol checks: which tables may be read by file list and written by add actions; the rest is refused by name.
+"""Protocol checks: which tables a table engine may read and write; the rest is refused by name.
 
 And the features that a schema needs before a commit may have it.
 """
@@ -6,6 +6,7 @@ And the features that a schema needs before a commit may have it.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 from deltalake import TableFeatures
 
@@ -13,18 +14,13 @@ from odi_assets.delta.errors import NODE, UnsupportedFeatureError
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
 
-# Features that change what the rows of a file are; a file list would give wrong rows or wrong names.
-_READ_BREAKERS = {
+_SHOWN = {
     "columnMapping": "column mapping",
     "deletionVectors": "deletion vectors",
     "typeWidening": "type widening",
     "typeWidening-preview": "type widening",
     "variantType": "variant columns",
     "variantType-preview": "variant columns",
-}
-# Features that files alone do not serve, or that deltalake 1.6 does not commit to.
-_WRITE_BREAKERS = {
-    **_READ_BREAKERS,
     "generatedColumns": "generated columns",
     "identityColumns": "identity columns",
     "allowColumnDefaults": "column defaults",
@@ -36,8 +32,41 @@ _WRITE_BREAKERS = {
     "catalogOwned": "catalog-managed commits",
     "inCommitTimestamp": "in-commit timestamps",
 }
-_WRITTEN = {"appendOnly", "invariants", "checkConstraints", "timestampNtz", "v2Checkpoint"}
-"""Features that a table may list; ``tables.rules`` keeps the rules among them. Any other is refused by its name."""
+"""Features as messages call them."""
+
+
+@dataclass(frozen=True)
+class TakenFeatures:
+    """Which features of Delta a table engine takes, by the names that Delta lists them under.
+
+    Attributes:
+        engine: whose they are, for messages.
+        unread: a table that uses one of them is not read.
+        written: a table that lists any other is not written. Whether constraints are kept that an old table does not
+            list (before writer version 7) is up to the engine.
+    """
+
+    engine: str
+    unread: frozenset[str]
+    written: frozenset[str]
+
+
+BY_FILES = TakenFeatures(
+    "embedded",
+    unread=frozenset(
+        {
+            "columnMapping",
+            "deletionVectors",
+            "typeWidening",
+            "typeWidening-preview",
+            "variantType",
+            "variantType-preview",
+        }
+    ),
+    written=frozenset({"appendOnly", "invariants", "checkConstraints", "timestampNtz", "v2Checkpoint"}),
+)
+"""What a list of files serves and deltalake 1.6 commits to. The features that are not read change what the rows of a
+file are: a list of files would give wrong rows or wrong names. ``tables.rules`` keeps the rules among the written."""
 
 _LAST_WITHOUT_LIST = 6
 """The last writer version that lists no features. It has identity columns, for which deltalake commits nothing."""
@@ -51,14 +80,14 @@ _BY_PROPERTY = {
 }
 
 
-def require_readable(handle: TableHandle) -> None:
-    """Raises UnsupportedFeatureError if a list of the table's files would not give its rows."""
-    _refuse(handle, {_READ_BREAKERS[feature] for feature in _features(handle) if feature in _READ_BREAKERS}, "read")
+def require_readable(handle: TableHandle, taken: TakenFeatures = BY_FILES) -> None:
+    """Raises UnsupportedFeatureError if an engine that takes these features would not read the table's rows."""
+    _refuse(handle, taken, _features(handle) & taken.unread, "read")
 
 
-def require_writable(handle: TableHandle) -> None:
-    """Raises UnsupportedFeatureError if rows added as files would break a rule the table keeps."""
-    _refuse(handle, {_WRITE_BREAKERS.get(feature, feature) for feature in _features(handle) - _WRITTEN}, "written")
+def require_writable(handle: TableHandle, taken: TakenFeatures = BY_FILES) -> None:
+    """Raises UnsupportedFeatureError if an engine that takes these features would break a rule the table keeps."""
+    _refuse(handle, taken, _features(handle) - taken.written, "written")
 
 
 def require_removable(handle: TableHandle, what: str) -> None:
@@ -95,12 +124,12 @@ def _has_type(kind: object, wanted: str) -> bool:
     return any(_has_type(item, wanted) for item in kind) if isinstance(kind, list) else kind == wanted
 
 
-def _refuse(handle: TableHandle, features: set[str], verb: str) -> None:
+def _refuse(handle: TableHandle, taken: TakenFeatures, features: set[str], verb: str) -> None:
     if features:
-        found = tuple(sorted(features))
+        found = tuple(sorted({_SHOWN.get(feature, feature) for feature in features}))
         raise UnsupportedFeatureError(
             f"the Delta table at {handle.location.uri} uses {' and '.join(found)}, "
-            f"and cannot be {verb} by the embedded engine",
+            f"and cannot be {verb} by the {taken.engine} engine",
             fix=NODE.without_feature,
             uri=handle.location.uri,
             features=found,

@@ -12,7 +12,6 @@ from urllib.parse import quote, unquote
 from odi_assets.connections.cached import without_own_scheme
 from odi_assets.connections.location import Location
 from odi_assets.delta.files.footers import WrittenFile
-from odi_assets.delta.protocol import require_readable
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.schema import spark_schema
@@ -23,16 +22,6 @@ if TYPE_CHECKING:
 
 _NOT_ASCII = re.compile("%[89A-Fa-f][0-9A-Fa-f]")
 """Other writers escape the bytes of UTF-8; Spark takes each for a character of its own."""
-
-
-def read_table(spark: SparkSession, handle: TableHandle) -> DataFrame:
-    """The rows of the handle's version.
-
-    Raises:
-        TableError: there is no table, or its files alone do not tell its rows.
-    """
-    require_readable(handle)
-    return read_files(spark, handle, handle.live_files)
 
 
 def read_files(

@@ -26,7 +26,7 @@ HELD = "while executors write"
 
 POINTS: dict[str, tuple[str, bool]] = {
     "after staging": ("odi_assets.tables.modes.base.Write.stage", True),
-    "after the commit": ("odi_assets.tables.embedded.commit", True),
+    "after the commit": ("odi_assets.tables.embedded.writer.commit", True),
     "after the advance": ("odi_assets.nodes.execution.materialize.advance", True),
 }
 """Name → function, and whether it has done its work when the end comes: those that leave something behind."""

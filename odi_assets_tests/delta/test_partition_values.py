@@ -11,8 +11,7 @@ from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import changes
 from odi_assets.delta.partition_values import same_spelling
-from odi_assets.tables.reader import read_table
-from odi_assets_tests.tables.support import ENGINE, Write, rows_of
+from odi_assets_tests.tables.support import ENGINE, Write, read_table, rows_of
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from odi_assets.nodes.result import NodeResult
 from odi_assets.nodes.run_history import RunHistory
 from odi_assets.nodes.run_node import NodeRun, finish, run_node
 from odi_assets.state.backend import StateBackend
-from odi_assets.tables.reader import read_table
+from odi_assets_tests.tables.support import read_table
 
 HEAD = """
 project: test

@@ -24,7 +24,7 @@ from odi_assets.nodes.run_history import RunHistory
 from odi_assets.nodes.run_node import NodeRun, run_node
 from odi_assets.sample.landing import arrive, hold
 from odi_assets.state.records import RunStatus
-from odi_assets.tables.reader import read_table
+from odi_assets_tests.tables.support import read_table
 
 
 def delivered(folder: Path) -> list[dict[str, str]]:

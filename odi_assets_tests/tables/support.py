@@ -11,9 +11,8 @@ from pyspark.sql.types import StructType
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import TableHandle
-from odi_assets.tables.embedded import EmbeddedEngine
-from odi_assets.tables.engine import WriteResult
-from odi_assets.tables.reader import read_table
+from odi_assets.tables.embedded.engine import EmbeddedEngine
+from odi_assets.tables.engine import WriteResult, engine_of
 
 ENGINE = EmbeddedEngine()
 APP = "odi_assets:test.node"
@@ -26,6 +25,11 @@ def frame(spark: SparkSession, rows: list[tuple[Any, ...]], schema: str) -> Data
     if not rows:
         return spark.createDataFrame([], struct)
     return spark.createDataFrame(LocalDataToArrowConversion.convert(rows, struct, False), struct)
+
+
+def read_table(spark: SparkSession, handle: TableHandle) -> DataFrame:
+    """The rows of the handle's version, read by the table's engine."""
+    return engine_of(handle).read(spark, handle)
 
 
 def rows_of(spark: SparkSession, table: Location, version: int | None = None) -> list[tuple[Any, ...]]:

@@ -26,7 +26,7 @@ from odi_assets.delta.commit import FileChanges, Stamp
 from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError, TableError, Transient
-from odi_assets.tables import embedded
+from odi_assets.tables.embedded import writer
 from odi_assets.tables.engine import WriteSpec
 from odi_assets.tables.modes import base
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of
@@ -212,7 +212,7 @@ def test_a_log_that_may_not_be_written_leaves_the_table_as_it_was(
     log.chmod(0o555)
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(embedded, "commit", commit)
+            patch.setattr(writer, "commit", commit)
             with pytest.raises(OSError, match="Permission denied"):
                 begin(mode)
     finally:

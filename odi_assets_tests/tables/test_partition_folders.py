@@ -14,7 +14,6 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
-from odi_assets.tables.arrow import write_arrow
 from odi_assets.tables.engine import WriteSpec
 from odi_assets_tests.tables.support import APP, ENGINE, Write, frame, rows_of
 
@@ -74,7 +73,7 @@ def written_by(
         return
     ids, keys = (list(column) for column in zip(*rows, strict=True))
     of = pa.string() if kind == "STRING" else pa.binary()
-    write_arrow(
+    ENGINE.write_arrow(
         pa.table({"id": pa.array(ids, pa.int64()), "k": pa.array(keys, of)}), handle, spec, stamp, lambda: spark
     )
 

@@ -15,7 +15,7 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.changes import changes
 from odi_assets.delta.commit import Stamp
 from odi_assets.errors import TableError
-from odi_assets.tables.engine import WriteSpec
+from odi_assets.tables.engine import WriteSpec, engine_of
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of
 
 EVOLVE: dict[str, Any] = {"schema_policy": "evolve"}
@@ -33,6 +33,7 @@ def actions(table: Location, version: int) -> list[str]:
     return sorted({next(iter(json.loads(line))) for line in log})
 
 
+@pytest.mark.every_engine
 @pytest.mark.contract
 def test_an_appended_column_joins_the_table_in_the_commit_of_its_rows(
     spark: SparkSession, table: Location, write: Write
@@ -45,6 +46,7 @@ def test_an_appended_column_joins_the_table_in_the_commit_of_its_rows(
     assert rows_of(spark, table, version=0) == [(1, "a")]
 
 
+@pytest.mark.every_engine
 def test_downstream_readers_see_only_the_new_rows_of_a_commit_that_adds_a_column(table: Location, write: Write) -> None:
     write([(1, "a")])
     before = ENGINE.open(table).table_id
@@ -53,6 +55,7 @@ def test_downstream_readers_see_only_the_new_rows_of_a_commit_that_adds_a_column
     assert (gained.kind, gained.rows, ENGINE.open(table).table_id) == ("rows", 1, before)
 
 
+@pytest.mark.every_engine
 @pytest.mark.parametrize("rows", [[(9, "z", 1)], [(1, "A", 1), (9, "z", 2)]])
 def test_an_upserted_column_joins_in_one_commit_and_untouched_rows_stay(
     spark: SparkSession, table: Location, write: Write, rows: list[tuple[Any, ...]]
@@ -67,6 +70,7 @@ def test_an_upserted_column_joins_in_one_commit_and_untouched_rows_stay(
     assert (gained.kind, gained.rows) == ("rows", len(rows))
 
 
+@pytest.mark.every_engine
 def test_a_replaced_partition_may_bring_a_column_and_other_partitions_keep_their_rows(
     spark: SparkSession, table: Location, write: Write
 ) -> None:
@@ -178,7 +182,7 @@ def test_fields_join_structs_at_any_depth(spark: SparkSession, table: Location, 
         write(spark.sql(MORE))
     result = write(spark.sql(MORE), **EVOLVE)
     assert set(result.columns_added) == {"s.y", "s.in.element.q", "m.value.b"}
-    first, second = ENGINE.read(spark, ENGINE.open(table)).orderBy("id").collect()
+    first, second = engine_of(table).read(spark, ENGINE.open(table)).orderBy("id").collect()
     assert (first["s"]["x"], first["s"]["y"], first["s"]["in"][0]["q"], first["m"]["k"]["b"]) == (1, None, None, None)
     assert (second["s"]["x"], second["s"]["y"], second["s"]["in"][0]["q"]) == (2, "Y", "Q")
     assert (second["m"]["k"]["a"], second["m"]["k"]["b"]) == (1, 2)
@@ -188,7 +192,7 @@ def test_fields_of_structs_are_ignored_by_their_path(spark: SparkSession, table:
     write(spark.sql(NESTED))
     result = write(spark.sql(MORE), **IGNORE)
     assert set(result.columns_ignored) == {"s.y", "s.in.element.q", "m.value.b"}
-    assert [row["s"]["x"] for row in ENGINE.read(spark, ENGINE.open(table)).orderBy("id").collect()] == [1, 2]
+    assert [row["s"]["x"] for row in engine_of(table).read(spark, ENGINE.open(table)).orderBy("id").collect()] == [1, 2]
 
 
 def test_other_readers_of_delta_see_the_added_column(table: Location, write: Write) -> None:
@@ -218,12 +222,12 @@ def test_a_commit_that_adds_a_column_beside_a_concurrent_append_loses_neither(
 ) -> None:
     write([(1, "a")])
     stale = ENGINE.open(table)
-    ENGINE.write(
+    engine_of(table).write(
         spark.createDataFrame([(2, "b")], "id BIGINT, name STRING"),
         ENGINE.open(table),
         WriteSpec(WriteMode.APPEND),
         Stamp("another", 1),
     )
     spec = WriteSpec(WriteMode.APPEND, schema_policy="evolve")
-    ENGINE.write(spark.createDataFrame([(3, "c", 7)], WIDE), stale, spec, Stamp(APP, 2))
+    engine_of(table).write(spark.createDataFrame([(3, "c", 7)], WIDE), stale, spec, Stamp(APP, 2))
     assert rows_of(spark, table) == [(1, "a", None), (2, "b", None), (3, "c", 7)]

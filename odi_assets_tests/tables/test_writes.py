@@ -18,10 +18,11 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.changes import changes
 from odi_assets.delta.commit import Stamp
 from odi_assets.errors import FencedError, TableError
-from odi_assets.tables.engine import WriteSpec
+from odi_assets.tables.engine import WriteSpec, engine_of
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of
 
 
+@pytest.mark.every_engine
 @pytest.mark.contract
 def test_an_append_adds_rows_in_one_commit_and_counts_them(spark: SparkSession, table: Location, write: Write) -> None:
     first = write([(1, "a"), (2, "b")])
@@ -49,6 +50,7 @@ def test_other_readers_of_delta_see_the_same_rows(table: Location, write: Write)
     assert sorted(pa.table(rows).column("id").to_pylist()) == [1, 2]
 
 
+@pytest.mark.every_engine
 @pytest.mark.contract
 def test_no_rows_make_a_commit_that_carries_only_the_stamp(spark: SparkSession, table: Location, write: Write) -> None:
     write([(1, "a")])
@@ -58,6 +60,7 @@ def test_no_rows_make_a_commit_that_carries_only_the_stamp(spark: SparkSession, 
     assert rows_of(spark, table) == [(1, "a")]
 
 
+@pytest.mark.every_engine
 def test_a_table_can_begin_without_rows(spark: SparkSession, table: Location, write: Write) -> None:
     write([])
     assert rows_of(spark, table) == []
@@ -65,6 +68,7 @@ def test_a_table_can_begin_without_rows(spark: SparkSession, table: Location, wr
     assert rows_of(spark, table) == [(1, "a")]
 
 
+@pytest.mark.every_engine
 @pytest.mark.contract
 def test_an_overwrite_replaces_rows_and_schema_in_one_commit(
     spark: SparkSession, table: Location, write: Write
@@ -76,6 +80,7 @@ def test_an_overwrite_replaces_rows_and_schema_in_one_commit(
     assert rows_of(spark, table, version=0) == [(1, "a"), (2, "b")]
 
 
+@pytest.mark.every_engine
 @pytest.mark.contract
 @pytest.mark.usefixtures("rewritten_by")
 def test_an_upsert_updates_known_keys_and_inserts_new_ones(spark: SparkSession, table: Location, write: Write) -> None:
@@ -149,6 +154,7 @@ def test_two_rows_with_the_same_keys_in_one_upsert_are_refused_and_nothing_chang
     assert rows_of(spark, table) == [(1, "a")]
 
 
+@pytest.mark.every_engine
 @pytest.mark.contract
 @pytest.mark.usefixtures("rewritten_by")
 def test_the_log_of_an_upsert_tells_exactly_the_rows_that_changed(table: Location, write: Write) -> None:
@@ -158,6 +164,7 @@ def test_the_log_of_an_upsert_tells_exactly_the_rows_that_changed(table: Locatio
     assert (gained.kind, gained.rows, gained.commits[0].updated) == ("rows", 2, 1)
 
 
+@pytest.mark.every_engine
 @pytest.mark.contract
 def test_append_once_adds_only_rows_whose_keys_are_not_there(
     spark: SparkSession, table: Location, write: Write
@@ -194,7 +201,7 @@ def test_rows_in_the_table_are_counted_as_they_are_when_others_committed_meanwhi
     behind = ENGINE.open(table)
     write_deltalake(table.uri, pa.table({"id": [7, 8], "name": ["z", "z"]}), mode="append", partition_by=["name"])
     frame = spark.createDataFrame([(2, "a")], "id BIGINT, name STRING")
-    result = ENGINE.write(frame, behind, WriteSpec(mode, partition_by=("name",)), Stamp(APP, 2))
+    result = engine_of(table).write(frame, behind, WriteSpec(mode, partition_by=("name",)), Stamp(APP, 2))
     assert (result.version, result.rows_total) == (2, len(rows_of(spark, table)))
 
 
@@ -206,6 +213,7 @@ def days(spark: SparkSession, *rows: tuple[str, str | None, int]) -> DataFrame:
     return frame.selectExpr("cast(day AS DATE) AS day", "carrier", "n")
 
 
+@pytest.mark.every_engine
 @pytest.mark.contract
 def test_partition_overwrite_replaces_just_the_partitions_it_writes(
     spark: SparkSession, table: Location, write: Write
@@ -217,6 +225,7 @@ def test_partition_overwrite_replaces_just_the_partitions_it_writes(
     assert [row[2] for row in rows_of(spark, table)] == [1, 20, 30]
 
 
+@pytest.mark.every_engine
 def test_partition_overwrite_empties_a_named_partition_that_gets_no_row(
     spark: SparkSession, table: Location, write: Write
 ) -> None:
@@ -227,6 +236,7 @@ def test_partition_overwrite_empties_a_named_partition_that_gets_no_row(
     assert [row[2] for row in rows_of(spark, table)] == [20]
 
 
+@pytest.mark.every_engine
 def test_partition_overwrite_refuses_rows_outside_the_partitions_it_covers(
     spark: SparkSession, table: Location, write: Write
 ) -> None:
@@ -237,6 +247,7 @@ def test_partition_overwrite_refuses_rows_outside_the_partitions_it_covers(
     assert [row[2] for row in rows_of(spark, table)] == [1]
 
 
+@pytest.mark.every_engine
 @pytest.mark.contract
 def test_partition_values_of_every_spelling_come_back_as_they_were(
     spark: SparkSession, table: Location, write: Write
@@ -251,6 +262,7 @@ def test_partition_values_of_every_spelling_come_back_as_they_were(
     assert changed == {**{value: n for n, value in enumerate(odd)}, "a b/c:ü%": 101, None: 103}
 
 
+@pytest.mark.every_engine
 @pytest.mark.parametrize("kind", ["INT", "TIMESTAMP", "DATE", "BOOLEAN", "DECIMAL(10,2)"])
 def test_partition_columns_of_other_types_are_replaced_by_value(
     spark: SparkSession, table: Location, write: Write, kind: str
@@ -263,6 +275,7 @@ def test_partition_columns_of_other_types_are_replaced_by_value(
     assert [row[1] for row in rows_of(spark, table)] == [2]
 
 
+@pytest.mark.every_engine
 @pytest.mark.usefixtures("rewritten_by")
 def test_an_upsert_into_a_partitioned_table_may_move_a_row_to_another_partition(
     spark: SparkSession, table: Location, write: Write
@@ -276,6 +289,7 @@ def test_an_upsert_into_a_partitioned_table_may_move_a_row_to_another_partition(
     ]
 
 
+@pytest.mark.every_engine
 @pytest.mark.contract
 def test_the_second_of_two_writers_with_one_fence_is_told_who_won_and_writes_nothing(
     spark: SparkSession, table: Location, write: Write
@@ -283,19 +297,20 @@ def test_the_second_of_two_writers_with_one_fence_is_told_who_won_and_writes_not
     write([(1, "a")])
     one, two = ENGINE.open(table), ENGINE.open(table)
     frame = spark.createDataFrame([(2, "b")], "id BIGINT, name STRING")
-    ENGINE.write(frame, one, WriteSpec(WriteMode.APPEND), Stamp(APP, 2, {"run_id": "winner"}))
+    engine_of(table).write(frame, one, WriteSpec(WriteMode.APPEND), Stamp(APP, 2, {"run_id": "winner"}))
     with pytest.raises(FencedError, match="run winner committed it first") as caught:
-        ENGINE.write(frame, two, WriteSpec(WriteMode.APPEND), Stamp(APP, 2, {"run_id": "loser"}))
+        engine_of(table).write(frame, two, WriteSpec(WriteMode.APPEND), Stamp(APP, 2, {"run_id": "loser"}))
     assert (caught.value.winner, caught.value.run_id) == ("winner", "loser")
     assert rows_of(spark, table) == [(1, "a"), (2, "b")]
 
 
+@pytest.mark.every_engine
 def test_two_writers_that_both_create_the_table_leave_one_of_them_out(spark: SparkSession, table: Location) -> None:
     one, two = ENGINE.open(table), ENGINE.open(table)
     frame = spark.createDataFrame([(2, "b")], "id BIGINT, name STRING")
-    ENGINE.write(frame, one, WriteSpec(WriteMode.APPEND), Stamp(APP, 1, {"run_id": "winner"}))
+    engine_of(table).write(frame, one, WriteSpec(WriteMode.APPEND), Stamp(APP, 1, {"run_id": "winner"}))
     with pytest.raises(FencedError, match="winner"):
-        ENGINE.write(frame, two, WriteSpec(WriteMode.APPEND), Stamp(APP, 1, {"run_id": "loser"}))
+        engine_of(table).write(frame, two, WriteSpec(WriteMode.APPEND), Stamp(APP, 1, {"run_id": "loser"}))
     assert rows_of(spark, table) == [(2, "b")]
 
 
@@ -344,13 +359,15 @@ def test_a_column_of_a_type_that_no_table_holds_is_refused_by_name_and_the_table
     assert rows_of(spark, table) == [(1,)]
 
 
+@pytest.mark.every_engine
 @pytest.mark.contract
 def test_nested_values_survive(spark: SparkSession, table: Location, write: Write) -> None:
     write(spark.sql("SELECT 1 AS id, named_struct('x', 1, 'y', array('a', null)) AS s, map('k', 1.5D) AS m"))
-    row = ENGINE.read(spark, ENGINE.open(table)).collect()[0]
+    row = engine_of(table).read(spark, ENGINE.open(table)).collect()[0]
     assert (row["s"]["x"], row["s"]["y"], row["m"]) == (1, ["a", None], {"k": 1.5})
 
 
+@pytest.mark.every_engine
 def test_another_partitioning_is_refused(spark: SparkSession, write: Write) -> None:
     write(days(spark, ("2013-01-01", "UA", 1)), partition_by=("day",))
     with pytest.raises(TableError, match=r"is partitioned by \['day'\], and the node asks for \['carrier'\]"):
@@ -375,6 +392,7 @@ def test_statistics_bound_values_and_leave_out_what_could_lie(
     assert (stats["nullCount"]["dec"], stats["maxValues"]["dec"]) == (1, float(Decimal("1.25")))
 
 
+@pytest.mark.every_engine
 @pytest.mark.contract
 def test_tables_of_other_writers_are_read_whatever_their_folders_are_called(
     spark: SparkSession, table: Location
@@ -384,6 +402,7 @@ def test_tables_of_other_writers_are_read_whatever_their_folders_are_called(
     assert {tuple(row) for row in rows_of(spark, table)} == {("x", 1), ("y", 2), (None, 3)}
 
 
+@pytest.mark.every_engine
 @pytest.mark.contract
 @pytest.mark.usefixtures("rewritten_by")
 def test_rows_of_other_writers_can_be_upserted(spark: SparkSession, table: Location, write: Write) -> None:
@@ -395,6 +414,7 @@ def test_rows_of_other_writers_can_be_upserted(spark: SparkSession, table: Locat
     assert rows_of(spark, table) == rows
 
 
+@pytest.mark.every_engine
 def test_a_table_with_deletion_vectors_or_a_change_feed_is_refused_by_name(
     spark: SparkSession, table: Location, write: Write
 ) -> None:

@@ -14,6 +14,7 @@ CHECKS: tuple[Callable[[ProjectView], Iterator[Mistake]], ...] = (
     nodes.wrong_references,
     databases.connections,
     logs.logs,
+    tables.unknown_engines,
     tables.shared_folders,
     tables.outside_paths,
     tables.partitions,

@@ -1,4 +1,4 @@
-"""Tables that share a folder, paths outside their connection, and partitions that do not fit."""
+"""Unknown table engines, tables that share a folder, paths outside their connection, and unfit partitions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,19 @@ from collections.abc import Iterator
 from odi_assets.config.checks.view import ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, about
 from odi_assets.config.models.connections import SCHEME, StoreConnection, inside
+from odi_assets.config.table_engines import find_engine, known_engines
 
 _Folder = tuple[tuple[str, ...], Path, str]
 """A table's folder: its address, where the file gives it, and whose it is. An address is the store and the parts of the
 path there: comparable, whatever the connections' names; it begins with the address of each folder around it."""
+
+
+def unknown_engines(project: ProjectView) -> Iterator[Mistake]:
+    """Find connections whose table engine is not installed."""
+    for name, connection in (project.connections or {}).items():
+        if isinstance(connection, StoreConnection) and find_engine(connection.table_engine) is None:
+            text = f"is no table engine that is installed here; there are: {', '.join(known_engines())}"
+            yield about(connection.table_engine, text, at=("connections", name, "table_engine"))
 
 
 def shared_folders(project: ProjectView) -> Iterator[Mistake]:

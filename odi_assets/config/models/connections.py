@@ -13,6 +13,7 @@ from pydantic import Field
 
 from odi_assets.config.models.databases import SqlConnection
 from odi_assets.config.models.fields import Secret, Strict, Text
+from odi_assets.config.table_engines import EMBEDDED
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -24,6 +25,8 @@ class StoreConnection(Strict):
 
     if TYPE_CHECKING:
         base_path: str
+
+    table_engine: Text = Field(default=EMBEDDED, description="What writes and reads tables here.")
 
     @property
     @abstractmethod

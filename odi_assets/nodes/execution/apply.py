@@ -19,7 +19,7 @@ from odi_assets.nodes.planning.apply import key_of_log, value_types
 from odi_assets.sources.cdc.log import Op
 from odi_assets.sources.cdc.value_types import ValueTypes
 from odi_assets.tables.columns import quoted
-from odi_assets.tables.reader import read_table
+from odi_assets.tables.engine import engine_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -65,7 +65,7 @@ def applied(rows: DataFrame, plan: ResolvedPlan, spark: SparkSession) -> DataFra
     key = key_of_log(plan)
     stored = None
     if plan.target.exists and plan.write.mode is WriteMode.UPSERT:
-        stored = read_table(spark, plan.target)
+        stored = engine_of(plan.target).read(spark, plan.target)
     return _state(changes, shapes, key, stored, types, spark)
 
 

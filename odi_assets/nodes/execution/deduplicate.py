@@ -16,7 +16,7 @@ from odi_assets.nodes.planning.plan import ResolvedPlan
 from odi_assets.sources.cursor.columns import least
 from odi_assets.sources.cursor.window import Overlap
 from odi_assets.tables.columns import quoted
-from odi_assets.tables.reader import read_files
+from odi_assets.tables.engine import engine_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -61,7 +61,7 @@ def _not_in_target(df: DataFrame, plan: ResolvedPlan, overlap: Overlap, spark: S
     _require(wanted, df.columns, "rows lack", plan)
     _require(wanted, list(plan.target.columns), "table lacks", plan)
     files = list(plan.target.live_files) if by_keys_alone else _overlapping(plan, overlap, df)
-    present = read_files(spark, plan.target, files).select(*[quoted(name) for name in wanted])
+    present = engine_of(plan.target).read_files(spark, plan.target, files).select(*[quoted(name) for name in wanted])
     return df.alias("t").join(present.alias("b"), _same(wanted), "left_anti")
 
 

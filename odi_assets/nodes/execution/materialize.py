@@ -25,8 +25,7 @@ from odi_assets.spark.call_sites import without_call_sites
 from odi_assets.spark.death import death_named
 from odi_assets.spark.session import REQUIRED_CONF
 from odi_assets.state.backend import StateBackend
-from odi_assets.tables.embedded import EmbeddedEngine
-from odi_assets.tables.engine import WriteResult
+from odi_assets.tables.engine import WriteResult, engine_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -216,15 +215,14 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
 
 def _written(rows: NodeRows | ArrowRows, stamp: Stamp) -> tuple[WriteResult, int | None]:
     """What the commit of ``rows`` did, and how many rows were read for it."""
-    plan = rows.plan
+    plan, engine = rows.plan, engine_of(rows.plan.target)
     if isinstance(rows, ArrowRows):
-        from odi_assets.tables.arrow import write_arrow
-
-        return write_arrow(rows.rows, plan.target, plan.write_spec, stamp, rows.open_spark), rows.rows.num_rows
+        written = engine.write_arrow(rows.rows, plan.target, plan.write_spec, stamp, rows.open_spark)
+        return written, rows.rows.num_rows
     with (
         rows.own.until_written(rows.df) if rows.own else nullcontext(),
         computation_named(plan.node, plan.reads),
     ):
         delivery = DELIVERY if DELIVERY in rows.df.columns else None
-        written = EmbeddedEngine().write(rows.df, plan.target, replace(plan.write_spec, delivery=delivery), stamp)
+        written = engine.write(rows.df, plan.target, replace(plan.write_spec, delivery=delivery), stamp)
         return written, rows.counts.total(written.rows_written)

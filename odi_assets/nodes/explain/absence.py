@@ -24,7 +24,7 @@ from odi_assets.sources.source import Source
 from odi_assets.streaming.explain.collect import key_sql, only_asked
 from odi_assets.streaming.explain.query.definition import Condition
 from odi_assets.tables.columns import quoted
-from odi_assets.tables.reader import read_table
+from odi_assets.tables.engine import engine_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -112,9 +112,12 @@ class Absence:
         """Whether a row with the keys of the row that is gone is in the table now."""
         before = TableHandle.open(self.handle.location, (stay.gone or 1) - 1)
         columns = [quoted(column) for column in self.node.config.write.keys]
-        was = read_table(self.found.spark, before).where(self._is_key(key)).select(*columns)
+        was = engine_of(before).read(self.found.spark, before).where(self._is_key(key)).select(*columns)
         return bool(
-            read_table(self.found.spark, self.handle).join(was.distinct(), list(self.node.config.write.keys)).take(1)
+            engine_of(self.handle)
+            .read(self.found.spark, self.handle)
+            .join(was.distinct(), list(self.node.config.write.keys))
+            .take(1)
         )
 
     def _is_key(self, key: str) -> Any:
@@ -284,7 +287,7 @@ class Absence:
         given = {row["_odi_key"]: "given" for row in rows.select("_odi_key").distinct().collect()}
         columns = list(node.config.write.keys)
         if given and columns and self.handle.exists:
-            table = read_table(self.found.spark, self.handle).select(*map(quoted, columns)).distinct()
+            table = engine_of(self.handle).read(self.found.spark, self.handle).select(*map(quoted, columns)).distinct()
             kept = rows.select("_odi_key", *map(quoted, columns)).join(table, columns)
             given |= {row["_odi_key"]: "replaced" for row in kept.select("_odi_key").distinct().collect()}
         return given

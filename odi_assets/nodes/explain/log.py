@@ -17,7 +17,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.sources.cdc.lookup import keys_there
 from odi_assets.sources.cdc.source import LogSource
 from odi_assets.streaming.explain.verdicts import key_parts
-from odi_assets.tables.reader import read_table
+from odi_assets.tables.engine import engine_of
 from odi_assets.util.words import counted
 
 
@@ -51,7 +51,7 @@ class CapturedKeys:
                 fix=f"give it a primary key; or look at the log itself: odi show {self.capture}",
                 node=str(self.capture),
             )
-        changes = TableLog(read_table(self.found.spark, log), self.table, str(self.capture), mark_of_log(log))
+        changes = TableLog(engine_of(log).read(self.found.spark, log), self.table, str(self.capture), mark_of_log(log))
         by_key = changes.histories(self.columns, self.found.keys)
         applied = {
             str(node): applied_below(node, TableHandle.open(node.target.location), log, self.found.state)

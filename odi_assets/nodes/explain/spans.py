@@ -12,7 +12,8 @@ from odi_assets.delta.history import METADATA_KEY, actions_at
 from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.streaming.explain.collect import only_asked
-from odi_assets.tables.reader import by_file_uri, file_uri_key, read_files
+from odi_assets.tables.engine import engine_of
+from odi_assets.tables.reader import by_file_uri, file_uri_key
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +73,7 @@ def stays(
     lost = {file.path for file in lost_files(handle.location, old)} if old else set()
     files = [*handle.live_files, *(file for file in old if file.path not in lost)]
     by_uri = by_file_uri(handle.location, files)
-    rows = read_files(spark, handle, files, file_as=_FILE)
+    rows = engine_of(handle).read_files(spark, handle, files, file_as=_FILE)
     found = only_asked(rows.selectExpr(f"{key} AS key", _FILE), asked)
     counts: dict[str, dict[str, int]] = defaultdict(dict)
     for row in found.groupBy("key", _FILE).count().collect():

@@ -35,7 +35,8 @@ from odi_assets.streaming.explain.words import capital
 from odi_assets.streaming.inputs.input import StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.tables.columns import quoted
-from odi_assets.tables.reader import file_uri_key, read_table
+from odi_assets.tables.engine import engine_of
+from odi_assets.tables.reader import file_uri_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,7 +94,7 @@ class StreamExplainer:
             keys: a key of several columns has its parts joined by ``SEPARATOR``.
         """
         asked = list(dict.fromkeys(keys))
-        table = read_table(self.spark, self.target) if self.target.exists else None
+        table = engine_of(self.target).read(self.spark, self.target) if self.target.exists else None
         sources = {name: source for name, (source, _) in self._sources.items()}
         evidence = collect_evidence(self.spark, self.definition, asked, sources, self._past, table)
         return decide(self.definition, evidence)

@@ -43,7 +43,7 @@ from odi_assets.sources.reads import Read, UnresolvedRead
 from odi_assets.sources.source import Source
 from odi_assets.state.backend import StateBackend
 from odi_assets.streaming.explain.query.plan import read_outline
-from odi_assets.tables.reader import read_table
+from odi_assets.tables.engine import engine_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,7 +83,7 @@ def _compared(node: Node, target: TableHandle, spark: SparkSession, state: State
     marks = _marks(node, state, target)
     frames = {source.name: _loaded(source, marks, spark) for source in node.sources}
     made = transformed(spark, node.config, node.project.root, frames, str(node))
-    table = read_table(spark, target)
+    table = engine_of(target).read(spark, target)
     source = as_stored(made, table.schema, target.partition_columns)
     table = as_stored(table, table.schema, target.partition_columns)
     scope = _scope(node, frames, source, table, spark)

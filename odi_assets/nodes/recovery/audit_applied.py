@@ -28,7 +28,7 @@ from odi_assets.sources.cdc.source import LogSource
 from odi_assets.sources.cdc.value_types import ValueTypes
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.columns import quoted
-from odi_assets.tables.reader import read_table
+from odi_assets.tables.engine import engine_of
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def audit_applied(node: Node, target: TableHandle, spark: SparkSession, state: S
     source, value = capture.sources[0], mark_of_log(log)
     assert isinstance(source, LogSource)
     mark = CaptureMark.of(value, source.label)
-    rows = read_table(spark, log).where(F.col(PARTITION) == apply.table)
+    rows = engine_of(log).read(spark, log).where(F.col(PARTITION) == apply.table)
     above = rows.where((F.col("n") >= applied_below(node, target, log, state)) & (F.col("op") != Op.SHAPE.value))
     with table_now(source, mark, apply.table) as now:
         shapes = shapes_of(rows, str(node))
@@ -90,7 +90,7 @@ class _TableAudit:
                 fix=f"run it and the node that captures first: {command}",
                 node=str(self.node),
             )
-        table = read_table(self.spark, self.target)
+        table = engine_of(self.target).read(self.spark, self.target)
         types = {one.name: one.type for one in now.shape.columns}
         compared = tuple(name for name in table.columns if name in types)
         waiting = self._waiting(now, above)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.damage import damaged, read_log
 from odi_assets.delta.errors import DamagedTableError
-from odi_assets.delta.maintenance.maintain import ORPHAN_HOURS, Maintenance, MaintenanceOptions, is_recent, maintain
+from odi_assets.delta.maintenance.maintain import ORPHAN_HOURS, Maintenance, MaintenanceOptions, is_recent
 from odi_assets.delta.maintenance.restore import lost_files, presence
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
@@ -19,6 +19,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import lost_remedy, lost_text
 from odi_assets.sources.files import ledger
 from odi_assets.state.backend import StateBackend
+from odi_assets.tables.engine import engine_of
 from odi_assets.util.words import counted
 
 
@@ -33,7 +34,7 @@ def maintain_node(
 
     Raises:
         DamagedTableError: data files are gone or cut.
-        TableConflictError, TableError: see :func:`odi_assets.delta.maintenance.maintain.maintain`.
+        TableConflictError, TableError: as the table engine's ``maintain`` does.
     """
     location = project.target(key)
     handle = TableHandle.open(location)
@@ -41,7 +42,8 @@ def maintain_node(
         return None
     _require_whole(project, key, handle)
     why = _needed_for(Node.of(project, key), state, handle)
-    done = maintain(location, replace(options, keep_log=options.keep_log or why is not None), {"node": str(key)})
+    options = replace(options, keep_log=options.keep_log or why is not None)
+    done = engine_of(location).maintain(location, options, {"node": str(key)})
     age = timedelta(hours=max(options.retain_hours, ORPHAN_HOURS))
     now = TableHandle.open(location)
     named = _named_parts(Node.of(project, key), state, now, done.rewindable_from)

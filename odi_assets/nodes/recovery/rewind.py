@@ -19,7 +19,7 @@ from odi_assets.config.models import WriteMode
 from odi_assets.delta.changes import is_other_history
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.history import CommittedStamp, restored_version
-from odi_assets.delta.maintenance.restore import lost_files, restore
+from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError, StateConflictError, StateError, TableError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
@@ -37,6 +37,7 @@ from odi_assets.sources.files import ledger
 from odi_assets.sources.marks import LedgerPart
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunStatus
+from odi_assets.tables.engine import engine_of
 
 if TYPE_CHECKING:
     from odi_assets.nodes.recovery.streams.rewind import CheckpointRewind
@@ -379,7 +380,7 @@ def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -
     try:
         version = rewind.from_version
         if rewind.to_version != version:
-            version = restore(rewind.handle, rewind.to_version, stamp, also)
+            version = engine_of(rewind.handle).restore(rewind.handle, rewind.to_version, stamp, also)
         else:
             # The commit says that the table holds the rows of its HWM, or of a stream's batch.
             handle = rewind.handle

@@ -22,7 +22,7 @@ from odi_assets.errors import ConfigError, TableConflictError
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.assets.arrow_frames import arrow_of, package_of
 from odi_assets.orchestration.assets.attempts import StepAttempt
-from odi_assets.tables.engine import WriteResult, WriteSpec
+from odi_assets.tables.engine import WriteResult, WriteSpec, engine_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,13 +154,10 @@ def _spec(table: AssetTable, attempt: StepAttempt) -> WriteSpec:
 def _written(
     table: AssetTable, frame: Any, handle: TableHandle, spec: WriteSpec, stamp: Stamp, open_spark: OpenSpark
 ) -> WriteResult:
+    engine = engine_of(handle)
     if package_of(frame) == "pyspark":
-        from odi_assets.tables.embedded import EmbeddedEngine
-
-        return EmbeddedEngine().write(frame, handle, spec, stamp)
-    from odi_assets.tables.arrow import write_arrow
-
-    return write_arrow(arrow_of(frame, table.key), handle, spec, stamp, open_spark)
+        return engine.write(frame, handle, spec, stamp)
+    return engine.write_arrow(arrow_of(frame, table.key), handle, spec, stamp, open_spark)
 
 
 def partition_values(context: dg.OutputContext, table: AssetTable) -> tuple[str, ...] | None:

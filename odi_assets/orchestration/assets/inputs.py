@@ -25,7 +25,7 @@ from odi_assets.orchestration.assets.frames import AssetTable
 from odi_assets.sources.delta.source import DeltaTableSource, NewVersions
 from odi_assets.sources.marks import History, VersionMark
 from odi_assets.sources.source import Target
-from odi_assets.tables.reader import read_table
+from odi_assets.tables.engine import engine_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,7 +105,7 @@ def _text(moment: datetime) -> str:
 def load_whole(handle: TableHandle, wanted: Wanted, open_spark: Callable[[], SparkSession]) -> Any:
     """The rows of a table that an argument asks for."""
     if not wants_arrow(wanted.annotation):
-        return _by_spark(read_table(open_spark(), handle), wanted)
+        return _by_spark(engine_of(handle).read(open_spark(), handle), wanted)
     return frame_as(_by_arrow(handle, wanted), wanted.annotation)
 
 

@@ -10,7 +10,7 @@ from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import TableError
 from odi_assets.sources.cursor.late import NONE_LATE, Late, place_of, rows_below
 from odi_assets.sources.cursor.window import Window
-from odi_assets.tables.reader import read_files
+from odi_assets.tables.engine import engine_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ def late_in_table(handle: TableHandle, after: int, window: Window, start: Any, s
     is_whole = upto - after <= _MOST_COMMITS and gained.kind in {"rows", "none"} and len(files) == len(gained.files)
     below, mixed = _by_statistics(handle, files, window, start)
     if spark is not None and mixed:
-        return Late(below + rows_below(read_files(spark, handle, mixed), window, start), is_whole)
+        return Late(below + rows_below(engine_of(handle).read_files(spark, handle, mixed), window, start), is_whole)
     return Late(below, is_whole and not mixed, by_reading=bool(mixed))
 
 

@@ -27,7 +27,7 @@ from odi_assets.sources.marks import CursorMark, History, Identity, Mark, Unreso
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source
-from odi_assets.tables.reader import read_files, read_table
+from odi_assets.tables.engine import engine_of
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -285,8 +285,9 @@ class TableSnapshot(SourceSnapshot):
     def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
         only = self.only if only is None else only
         if only is None:
-            return read_table(spark, self.handle)
-        rows = read_files(spark, self.handle, files_in_partitions(self.handle, only.column, only.values))
+            return engine_of(self.handle).read(spark, self.handle)
+        files = files_in_partitions(self.handle, only.column, only.values)
+        rows = engine_of(self.handle).read_files(spark, self.handle, files)
         return rows.where(only.condition(rows))
 
     def late(self, mark: CursorMark, window: Window, start: Any, spark: SparkSession | None = None) -> Late:
@@ -318,10 +319,9 @@ class NewVersions(Read):
         return self.snapshot.bytes
 
     def load(self, spark: SparkSession) -> DataFrame:
-        from odi_assets.sources.delta.changed_rows import changed_rows
-
         if self._by_rows and self.step.changes is not None:
-            return changed_rows(spark, self.snapshot.handle, self.step.changes)
+            handle = self.snapshot.handle
+            return engine_of(handle).changed_rows(spark, handle, self.step.changes)
         return self.snapshot.rows(spark)
 
     def whole(self) -> Read:
@@ -350,10 +350,8 @@ class NewVersions(Read):
         return AffectedPartitions(by_rows=True) if found is None else AffectedPartitions(frozenset(found))
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
-        from odi_assets.sources.delta.changed_rows import affected_rows
-
-        gained = self.step.changes
-        return () if gained is None else affected_rows(spark, self.snapshot.handle, gained)
+        handle, gained = self.snapshot.handle, self.step.changes
+        return () if gained is None else engine_of(handle).affected_rows(spark, handle, gained)
 
     @property
     def _by_rows(self) -> bool:

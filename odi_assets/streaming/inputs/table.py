@@ -14,7 +14,8 @@ from odi_assets.errors import SourceError, TableError
 from odi_assets.streaming.inputs import table_source
 from odi_assets.streaming.inputs.input import News, ReadBefore, RowsByFile, StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
-from odi_assets.tables.reader import by_file_uri, file_uri_key, read_files
+from odi_assets.tables.engine import engine_of
+from odi_assets.tables.reader import by_file_uri, file_uri_key
 from odi_assets.tables.schema import spark_schema
 from odi_assets.util.words import counted
 
@@ -79,7 +80,7 @@ class StreamedTable(StreamedInput):
         del log
         skip = self.settings.on_change == "ignore"
         files = table_source.files_between(self.location, start, end, self.label, skip)
-        return read_files(spark, TableHandle.open(self.location), files) if files else None
+        return engine_of(self.location).read_files(spark, TableHandle.open(self.location), files) if files else None
 
     def schema(self) -> StructType:
         return spark_schema(TableHandle.open(self.location).schema_json)
@@ -120,5 +121,5 @@ class StreamedTable(StreamedInput):
             # It is not known which batch read which file.
             chosen = list(handle.live_files)
             batches = dict.fromkeys(by_file_uri(self.location, chosen), (0, max(ends, default=0)))
-        rows = read_files(spark, handle, chosen, file_as=file_as) if chosen else None
+        rows = engine_of(handle).read_files(spark, handle, chosen, file_as=file_as) if chosen else None
         return RowsByFile(rows, batches, gone, f"{file_uri_key(self.location.uri).rstrip('/')}/")

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from odi_assets.errors import TableError
 from odi_assets.state.records import RunStatus
-from odi_assets.tables.reader import read_table
 from odi_assets_tests.nodes.support import Sandbox
+from odi_assets_tests.tables.support import read_table
 
 _MOST, _LEAST = datetime.max, datetime.min
 _LONG, _BIG = 2**63, Decimal("9" * 38)

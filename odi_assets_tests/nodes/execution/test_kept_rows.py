@@ -24,8 +24,8 @@ from odi_assets.nodes.recovery.doctor import Kind, examine, kept_gaps
 from odi_assets.orchestration.assets.kept_rows import kept_rows_checks
 from odi_assets.orchestration.automation.source_lag import Watch
 from odi_assets.state.records import RunStatus
-from odi_assets.tables.reader import read_table
 from odi_assets_tests.nodes.support import Sandbox
+from odi_assets_tests.tables.support import read_table
 
 MATCHED = """
 - pipeline: p

@@ -20,7 +20,7 @@ from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.result import RunStatus
 from odi_assets.state import StateStoreProvider
 from odi_assets.state.store.staged import StagedStore
-from odi_assets.tables.embedded import EmbeddedEngine
+from odi_assets.tables.embedded.engine import EmbeddedEngine
 from odi_assets_tests.nodes.support import Sandbox
 
 NODES = """

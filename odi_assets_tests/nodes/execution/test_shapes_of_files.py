@@ -18,8 +18,8 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError, SourceError, TableError
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.sources.files.look import files as looks
-from odi_assets.tables.reader import read_table
 from odi_assets_tests.nodes.support import Sandbox
+from odi_assets_tests.tables.support import read_table
 
 NODE = """
 - pipeline: p

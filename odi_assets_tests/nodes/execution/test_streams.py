@@ -31,7 +31,6 @@ from odi_assets.errors import (
 )
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.materialize import compute
-from odi_assets.nodes.execution.streams import batch as stream_batch
 from odi_assets.nodes.execution.streams.batch import BatchCommitter
 from odi_assets.nodes.execution.streams.run import StreamService
 from odi_assets.nodes.node import Node
@@ -49,8 +48,9 @@ from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.orchestration.assets.kept_rows import kept_rows_checks
 from odi_assets.orchestration.automation.source_lag import Watch
 from odi_assets.state.records import RunStatus
-from odi_assets.tables.reader import read_table
+from odi_assets.tables.embedded.engine import EmbeddedEngine
 from odi_assets_tests.nodes.support import Sandbox
+from odi_assets_tests.tables.support import read_table
 
 EVENTS = 'read: {connection: landing, format: json, path: events/*.json, schema: "id STRING, at TIMESTAMP, n INT"}'
 PLAIN = f"""
@@ -614,12 +614,13 @@ def test_a_table_behind_its_checkpoint(plain: Sandbox, tmp_path: Path, change: C
 
 def test_two_runs_at_once(plain: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     plain.land("events/3.json", [event("d", 3)])
-    write, rival = stream_batch.write_computed_once, []
+    write, rival = EmbeddedEngine.write_once, []
 
-    def second(df: DataFrame, handle: TableHandle, spec: Any, stamp: Any, **how: Any) -> Any:
+    def second(engine: EmbeddedEngine, df: DataFrame, handle: TableHandle, spec: Any, stamp: Any, **how: Any) -> Any:
         if not rival:
             rival.append(
                 write(
+                    engine,
                     df,
                     TableHandle.open(handle.location),
                     spec,
@@ -634,10 +635,10 @@ def test_two_runs_at_once(plain: Sandbox, monkeypatch: pytest.MonkeyPatch) -> No
                     ),
                 )
             )
-        return write(df, handle, spec, stamp, **how)
+        return write(engine, df, handle, spec, stamp, **how)
 
     with monkeypatch.context() as patch:
-        patch.setattr(stream_batch, "write_computed_once", second)
+        patch.setattr(EmbeddedEngine, "write_once", second)
         with pytest.raises(FencedError, match="the-other"):
             plain.run("events")
     plain.run("events")

@@ -14,8 +14,8 @@ from odi_assets.nodes.node import code_version
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.result import RunInfo
 from odi_assets.streaming.explain.verdicts import KeyExplanation
-from odi_assets.tables.reader import read_table
 from odi_assets_tests.nodes.support import Sandbox
+from odi_assets_tests.tables.support import read_table
 
 NODE = """\
   - name: {name}

@@ -20,8 +20,8 @@ from odi_assets.nodes.recovery.accept import accept
 from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.state.records import RunStatus
-from odi_assets.tables.reader import read_table
 from odi_assets_tests.nodes.support import Sandbox
+from odi_assets_tests.tables.support import read_table
 
 NODES = """
 - pipeline: p

@@ -24,12 +24,11 @@ from odi_assets.delta.commit import Stamp
 from odi_assets.delta.history import METADATA_KEY
 from odi_assets.delta.maintenance.restore import restore
 from odi_assets.delta.table import TableHandle
-from odi_assets.sources.delta.changed_rows import affected_rows, changed_rows
 from odi_assets.sources.delta.versions import step
 from odi_assets.sources.marks import VersionMark
+from odi_assets.tables.changed_rows import affected_rows, changed_rows
 from odi_assets.tables.engine import WriteSpec
-from odi_assets.tables.reader import read_table
-from odi_assets_tests.tables.support import APP, ENGINE, frame
+from odi_assets_tests.tables.support import APP, ENGINE, frame, read_table
 
 COLUMNS = "id BIGINT, day STRING, v BIGINT, gone BOOLEAN"
 KEYED: dict[str, Any] = {"mode": WriteMode.UPSERT, "keys": ("id",), "delete_when": "gone"}

@@ -19,7 +19,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.run_history import RunHistory
 from odi_assets.nodes.run_node import NodeRun, run_node
 from odi_assets.sample.olake import UNAVAILABLE, current_rows
-from odi_assets.tables.reader import read_table
+from odi_assets_tests.tables.support import read_table
 
 DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "cursors.md").read_text(encoding="utf-8")
 SCHEMA = pa.schema(

@@ -19,8 +19,7 @@ from odi_assets.spark.connect_worker import token_is_logged
 from odi_assets.streaming.inputs.input import StreamedInput
 from odi_assets.streaming.inputs.table import StreamedTable
 from odi_assets.streaming.query.progress_log import ProgressLog
-from odi_assets.tables.embedded import write_computed_once
-from odi_assets.tables.engine import WriteSpec
+from odi_assets.tables.engine import WriteSpec, engine_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -151,7 +150,7 @@ class BatchCommitter:
             replace(self.facts, mode=spec.mode.value, inputs=self._versions(facts)).to_json(),
             late_facts=lambda: {"stream": self._known_late(facts).to_json()},
         )
-        write_computed_once(rows, handle, spec, stamp, is_small=is_small)
+        engine_of(handle).write_once(rows, handle, spec, stamp, is_small=is_small)
 
     def _known_late(self, facts: StreamFacts) -> StreamFacts:
         """The facts of a batch, with those that are known once it is computed."""

@@ -37,11 +37,10 @@ from odi_assets.nodes.stream_facts import BatchSpan, StreamFacts
 from odi_assets.streaming.inputs.input import StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.tables.columns import quoted
-from odi_assets.tables.embedded import write_computed_once
-from odi_assets.tables.engine import WriteSpec
+from odi_assets.tables.engine import WriteSpec, engine_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _log = logging.getLogger(__name__)
 
@@ -171,7 +170,7 @@ class KeptRows:
             move_mark(handle, fence, said)
         else:
             stamp = Stamp.next_on(handle, fence, said.to_json())
-            write_computed_once(frame, handle, _APPEND, stamp)
+            _write(frame, handle, stamp)
 
     def _gaps(
         self, which: str, handle: TableHandle, fence: str, facts: StreamFacts, first: int | None
@@ -187,6 +186,10 @@ class KeptRows:
             text = "%s: %s begin after %s, whose rows of this kind are not known any more"
             _log.warning(text, self.facts.node, which, batches_text(spans_of(new)))
         return spans_of([*numbers(known), *new])
+
+
+def _write(rows: DataFrame, handle: TableHandle, stamp: Stamp) -> None:
+    engine_of(handle).write_once(rows, handle, _APPEND, stamp)
 
 
 def move_mark(table: TableHandle, fence: str, facts: CommitFacts) -> None:

@@ -23,7 +23,6 @@ from odi_assets.delta.protocol import require_removable, require_writable, with_
 from odi_assets.delta.schema_evolution import UNDECIDED, plan_schema, replaced_schema, type_name
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
-from odi_assets.tables.embedded import EmbeddedEngine, result_of
 from odi_assets.tables.engine import WriteResult, WriteSpec
 from odi_assets.tables.modes.base import Write, mode_of
 from odi_assets.tables.modes.upsert import upserted
@@ -97,15 +96,15 @@ def write_arrow(
     handle: TableHandle,
     spec: WriteSpec,
     stamp: Stamp,
-    open_spark: Callable[[], SparkSession],
+    by_spark: Callable[[pa.Table, WriteSpec, Stamp], WriteResult],
 ) -> WriteResult:
-    """Write ``rows`` in one commit on ``handle``, or leave the table as it was; see ``EmbeddedEngine.write``.
+    """Write ``rows`` in one commit on ``handle``, or leave the table as it was; see ``TableEngine.write_arrow``.
 
     Args:
-        open_spark: gives Spark's session, where Arrow cannot do it.
+        by_spark: writes the rows where Arrow cannot do it.
 
     Raises:
-        FencedError, TableConflictError, TableError: as of ``EmbeddedEngine.write``.
+        FencedError, TableConflictError, TableError: as ``TableEngine.write`` does.
     """
     parts = rows if isinstance(rows, TableParts) else None
     rows = rows.schema.empty_table() if isinstance(rows, TableParts) else rows
@@ -123,7 +122,7 @@ def write_arrow(
         # The files of a write that was given up have a folder of their own; no version names them.
         retried = replace(stamp, write_id=uuid.uuid4().hex)
         whole = rows if parts is None else storable(parts.whole(), handle.location.uri)
-        return EmbeddedEngine().write(open_spark().createDataFrame(whole), handle, spec, retried)
+        return by_spark(whole, spec, retried)
 
 
 def storable(rows: pa.Table, uri: str) -> pa.Table:
@@ -225,7 +224,7 @@ def _write(
     changes = replace(changes, keys=spec.keys, computed_from=spec.mode.traits.computed_from, new_schema=bool(added))
     version = commit(handle, schema_json, spec.partition_by, changes, stamp)
     columns = tuple((field["name"], type_name(field["type"])) for field in json.loads(schema_json)["fields"])
-    result = result_of(write, changes, version, columns)
+    result = WriteResult.of(handle, changes, version, columns)
     return replace(result, columns_added=tuple(added), columns_ignored=tuple(ignored))
 
 
