@@ -105,6 +105,11 @@ def _files(node: Node) -> dict[str, Any] | None:
     return _increment(node, "files")
 
 
+def _files_that_may_be_ignored(node: Node) -> dict[str, Any] | None:
+    """Files of a node that reads no file again: where it does, `ignore` is refused."""
+    return None if "overwrite" in node["write"]["mode"] else _files(node)
+
+
 def _version(node: Node) -> dict[str, Any] | None:
     return _increment(node, "version")
 
@@ -430,7 +435,8 @@ EDITS: tuple[Edit, ...] = (
     Edit("CursorsIncrement.state_key", _set(_cursors, "state_key", "another", None)),
     Edit("FilesIncrement.mode", _other_increment),
     Edit("FilesIncrement.settle", _set(_files, "settle", "1s", None), harmless=True),
-    Edit("FilesIncrement.on_change", _set(_files, "on_change", "ignore", "reload", "raise"), harmless=True),
+    Edit("FilesIncrement.on_change", _set(_files, "on_change", "reload", "raise"), harmless=True),
+    Edit("FilesIncrement.on_change", _set(_files_that_may_be_ignored, "on_change", "ignore"), harmless=True),
     Edit("FilesIncrement.state_key", _set(_files, "state_key", "another", None)),
     Edit("VersionIncrement.mode", _other_increment),
     Edit("VersionIncrement.state_key", _set(_version, "state_key", "another", None)),

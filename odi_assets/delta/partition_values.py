@@ -17,6 +17,9 @@ from typing import Any
 PartitionValues = Mapping[str, str | None]
 """One partition: column name to its value as Delta writes it in the log; None is NULL."""
 
+EXACT_FLOAT_DIGITS = 15
+"""Digits of a decimal that a float surely holds: statistics of files have floats for decimals."""
+
 _INTEGERS = {"byte", "short", "integer", "long"}
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _EXACT = Context(prec=80)

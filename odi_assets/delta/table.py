@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -25,7 +26,7 @@ from odi_assets.delta.damage import damaged, emptied_commit, read_log
 from odi_assets.delta.errors import NODE, Owner, cannot_look, data_reads, deltalake_calls, store_options
 from odi_assets.delta.history import CommittedStamp, TableCommit, commit_digest, commits
 from odi_assets.delta.on_disk import sync_commit
-from odi_assets.delta.partition_values import partition_string
+from odi_assets.delta.partition_values import EXACT_FLOAT_DIGITS, partition_string
 from odi_assets.delta.retry import Retry, raced
 from odi_assets.errors import OdiError, TableError
 
@@ -223,20 +224,23 @@ class TableHandle:
         return pa.RecordBatchReader.from_stream(actions).read_all()
 
     def bounds(self, kind: str, column: str) -> list[Any] | None:
-        """The ``min`` or ``max`` of a column in each live file, None where that is not known, or a time beyond Python's
-        years; None if no file has one."""
+        """The ``min`` or ``max`` of a column in each live file, None where that is not known exactly, or a time beyond
+        Python's years; None if no file has one."""
         name = f"{kind}.{column}"
         if name not in self.add_actions.column_names:
             return None
-        return _values(self.add_actions[name], lambda _: None)
+        return [_unless_rounded(value) for value in _values(self.add_actions[name], lambda _: None)]
 
     def file_columns(self, names: Sequence[str]) -> list[list[Any]]:
         """Columns of :attr:`add_actions`, as lists with a value for each live file, None where a file or the table has
-        none. Loads no pyarrow."""
+        none, or none that is exact. Loads no pyarrow."""
         actions = Table.from_arrow(self.table.get_add_actions(flatten=True))
         present = set(actions.column_names)
         return [
-            list(actions.column(name).to_pylist()) if name in present else [None] * actions.num_rows for name in names
+            [_unless_rounded(value) for value in actions.column(name).to_pylist()]
+            if name in present
+            else [None] * actions.num_rows
+            for name in names
         ]
 
     @cached_property
@@ -316,6 +320,12 @@ class TableHandle:
         """Delete the commits that a checkpoint covers, as far as the log's retention lets it."""
         with self.calls("cleaning the log"):
             self.table.cleanup_metadata()
+
+
+def _unless_rounded(value: Any) -> Any:
+    """A statistic of a file; None for a DECIMAL that may be rounded: deltalake reads and writes decimals as floats."""
+    is_long = isinstance(value, Decimal) and len(value.as_tuple().digits) > EXACT_FLOAT_DIGITS
+    return None if is_long else value
 
 
 def _values(column: pa.ChunkedArray, otherwise: Callable[[pa.Scalar], Any]) -> list[Any]:

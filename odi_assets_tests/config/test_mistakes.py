@@ -265,6 +265,23 @@ def test_two_nodes_cannot_move_one_high_water_mark(tmp_path: Path) -> None:
     ]
 
 
+def test_a_table_that_is_computed_from_loaded_files_cannot_keep_what_was_loaded_of_them(tmp_path: Path) -> None:
+    read = "{connection: lake, format: csv, path: in, incremental: {mode: files, on_change: ignore}}"
+    text = f"- {{name: a, read: {read}, write: {{connection: lake, path: a, MODE}}}}"
+    for mode in ("overwrite", "partition_overwrite"):
+        by = project(text.replace("MODE", f"mode: {mode}, partition_by: [k]"))
+        found = problem(tmp_path, by)
+        assert found.key == "pipelines[0].nodes[0].read.incremental.on_change"
+        assert found.message.startswith(
+            f"`ignore` keeps what was loaded of a rewritten file, and `{mode}` reads loaded"
+        )
+        assert "leave it out" in found.message
+        assert "write with `append`, `append_once` or `upsert`" in found.message
+        assert (found.line, found.column) == place(by, "ignore")
+    for mode in ("append", "upsert", "append_once"):
+        assert load(tmp_path, project(text.replace("MODE", f"mode: {mode}, keys: [id]")))
+
+
 TWO_INPUTS = """\
 - name: joined
   inputs: {{a: {{node: raw, incremental: version}}, b: {{node: raw2, incremental: version}}}}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odi_assets_tests.config.support import node, problem, project
+from odi_assets_tests.config.support import node, place, problem, project
 
 NODE = "- {{name: raw, read: {{connection: lake, path: in, {}}}, write: {{connection: lake, path: raw}}}}\n"
 
@@ -70,3 +70,42 @@ def test_a_column_for_what_does_not_fit_needs_something_that_does(tmp_path: Path
     found = problem(tmp_path, project(NODE.format(read)))
     assert found.key == "pipelines[0].nodes[0].read.rescued"
     assert message in found.message
+
+
+PATH = "- {{name: raw, read: {{connection: lake, path: '{}', format: {}}}, write: {{connection: lake, path: raw}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        ("hid/_x.csv", "_x.csv"),
+        ("_in/", "_in"),
+        ("g/_*.csv", "_*.csv"),
+        ("in/.hidden/*.csv", ".hidden"),
+        ("./in/[_.]*", "[_.]*"),
+        ("in/x._COPYING_", "x._COPYING_"),
+        (".k=1/a.csv", ".k=1"),
+    ],
+)
+def test_a_path_whose_names_are_never_looked_at_is_refused_with_its_place(tmp_path: Path, path: str, part: str) -> None:
+    text = project(PATH.format(path, "csv"))
+    found = problem(tmp_path, text)
+    assert found.key == "pipelines[0].nodes[0].read.path"
+    assert found.message.startswith(f"`{part}` is never looked at")
+    assert (found.line, found.column) == place(text, f"'{path}'")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("_k=3/*.csv", "csv"),
+        ("in/_a=1.csv", "json"),
+        ("./in/**", "parquet"),
+        ("in/a_*.csv", "csv"),
+        ("in/[_a]*.csv", "csv"),
+        ("in/_*=*/x.csv", "csv"),
+        ("_table", "delta"),
+    ],
+)
+def test_a_path_that_may_name_something_is_taken(tmp_path: Path, path: str, kind: str) -> None:
+    assert node(tmp_path, PATH.format(path, kind)).read

@@ -22,6 +22,7 @@ CHECKS: tuple[Callable[[ProjectView], Iterator[Mistake]], ...] = (
     increments.several_increments,
     increments.formats,
     increments.repeated_rows,
+    increments.rewritten_files,
     increments.passing_keys,
     nodes.nothing_to_read,
     nodes.wrong_queries,

@@ -12,6 +12,7 @@ from odi_assets.config.models import (
     CTID,
     CursorsIncrement,
     FileFormat,
+    FilesIncrement,
     ReadConfig,
     RollingWindowIncrement,
     SqlConnection,
@@ -114,6 +115,24 @@ def repeated_rows(project: ProjectView) -> Iterator[Mistake]:
                 yield Mistake(f"a lag reads rows again, and {repeats}", at=(*path, "watermark_lag"))
             if increment.on_null == "include":
                 yield Mistake(f"rows without a cursor are read at every run, and {repeats}", at=(*path, "on_null"))
+
+
+def rewritten_files(project: ProjectView) -> Iterator[Mistake]:
+    """Find nodes that are to keep what was loaded of a file, and that compute their tables from loaded files again."""
+    for node in project.nodes:
+        read, mode = node.config.read, node.config.write.mode
+        increment = None if read is None else read.incremental
+        if not isinstance(increment, FilesIncrement) or increment.on_change != "ignore":
+            continue
+        if mode.traits.increment != "rows":
+            others = one_of(other for other in WriteMode if other.traits.increment == "rows")
+            text = (
+                f"keeps what was loaded of a rewritten file, and `{mode}` reads loaded files again, as they are now: "
+            )
+            text += (
+                f"leave it out (the file is loaded again), or write with {others}, and let a second node write with "
+            )
+            yield about("ignore", f"{text}`{mode}`", at=(*node.path, "read", "incremental", "on_change"))
 
 
 def passing_keys(project: ProjectView) -> Iterator[Mistake]:

@@ -181,8 +181,9 @@ class FilesIncrement(Strict):
     )
     on_change: OnChange | None = Field(
         default=None,
-        description="Files rewritten after they were loaded: stop the run (the rule with `append`), load them again "
-        "(the rule otherwise), or leave what was loaded.",
+        description="Files rewritten after they were loaded, or moved to other folders like `k=1`: stop the run "
+        "(the rule with `append`), load them again (the rule otherwise; `append` keeps their former rows too), or "
+        "leave what was loaded (not with `overwrite` and `partition_overwrite`, which read loaded files again).",
     )
     state_key: Text | None = Field(default=None, description=_STATE_KEY)
 

@@ -35,6 +35,7 @@ from odi_assets.config.models.increments import (
     RollingWindowIncrement,
     StatefulIncrement,
 )
+from odi_assets.config.models.read_options import hidden_parts, losing_options
 from odi_assets.config.models.stream import StreamSettings
 from odi_assets.config.models.writes import WriteConfig
 from odi_assets.errors import ConfigError
@@ -137,11 +138,11 @@ class ReadConfig(Strict):
             found = [Mistake("is for `format: cdc`", at=(name,), where="key") for name in of_logs]
         elif self.format is not FileFormat.SQL:
             found = [Mistake("is for `format: sql`", at=(name,), where="key") for name in given]
+            if self.format is not FileFormat.DELTA:
+                found += hidden_parts(self.path)
             if self.rescued is not None:
                 found += self._mistakes_of_rescuing()
             if self.options.keys() - _HARMLESS:
-                from odi_assets.config.models.read_options import losing_options
-
                 found += losing_options(self.format, self.options, self.schema_ddl, self.rescued)
         else:
             found = self._mistakes_of_databases()

@@ -1,15 +1,18 @@
-"""Reader options that lose data: Spark leaves out files, lines or columns by them, and says nothing.
+"""Reads of files that lose data: by an option of Spark's reader, or by a path that nothing is looked at below.
 
+Reader options: Spark leaves out files, lines or columns by them, and says nothing.
 A file that was read with one of them would count as loaded, though some of it is in no table. The names come from
 Spark's documentation: "Generic File Source Options", "CSV Files", "JSON Files", "Parquet Files".
 """
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from odi_assets.config.diagnostics.mistakes import Mistake
+from odi_assets.config.diagnostics.mistakes import Mistake, about
 
 _FILES = ("csv", "json", "parquet")
 _TEXT = ("csv", "json")
@@ -84,3 +87,22 @@ def _keeps_bad_lines(options: Mapping[str, tuple[str, str]], schema: str | None)
     """Whether Spark keeps lines that do not fit in a column that the schema names."""
     _, column = options.get("columnnameofcorruptrecord", ("", "_corrupt_record"))
     return column.lower() in (schema or "").lower().replace("`", "").replace(",", " ").split()
+
+
+_HIDDEN = re.compile(r"(?:[_.]|\[[_.]+\])[^=]*|.*\._COPYING_", re.DOTALL)
+"""A part of a path, or of a glob, that names nothing but what Spark leaves out: see ``sources.files.listing``."""
+
+
+def hidden_parts(path: str) -> list[Mistake]:
+    """The mistake of a path of files that leads to names which are never looked at; none if it does not.
+
+    Args:
+        path: below a connection; may be a glob.
+    """
+    parts = [part for part in posixpath.normpath(path).split("/") if part not in ("", ".", "..")]
+    hidden = next((part for part in parts if part.startswith(".") or _HIDDEN.fullmatch(part)), None)
+    if hidden is None:
+        return []
+    text = "is never looked at: names that begin with `_` or `.` (but for `_k=3`), or end with `._COPYING_`, are for "
+    text += "unfinished files, as in Spark; rename it, or, if it is a folder, give a connection the `base_path`"
+    return [about(hidden, text, at=("path",))]

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from odi_assets.connections.location import Location
+from odi_assets.delta.partition_values import EXACT_FLOAT_DIGITS
 from odi_assets.errors import TableError
 
 WRITE_FOLDER = "odi_write"
@@ -33,7 +34,6 @@ INDEXED_COLUMNS = 32
 """Columns that get minimum and maximum, as Delta's own ``delta.dataSkippingNumIndexedCols`` has it."""
 
 _LONGEST_STRING = 128
-EXACT_FLOAT_DIGITS = 15
 _READERS = 8
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
-from odi_assets.delta.files.footers import EXACT_FLOAT_DIGITS
 from odi_assets.delta.partition_values import partition_string
 from odi_assets.delta.table import LiveFile, TableHandle
 
@@ -77,9 +75,6 @@ def _between(low: object, high: object, nulls: int | None) -> set[str | None] | 
         return None
     if isinstance(low, datetime) and low.microsecond % 1000 == 0:
         # It may have been cut.
-        return None
-    if isinstance(low, Decimal) and len(low.as_tuple().digits) > EXACT_FLOAT_DIGITS:
-        # JSON has floats for decimals.
         return None
     if low == high and not isinstance(low, str | float):
         return {partition_string(low)}

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 
 from odi_assets.config.models import StatefulIncrement
 from odi_assets.delta.files.pruning import uncut
+from odi_assets.delta.partition_values import EXACT_FLOAT_DIGITS
 from odi_assets.delta.table import TableHandle
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.parquet_bounds import column_bounds
 from odi_assets.sources.marks import UNRESOLVED, Unresolved
 
 _FEW_FILES = 200
-_EXACT_DIGITS = 15
 
 
 def table_bound(handle: TableHandle, increment: StatefulIncrement, name: str) -> Bound | Unresolved:
@@ -54,7 +54,7 @@ def table_bound(handle: TableHandle, increment: StatefulIncrement, name: str) ->
 
 def _is_exact(name: str) -> bool:
     if name.startswith("decimal"):
-        return int(name[len("decimal(") :].partition(",")[0]) <= _EXACT_DIGITS
+        return int(name[len("decimal(") :].partition(",")[0]) <= EXACT_FLOAT_DIGITS
     return name not in {"string", "binary", "float", "double"}
 
 

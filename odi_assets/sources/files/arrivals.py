@@ -10,18 +10,20 @@ from __future__ import annotations
 import posixpath
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from odi_assets.config.models import OnChange
+from odi_assets.config.write_modes import WriteTraits
 from odi_assets.connections.location import Location
 from odi_assets.errors import IncrementError
 from odi_assets.sources.files import fingerprint as content
 from odi_assets.sources.files import ledger
+from odi_assets.sources.files.folders import folder_values
 from odi_assets.sources.files.ledger import LoadedFile, NewPart
 from odi_assets.sources.files.listing import SourceFile
-from odi_assets.sources.marks import FilesMark, LedgerPart
+from odi_assets.sources.marks import FilesMark, Identity, LedgerPart
 from odi_assets.util.words import counted
 
 _SHOWN = 3
@@ -34,9 +36,11 @@ class Arrivals:
     Attributes:
         new: files to load, oldest first, with rewritten files that are loaded again.
         known: loaded files that are still there, as they are now.
-        changed: the ``new`` files that were loaded before and have other content now.
-        ignored: loaded files with other content now, not loaded again because of ``on_change: ignore``.
-        moved: files that were loaded under another name.
+        changed: the ``new`` files that were loaded before and give other rows now: rewritten or ``shifted`` ones.
+        ignored: loaded files that give other rows now, not loaded again because of ``on_change: ignore``.
+        shifted: files of ``changed`` or ``ignored`` that were loaded below folders of other values (``k=1/``), of which
+            their rows have columns.
+        moved: files that were loaded under another name, and give the same rows.
         copied: the ``new`` files with the content of a loaded file that is gone, and another time: a file that was
             moved and touched, say. They may as well be files of their own, so they are loaded.
         gone: loaded files that are not there any more, or are empty now; their rows stay.
@@ -44,12 +48,14 @@ class Arrivals:
         unsettled: files that changed less than the settling time ago; a later increment takes them.
         mark: the mark once ``new`` is in the target.
         part: the part of the ledger that the mark names, not written yet.
+        repeats: the write keeps the former rows of the ``changed`` files, and stores those of now beside them.
     """
 
     new: tuple[SourceFile, ...]
     known: tuple[SourceFile, ...]
     changed: tuple[str, ...]
     ignored: tuple[str, ...]
+    shifted: tuple[str, ...]
     moved: tuple[str, ...]
     copied: tuple[str, ...]
     gone: tuple[str, ...]
@@ -57,13 +63,17 @@ class Arrivals:
     unsettled: tuple[str, ...]
     mark: FilesMark | None
     part: NewPart | None
+    repeats: bool
 
     @property
     def notes(self) -> str:
         """What else was found, in words; empty if nothing."""
+        shifted, again = set(self.shifted), "loaded again beside former rows" if self.repeats else "loaded again"
         found = {
-            "rewritten, loaded again": self.changed,
-            "rewritten and ignored": self.ignored,
+            f"rewritten, {again}": [path for path in self.changed if path not in shifted],
+            f"moved to folders of other values, {again}": [path for path in self.changed if path in shifted],
+            "rewritten and ignored": [path for path in self.ignored if path not in shifted],
+            "moved to folders of other values and ignored": [path for path in self.ignored if path in shifted],
             "moved, known already": self.moved,
             "loaded as new, with the content of a file that is gone": self.copied,
             "gone, their rows stay": self.gone,
@@ -81,6 +91,8 @@ def arrivals(
     label: str,
     *,
     on_change: OnChange,
+    traits: WriteTraits,
+    columns: Collection[str] | None = None,
     settle: timedelta = timedelta(0),
     folders: tuple[str, str] | None = None,
     now_ns: int | None = None,
@@ -88,19 +100,22 @@ def arrivals(
     """Compare what is ``listed`` below ``base`` with what ``mark`` says is in ``table``.
 
     Args:
+        traits: of the write mode, which decide what an error advises.
+        columns: those that rows can have, in small letters; None: all. Other ``name=value`` folders give no values.
         settle: files that changed less than this ago, by this machine's clock, are left for a later increment.
         folders: the folder of the paths of loaded files, and the folder of ``listed`` paths; None if it is the same.
 
     Raises:
-        IncrementError: the ledger cannot be read, or a loaded file was rewritten and ``on_change`` is ``raise``.
+        IncrementError: the ledger cannot be read, or a loaded file gives other rows now and ``on_change`` is ``raise``.
         SourceError: a new file cannot be read.
     """
     now_ns = time.time_ns() if now_ns is None else now_ns
     files = [file for file in listed if file.size]
     loaded, parts, adopted = ({}, (), []) if mark is None else _loaded(base, table, files, mark, label)
+    # The connection was changed and leads to the same files: the ledger lists all of them again, by new paths.
+    former = {} if folders is None else {_relative(path, *folders): path for path in loaded}
     if folders is not None:
-        # The connection was changed and leads to the same files: the ledger lists all of them again, by new paths.
-        adopted = [replace(file, path=_relative(file.path, *folders)) for file in loaded.values()]
+        adopted = [replace(loaded[path], path=now) for now, path in former.items()]
         loaded, parts = {file.path: file for file in adopted}, ()
     settle_ns = settle.total_seconds() * 1_000_000_000
     # A time far in the future means a wrong clock, not a file that is being written.
@@ -113,37 +128,33 @@ def arrivals(
     fresh = {file.path for file in settled if file.path not in loaded}
     candidates = fresh | other
     absent = [loaded[path] for path in sorted(gone | other)]
-    moved = _moved([f for f in settled if f.path in candidates], absent) if absent else {}
+    moved, shifted = _moves([f for f in settled if f.path in candidates], absent, former, columns)
     # If a loaded file was moved away and another file has its name now, that is a new file.
-    left_behind = set(moved.values())
-    changed = other - left_behind - moved.keys()
-    rewritten = [f.path for f in settled if f.path in changed]
+    origins = shifted | moved
+    left_behind = set(origins.values())
+    renamed = _renamed((file.path for file in files if file.path not in candidates), former, columns)
+    changed = (other - left_behind - moved.keys()) | shifted.keys()
+    rewritten = [*(f.path for f in settled if f.path in changed), *renamed]
     if rewritten and on_change == "raise":
-        raise _rewritten(rewritten, label)
+        raise _other_rows(rewritten, shifted | renamed, label, traits)
     reload = rewritten if on_change == "reload" else []
     ignored = set(rewritten) - set(reload)
-    take = (fresh | (other & left_behind) | set(reload)) - moved.keys() - unsettled
+    take = (fresh | (other & left_behind) | set(reload)) - moved.keys() - unsettled - ignored
+    take |= renamed.keys() & set(reload)
     added = take - changed
     new = tuple(file for file in files if file.path in take)
-    # What was only touched or moved is read no more, so what is known of all of its content stays known.
-    origin = {file.path: moved.get(file.path, file.path) for file in settled if file.path not in take}
-    entries = [
-        *adopted,
-        *(
-            replace(file, whole=loaded[origin[file.path]].whole) if origin.get(file.path) in loaded else file
-            for file in settled
-            if file.path not in ignored
-        ),
-    ]
+    kept = [f for f in settled if f.path not in ignored or f.path in shifted]
+    entries = [*adopted, *(f if f.path in take else _known_again(f, loaded, origins) for f in kept)]
     vacant = left_behind - {file.path for file in settled}
     newest = max([*((file.mtime_ns, file.path) for file in new[-1:]), *([mark.cursor] if mark else [])], default=None)
     after, part = ledger.extend(table, parts, [*entries, *map(ledger.vacated, sorted(vacant))], label)
-    known_now = (loaded.keys() - vacant) | moved.keys()
+    known_now = (loaded.keys() - vacant) | origins.keys()
     return Arrivals(
         new=new,
         known=tuple(file for file in files if file.path in known_now and file.path not in take),
         changed=tuple(reload),
         ignored=tuple(sorted(ignored)),
+        shifted=tuple(sorted(shifted | renamed)),
         moved=tuple(sorted(moved)),
         copied=_copied((f for f in settled if f.path in added), [loaded[path] for path in gone]) if gone else (),
         gone=tuple(sorted((gone | (other & moved.keys())) - left_behind)),
@@ -151,7 +162,23 @@ def arrivals(
         unsettled=tuple(file.path for file in files if file.path in unsettled),
         mark=FilesMark(*newest, tuple(after)) if newest else None,
         part=part,
+        repeats=not traits.takes_rows_again,
     )
+
+
+def _known_again(file: LoadedFile, loaded: Mapping[str, LoadedFile], origins: Mapping[str, str]) -> LoadedFile:
+    """The entry of a file that was only touched or moved. It is not read again, so what is known of all of its content
+    stays known."""
+    before = loaded.get(origins.get(file.path, file.path))
+    return file if before is None else replace(file, whole=before.whole)
+
+
+def other_folders(then: Identity, now: Identity) -> tuple[str, str] | None:
+    """The folders that paths were relative to when they were loaded, and are now, if both lead to the same files."""
+    before, after = posixpath.normpath(then.source.strip("/")), posixpath.normpath(now.source.strip("/"))
+    if before == after or not then.place or then.place != now.place:
+        return None
+    return then.place.removesuffix(before), now.place.removesuffix(after)
 
 
 def _differs(file: SourceFile, before: LoadedFile | None) -> bool:
@@ -176,18 +203,58 @@ def _loaded(
     return {file.path: file for file in adopted}, (), adopted
 
 
-def _moved(fresh: Iterable[LoadedFile], gone: Iterable[LoadedFile]) -> dict[str, str]:
-    """New path to old path of renamed files; ``gone`` are the loaded files not found under their own name."""
+def _moves(
+    fresh: Sequence[LoadedFile],
+    gone: Iterable[LoadedFile],
+    former: Mapping[str, str],
+    columns: Collection[str] | None,
+) -> tuple[dict[str, str], dict[str, str]]:
+    """New path to old path of renamed files: of those with the same rows, and of those below folders of other values.
+
+    Args:
+        gone: the loaded files not found under their own name.
+        former: the paths that loaded files had when they were loaded, where these are not their own.
+    """
     # Several files may have the same time to the nanosecond: files unpacked from one archive, for example.
     alike: dict[tuple[int, int, str], list[LoadedFile]] = defaultdict(list)
     for file in gone:
         alike[file.mtime_ns, file.size, file.digest].append(file)
-    found: dict[str, str] = {}
+    moved: dict[str, str] = {}
+    shifted: dict[str, str] = {}
+    by_values: dict[tuple[int, int, str], dict[_Values, list[LoadedFile]]] = {}
+    others = []
     for file in fresh:
-        before = alike.get((file.mtime_ns, file.size, file.digest))
-        if before and content.is_moved(before[-1], file):
-            found[file.path] = before.pop().path
-    return found
+        facts = (file.mtime_ns, file.size, file.digest)
+        if facts not in alike or not content.is_moved(alike[facts][0], file):
+            continue
+        if facts not in by_values:
+            groups = by_values[facts] = defaultdict(list)
+            for before in alike[facts]:
+                groups[_values(former.get(before.path, before.path), columns)].append(before)
+        same = by_values[facts].get(_values(file.path, columns))
+        if same:
+            moved[file.path] = same.pop().path
+        else:
+            others.append(file)
+    for file in others:
+        left = next(filter(None, by_values[file.mtime_ns, file.size, file.digest].values()), None)
+        if left:
+            shifted[file.path] = left.pop().path
+    return moved, shifted
+
+
+_Values = frozenset[tuple[str, str]]
+"""The values that folders give to the rows of a file, by column."""
+
+
+def _values(path: str, columns: Collection[str] | None) -> _Values:
+    return frozenset(folder_values(path, columns).items()) if "=" in path else frozenset()
+
+
+def _renamed(paths: Iterable[str], former: Mapping[str, str], columns: Collection[str] | None) -> dict[str, str]:
+    """The path and the former path of loaded files whose folders give other values, seen from another connection."""
+    there = ((path, former[path]) for path in paths if path in former)
+    return {path: old for path, old in there if _values(path, columns) != _values(old, columns)}
 
 
 def _copied(new: Iterable[LoadedFile], gone: Iterable[LoadedFile]) -> tuple[str, ...]:
@@ -195,15 +262,33 @@ def _copied(new: Iterable[LoadedFile], gone: Iterable[LoadedFile]) -> tuple[str,
     return tuple(sorted(f.path for f in new if (f.etag or f.digest) and (f.size, f.etag or f.digest) in contents))
 
 
-def _rewritten(paths: Sequence[str], label: str) -> IncrementError:
-    count = len(paths)
-    return IncrementError(
-        f"{counted(count, 'file')} of {label} {'was' if count == 1 else 'were'} loaded and "
-        f"{'has' if count == 1 else 'have'} other content now: {_some(paths)}",
-        fix="land changed data under a new name; or set `incremental.on_change` to `reload` (loads the file again as "
-        "it is now) or `ignore` (keeps what was loaded); or load everything again with odi run --full-refresh",
-        paths=tuple(paths),
-    )
+def _other_rows(paths: Sequence[str], shifted: Mapping[str, str], label: str, traits: WriteTraits) -> IncrementError:
+    rewritten = [path for path in paths if path not in shifted]
+    moves = [f"{shifted[path]} to {path}" for path in paths if path in shifted]
+    texts, back = [], []
+    if rewritten:
+        was, has = ("was", "has") if len(rewritten) == 1 else ("were", "have")
+        texts.append(f"{was} loaded and {has} other content now: {_some(rewritten)}")
+        back.append("put it back as it was, and land what is new under another name")
+    if moves:
+        was = "was" if len(moves) == 1 else "were"
+        texts.append(f"{was} loaded and moved to folders of other values, which are columns: {_some(moves)}")
+        back.append("move it back; or give a `read.schema` without these columns")
+    count = len(rewritten) or len(moves)
+    text = f"{counted(count, 'file')} of {label} {texts[0]}"
+    text += f"; {counted(len(moves), 'file')} {texts[1]}" if len(texts) > 1 else ""
+    return IncrementError(text, fix="; ".join([*back, *_ways_on(traits)]), paths=tuple(paths))
+
+
+def _ways_on(traits: WriteTraits) -> Iterator[str]:
+    """What else may be done about a loaded file that gives other rows now."""
+    if traits.takes_rows_again:
+        yield "or set `incremental.on_change` to `reload` (loads the file again as it is now)"
+    else:
+        yield "or write with `upsert`, which loads the file again in the place of its former rows"
+    if traits.increment == "rows":
+        yield "or set `incremental.on_change` to `ignore` (keeps what was loaded)"
+    yield "or load everything again with odi run --full-refresh"
 
 
 def _some(paths: Sequence[str]) -> str:

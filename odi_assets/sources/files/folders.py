@@ -8,7 +8,7 @@ taken from the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -26,6 +26,23 @@ def folder_keys(path: str) -> tuple[str, ...]:
     """The columns that the folders of a file's path name, each once, as Hive escaped them: ``("day",)``."""
     names = (folder.partition("=") for folder in path.split("/")[:-1])
     return tuple(dict.fromkeys(name for name, equals, _ in names if name and equals))
+
+
+def folder_values(path: str, columns: Collection[str] | None = None) -> dict[str, str]:
+    """The values that the folders of a file's path give to its rows, by column in small letters.
+
+    Args:
+        columns: those that the rows can have, in small letters; None: all.
+
+    Example:
+        >>> folder_values("in/Day=2024%2D01/a.json")
+        {'day': '2024-01'}
+    """
+    last = dict(folder.split("=", 1) for folder in path.split("/")[:-1] if "=" in folder)
+    values = {column_name(key).lower(): unquote(last[key]) for key in folder_keys(path)}
+    return {
+        name: value for name, value in values.items() if value != HIVE_NULL and (columns is None or name in columns)
+    }
 
 
 def column_name(key: str) -> str:

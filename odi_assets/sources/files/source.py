@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -15,7 +14,7 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError, SourceError
 from odi_assets.sources.errors import refused, unreadable, unreadable_file, unreadable_place
 from odi_assets.sources.files import ledger
-from odi_assets.sources.files.arrivals import Arrivals, arrivals
+from odi_assets.sources.files.arrivals import Arrivals, arrivals, other_folders
 from odi_assets.sources.files.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
 from odi_assets.sources.files.late import known_files, late_in_files
 from odi_assets.sources.files.listing import SourceFile, list_files
@@ -175,7 +174,7 @@ class LandingFiles(Source):
         listed = list_files(self.base, self.path)
         if isinstance(self.increment, FilesIncrement) and isinstance(mark, FilesMark) and mark.parts is not None:
             try:
-                found = arrivals(self.base, self.target.location, listed, mark, self.label, on_change="ignore")
+                found = self._compared(listed, mark, "ignore")
             except IncrementError as error:
                 # A full refresh is a way on from there; what it loses nobody can tell.
                 yield Loss(f"rows of files of {self.label} that are gone, if any: {error.message}")
@@ -196,15 +195,25 @@ class LandingFiles(Source):
 
     def _arrivals(self, increment: FilesIncrement, listed: Sequence[SourceFile], mark: FilesMark | None) -> Arrivals:
         default: OnChange = "reload" if self.target.traits.takes_rows_again else "raise"
+        folders = None if mark is None or mark.measures is None else other_folders(mark.measures, self.identity)
+        rule = increment.on_change or default
+        return self._compared(listed, mark, rule, settle=increment.settle, folders=folders)
+
+    def _compared(
+        self, listed: Sequence[SourceFile], mark: FilesMark | None, on_change: OnChange, **how: Any
+    ) -> Arrivals:
+        # Of the names of folders, rows have the columns that `schema` names; without it, all.
+        columns = {name.lower() for name in column_types(self.schema_ddl)} if self.schema_ddl else None
         return arrivals(
             self.base,
             self.target.location,
             listed,
             mark,
             self.label,
-            on_change=increment.on_change or default,
-            settle=increment.settle,
-            folders=None if mark is None or mark.measures is None else _other_folders(mark.measures, self.identity),
+            on_change=on_change,
+            traits=self.target.traits,
+            columns=columns,
+            **how,
         )
 
     def _snapshot(self, listed: Sequence[SourceFile], chosen: Sequence[SourceFile]) -> FilesSnapshot:
@@ -222,14 +231,6 @@ class LandingFiles(Source):
             strict=self.strict,
             one_shape=self.target.schema_policy == "fail" and not self.target.traits.replaces_columns,
         )
-
-
-def _other_folders(then: Identity, now: Identity) -> tuple[str, str] | None:
-    """The folders that paths were relative to when they were loaded, and are now, if both lead to the same files."""
-    before, after = posixpath.normpath(then.source.strip("/")), posixpath.normpath(now.source.strip("/"))
-    if before == after or not then.place or then.place != now.place:
-        return None
-    return then.place.removesuffix(before), now.place.removesuffix(after)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,38 @@ def test_a_plan_counts_what_the_statistics_of_files_tell(make: Make) -> None:
     assert (read.late.rows, read.late.is_exact) == (2, False), "the third file has to be read"
     assert "at least 2 rows" in box.plan("events").summary
     assert below(box.run("events")) == (3, 0)
+
+
+def exact(*numbers: str) -> pa.Table:
+    """Rows of one long DECIMAL, of which statistics know the nearest float."""
+    ids = pa.array(range(len(numbers)), pa.int64())
+    return pa.table({"id": ids, "at": pa.array(map(Decimal, numbers), pa.decimal128(20, 4))})
+
+
+def test_a_decimal_beyond_the_digits_of_a_float_is_late_only_if_it_is(make: Make) -> None:
+    box = make(DELTA)
+    source = str(box.root / "lake" / "source")
+    write_deltalake(source, exact("1000000000000000.0002"))
+    box.run("events")
+    write_deltalake(source, exact("1000000000000000.0003"), mode="append")
+    assert "HWM, not read" not in box.plan("events").summary
+    result = box.run("events")
+    assert (result.rows_written, below(result)) == (1, (0, 0))
+    write_deltalake(source, exact("1000000000000000.0001", "1000000000000000.0004"), mode="append")
+    assert below(box.run("events")) == (1, 0)
+
+
+def test_a_file_is_looked_into_for_a_row_whose_statistics_are_rounded_down(tmp_path: Path, spark: SparkSession) -> None:
+    lag = NODE.replace("READ", DELTA).replace("MORE", "watermark_lag: 0.0001").replace("upsert", "append")
+    box, source = Sandbox(tmp_path, spark, lag), str(tmp_path / "lake" / "source")
+    for number, cursor in enumerate(("1000000000000000.0001", "1000000000000000.0003", "1000000000000000.0003")):
+        if number == 2:
+            # The statistics of what another tool compacts are floats.
+            DeltaTable(str(tmp_path / "lake" / "events")).optimize.compact()
+        row = exact(cursor).set_column(0, "id", pa.array([number], pa.int64()))
+        write_deltalake(source, row, mode="append")
+        box.run("events")
+    assert [row[0] for row in box.rows("events")] == [0, 1, 2]
 
 
 def test_rows_that_others_rewrote_are_counted_at_least(make: Make) -> None:

@@ -112,7 +112,7 @@ def test_many_files_are_counted_and_some_of_them_named(tmp_path: Path, spark: Sp
 
 
 def test_a_node_that_is_made_of_all_its_files_each_time_loses_nothing_more(make: Make) -> None:
-    box = make("overwrite")
+    box = make("overwrite", "files")
     (box.root / "landing/b.csv").unlink()
     assert box.plan("raw", full_refresh=True).losses == ()
 

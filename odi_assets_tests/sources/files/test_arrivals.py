@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from odi_assets.config.models import LocalConnection, OnChange
+from odi_assets.config.write_modes import WriteMode
 from odi_assets.connections.location import Location, resolve
 from odi_assets.errors import IncrementError, SourceError
 from odi_assets.sources.files import ledger
@@ -41,6 +42,7 @@ class Landing:
 
     def look(self, rule: OnChange = "raise", **how: Any) -> Arrivals:
         listed = list_files(self.base, "**/*.csv")
+        how.setdefault("traits", WriteMode.APPEND.traits)
         return arrivals(self.base, self.table, listed, self.mark, "landing:x", on_change=rule, **how)
 
     def load(self, rule: OnChange = "raise", **how: Any) -> list[str]:
@@ -215,6 +217,155 @@ def test_files_that_change_places_are_known_and_one_that_is_moved_over_another_l
     assert (found.new, found.moved, found.gone) == ((), ("b.csv",), ("b.csv",))
 
 
+def shift(landing: Landing, old: str, new: str) -> None:
+    target = landing.root / "landing" / new
+    target.parent.mkdir(parents=True, exist_ok=True)
+    (landing.root / "landing" / old).rename(target)
+
+
+def test_a_move_to_a_folder_of_another_value_changes_the_rows_and_counts_as_a_rewrite(landing: Landing) -> None:
+    landing.land("k=1/a.csv", at=1)
+    landing.load()
+    shift(landing, "k=1/a.csv", "k=2/a.csv")
+    with pytest.raises(
+        IncrementError, match=r"1 file of landing:x was loaded and moved to folders of other values, "
+    ) as e:
+        landing.look()
+    assert e.value.message.endswith("which are columns: k=1/a.csv to k=2/a.csv")
+    found = landing.look("reload")
+    assert ([file.path for file in found.new], found.changed, found.moved, found.gone) == (
+        ["k=2/a.csv"],
+        ("k=2/a.csv",),
+        (),
+        (),
+    )
+    assert "1 moved to folders of other values, loaded again beside former rows (k=2/a.csv)" in found.notes
+    assert landing.load("reload") == ["k=2/a.csv"]
+    assert landing.load() == []
+    landing.land("k=1/a.csv", "another", at=2)
+    assert landing.load() == ["k=1/a.csv"], "the name is free"
+
+
+def test_a_move_that_is_ignored_is_named_once_and_leaves_its_name_free(landing: Landing) -> None:
+    landing.land("k=1/a.csv", at=1)
+    landing.load()
+    shift(landing, "k=1/a.csv", "k=2/a.csv")
+    found = landing.look("ignore")
+    assert (found.new, found.ignored, found.gone) == ((), ("k=2/a.csv",), ())
+    assert "1 moved to folders of other values and ignored (k=2/a.csv)" in found.notes
+    assert landing.load("ignore") == []
+    found = landing.look()
+    assert (found.new, [file.path for file in found.known], found.gone) == ((), ["k=2/a.csv"], ())
+    landing.land("k=1/a.csv", "another", at=2)
+    assert landing.load("ignore") == ["k=1/a.csv"]
+    shift(landing, "k=2/a.csv", "k=3/a.csv")
+    assert landing.look("ignore").ignored == ("k=3/a.csv",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("k=1/a.csv", "k=1/b.csv"),
+        ("in/k=1/a.csv", "done/k=1/deep/a.csv"),
+        ("a=1/b=2/c.csv", "b=2/a=1/c.csv"),
+        ("k=2024%2D01/a.csv", "K=2024-01/a.csv"),
+        ("a.csv", "k=__HIVE_DEFAULT_PARTITION__/a.csv"),
+        ("k=1/a.csv", "k=1/k=9.csv"),
+    ],
+)
+def test_a_move_that_keeps_the_values_of_folders_is_known(landing: Landing, old: str, new: str) -> None:
+    landing.land(old, at=1)
+    landing.load()
+    shift(landing, old, new)
+    assert landing.look().moved == (new,)
+    assert landing.load() == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("k=1/a.csv", "a.csv"), ("a.csv", "k=1/a.csv"), ("k=1/a.csv", "k=1/k=2/a.csv"), ("k=+/a.csv", "k=%20/a.csv")],
+)
+def test_a_value_that_a_folder_gives_no_longer_or_newly_is_another_one(landing: Landing, old: str, new: str) -> None:
+    landing.land(old, at=1)
+    landing.load()
+    shift(landing, old, new)
+    assert landing.look("reload").changed == (new,)
+
+
+def test_folders_that_are_no_columns_of_the_rows_give_no_values(landing: Landing) -> None:
+    landing.land("state=new/day=1/a.csv", at=1)
+    landing.load()
+    shift(landing, "state=new/day=1/a.csv", "state=done/day=1/a.csv")
+    assert landing.look(columns={"id", "day"}).moved == ("state=done/day=1/a.csv",)
+    assert landing.look("reload", columns={"id", "state"}).changed == ("state=done/day=1/a.csv",)
+
+
+def test_files_that_change_places_between_folders_are_both_loaded_again(landing: Landing) -> None:
+    landing.land("k=1/a.csv", "one", at=1)
+    landing.land("k=2/a.csv", "two", at=2)
+    landing.load()
+    shift(landing, "k=1/a.csv", "c")
+    shift(landing, "k=2/a.csv", "k=1/a.csv")
+    shift(landing, "c", "k=2/a.csv")
+    assert landing.look("ignore").new == ()
+    found = landing.look("reload")
+    assert (sorted(found.changed), found.moved, found.gone) == (["k=1/a.csv", "k=2/a.csv"], (), ())
+    landing.load("reload")
+    assert landing.load() == []
+
+
+def test_of_files_alike_those_of_the_same_folders_are_taken_for_moved(landing: Landing) -> None:
+    for name in ("k=1/a.csv", "k=2/a.csv"):
+        landing.land(name, "same", at=1)
+    landing.load()
+    shift(landing, "k=1/a.csv", "k=3/a.csv")
+    shift(landing, "k=2/a.csv", "k=2/b.csv")
+    found = landing.look("reload")
+    assert (found.moved, found.changed, found.gone) == (("k=2/b.csv",), ("k=3/a.csv",), ())
+
+
+@pytest.mark.parametrize("link", ["symbolic", "hard"])
+def test_links_below_folders_of_other_values_are_files_of_other_rows(landing: Landing, link: str) -> None:
+    first = landing.root / "landing/k=1/a.csv"
+    first.parent.mkdir(parents=True)
+    path = landing.land("data", at=1)
+    (os.link if link == "hard" else os.symlink)(path, first)
+    landing.load()
+    shift(landing, "k=1/a.csv", "k=2/a.csv")
+    assert landing.load("reload") == ["k=2/a.csv"]
+
+
+def test_a_connection_that_begins_below_a_folder_with_a_value_gives_other_rows(landing: Landing) -> None:
+    landing.land("k=1/a.csv", at=1)
+    landing.land("k=1/l=2/b.csv", at=2)
+    landing.load()
+    listed = [replace(file, path=file.path.removeprefix("k=1/")) for file in list_files(landing.base, "**/*.csv")]
+    below = resolve(LocalConnection(base_path="landing/k=1"), "", landing.root)
+    how: dict[str, Any] = {"on_change": "reload", "traits": WriteMode.UPSERT.traits, "folders": ("/x", "/x/k=1")}
+    found = arrivals(below, landing.table, listed, landing.mark, "landing:x", **how)
+    assert sorted(found.changed) == ["a.csv", "l=2/b.csv"]
+    found = arrivals(below, landing.table, listed, landing.mark, "landing:x", columns={"l"}, **how)
+    assert (found.new, found.changed) == ((), ())
+
+
+def advice(landing: Landing, mode: WriteMode) -> str:
+    with pytest.raises(IncrementError) as error:
+        landing.look(traits=mode.traits)
+    return str(error.value.fix)
+
+
+def test_a_rule_is_advised_only_where_the_write_mode_can_hold_its_promise(landing: Landing) -> None:
+    landing.land("a.csv", "one", at=1)
+    landing.load()
+    landing.land("a.csv", "two", at=2)
+    for mode in WriteMode:
+        text = advice(landing, mode)
+        assert ("`reload`" in text) == mode.traits.takes_rows_again, mode
+        assert ("`upsert`" in text) == (not mode.traits.takes_rows_again), mode
+        assert ("`ignore`" in text) == (mode.traits.increment == "rows"), mode
+        assert "put it back as it was, and land what is new under another name" in text
+
+
 def test_files_alike_to_the_nanosecond_are_all_known_when_they_are_moved(landing: Landing) -> None:
     for name in ("a", "b", "c"):
         landing.land(f"{name}.csv", "same", at=1)
@@ -302,6 +453,7 @@ def test_a_landing_of_many_files_is_compared_in_one_pass(tmp_path: Path) -> None
     def work(size: int) -> int:
         # A store tags the content of its files: nothing of them has to be read.
         store, listed = Location("s3://bucket/landing"), [SourceFile(n, f"{n}.csv", 1, "x") for n in range(size)]
-        return steps(lambda: arrivals(store, landing.table, listed, None, "landing:x", on_change="raise"))
+        how: dict[str, Any] = {"on_change": "raise", "traits": WriteMode.APPEND.traits}
+        return steps(lambda: arrivals(store, landing.table, listed, None, "landing:x", **how))
 
     assert grows_with_the_input(work, 250)
