@@ -109,7 +109,7 @@ class DatabaseLog(ABC):
         """Have the log hold the changes of ``tables`` from now on; the mark where it begins, if there is none yet.
 
         Args:
-            joined: the tables that were not captured before.
+            joined: the tables that were not captured before, or that were made or published again since.
 
         Raises:
             SourceError: it does not hold them, and may not be made to.

@@ -169,7 +169,7 @@ class LogSource(Source):
             if before is None:
                 words = f"snapshots of {counted(len(tables), 'table')}, then the log from there"
                 return replace(read, summary=words)
-            changed += self.made_again(log, before.tables)
+            changed += self.made_again(log, before, tables)
             until, place, worry = self._until(log), log.text(before.lsn), log.worries(before)
             behind = "" if worry is None else f"; {worry}"
             left = [*dict.fromkeys([*before.snapshots_left, *new, *changed])]
@@ -201,9 +201,9 @@ class LogSource(Source):
             if now[name].id != shape or tables[name].layout != layouts.get(name, tables[name].layout)
         ]
 
-    def made_again(self, log: DatabaseLog, known: Mapping[str, TableMark]) -> list[str]:
+    def made_again(self, log: DatabaseLog, mark: CaptureMark, tables: Mapping[str, CapturedTable]) -> list[str]:
         """The tables that were dropped and made again, or published again, since their snapshot was read."""
-        now = log.publishing()
+        now, known = log.publishing(), {name: one for name, one in mark.tables.items() if name in tables}
         return [name for name, one in known.items() if one.published and one.published != now.get(name)]
 
     def lag(self, mark: CaptureMark) -> LogLag | None:
@@ -229,11 +229,12 @@ class LogSource(Source):
         """The mark with all tables that are captured now; the log holds their changes then."""
         tables = log.tables(self.patterns)
         joined = {name: one for name, one in tables.items() if mark is None or name not in mark.tables}
-        mark = log.begin(mark, tables, joined)
+        again = {} if mark is None else {name: tables[name] for name in self.made_again(log, mark, tables)}
+        mark = log.begin(mark, tables, {**joined, **again})
         known = {name: one for name, one in mark.tables.items() if name in tables}
         known |= {name: known[name].begun_again for name in self.with_other_columns(log, mark, tables)}
         # What happened to a table before it was published, made again or published again is not in the log.
-        known |= {name: replace(known[name].begun_again, rejoined=True) for name in self.made_again(log, known)}
+        known |= {name: replace(known[name].begun_again, rejoined=True) for name in self.made_again(log, mark, tables)}
         new = {name: TableMark(one.key, is_cut=False, rejoined=name in mark.left_out) for name, one in joined.items()}
         left_out = {*mark.left_out, *mark.tables} - tables.keys()
         return replace(mark, tables={**known, **new}, left_out=tuple(sorted(left_out))), tables

@@ -137,6 +137,7 @@ def postgres(folder: Path) -> Iterator[PostgresServer]:
         "standard_conforming_strings": "off",
         "datestyle": "German",
         "wal_level": "logical",
+        "max_prepared_transactions": "10",
     }
     command = [server, "-D", str(data), "-p", str(port), *(f"-c{name}={value}" for name, value in settings.items())]
     with _running(command, folder, as_user):

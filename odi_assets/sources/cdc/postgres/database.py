@@ -194,7 +194,6 @@ class PostgresLog(DatabaseLog):
         self, mark: CaptureMark | None, tables: Mapping[str, CapturedTable], joined: Mapping[str, CapturedTable]
     ) -> CaptureMark:
         """The mark where the log begins; the publication and the slot are there then."""
-        del joined
         session, publication = self.session, self._publication
         published = session.published(publication)
         missing = [
@@ -209,8 +208,10 @@ class PostgresLog(DatabaseLog):
                     fix=f"add `create: true` to `log`; or ALTER PUBLICATION {publication} ADD TABLE {quoted}",
                 )
             session.publish(publication, missing, new=published is None)
-            # A transaction that changed a table before it was published goes without these changes into the log.
-            session.await_ended(session.snapshot().xmax)
+        if joined or missing:
+            # A transaction that changed a table before it was published goes without these changes into the log. The
+            # publication may be older than this run: another run that was stopped here, or somebody else, made it.
+            session.await_others()
         if mark is None:
             slot = session.slot(self._slot_name)
             start = session.create_slot(self._slot_name) if slot is None else slot.confirmed

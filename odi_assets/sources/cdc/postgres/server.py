@@ -46,6 +46,7 @@ _NAMES_COLUMNS = 150_000
 """The version from which a publication may name columns and rows."""
 _PATIENCE = 60.0
 """Seconds to wait for transactions of others to end, or for the log to reach the disk."""
+_OPEN_FIX = "SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start shows what goes on; the next run tries again"
 
 
 @dataclass(frozen=True)
@@ -181,26 +182,60 @@ class ServerSession:
         """The transactions that this session sees; in a repeatable read, as long as it lasts."""
         return Visible.of(self.one("SELECT pg_current_snapshot()::text"))
 
-    def await_ended(self, below: int) -> None:
-        """Wait until all transactions with numbers below ``below`` have ended.
+    def await_others(self) -> None:
+        """Wait until all transactions of the database that have written something by now have ended, prepared ones too.
 
         Raises:
             SourceError: one of them goes on for too long.
         """
-        self.wait(lambda: self.snapshot().xmin >= below, "a transaction that began before goes on")
+        before = self._writing()
+        if not before:
+            return
+        left = set(before)
+
+        def ended() -> bool:
+            left.intersection_update(self._writing())
+            return not left
+
+        if not self._reaches(ended):
+            prepared = sorted(name for one in left if (name := before[one]) is not None)
+            which = f"the transaction prepared as {prepared[0]!r}" if prepared else "a transaction that began before"
+            raise SourceError(
+                f"{self.label}: {which} goes on, for {_PATIENCE:.0f} seconds now, and what it changed in a table that "
+                "joins may be neither in the log nor in a snapshot",
+                fix=_prepared_fix(prepared) if prepared else _OPEN_FIX,
+                label=self.label,
+            )
+
+    def _writing(self) -> dict[int, str | None]:
+        """The transactions of this database that have written something, by number, with the names of prepared ones.
+
+        A snapshot would not do: transactions that began after the last one that ended are beyond it.
+        """
+        found = self.rows(
+            "SELECT DISTINCT l.transactionid::text::bigint, p.gid FROM pg_locks l "
+            "LEFT JOIN pg_stat_activity a ON a.pid = l.pid LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid "
+            "WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted "
+            "AND l.pid IS DISTINCT FROM pg_backend_pid() "
+            "AND COALESCE(a.datname, p.database, current_database()) = current_database()"
+        )
+        return {int(number): None if name is None else str(name) for number, name in found}
 
     def wait(self, reached: Callable[[], bool], otherwise: str) -> None:
         """Wait until something is so; raises SourceError that says ``otherwise`` if it takes too long."""
+        if not self._reaches(reached):
+            raise SourceError(
+                f"{self.label}: {otherwise}, for {_PATIENCE:.0f} seconds now", fix=_OPEN_FIX, label=self.label
+            )
+
+    @staticmethod
+    def _reaches(reached: Callable[[], bool]) -> bool:
         deadline = time.monotonic() + _PATIENCE
         while not reached():
             if time.monotonic() > deadline:
-                raise SourceError(
-                    f"{self.label}: {otherwise}, for {_PATIENCE:.0f} seconds now",
-                    fix="SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start shows what goes on; "
-                    "the next run tries again",
-                    label=self.label,
-                )
+                return False
             time.sleep(0.05)
+        return True
 
     # Its tables
 
@@ -449,6 +484,15 @@ def quoted_table(schema: str, name: str) -> str:
 def _literal(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace("'", "''")
     return f"E'{escaped}'"
+
+
+def _prepared_fix(prepared: Sequence[str]) -> str:
+    """What ends prepared transactions, for messages."""
+    name = _literal(prepared[0]).removeprefix("E")
+    return (
+        f"COMMIT PREPARED {name} or ROLLBACK PREPARED {name} ends it, SELECT * FROM pg_prepared_xacts shows all; the "
+        "next run tries again"
+    )
 
 
 def _why_not(kind: str, persistence: str, is_inherited: bool) -> str | None:
