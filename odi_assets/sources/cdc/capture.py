@@ -191,10 +191,11 @@ class Capture:
                 at = np.stack([np.full(read.num_rows, place), np.arange(read.num_rows)], axis=1)
                 parts.append(_Part(read, np.full(read.num_rows, _READ), at))
             now, before = tables[chunk.table], mark.tables[chunk.table]
-            shape_id = now.shape if now.shape != before.shape else chunk.shape.id
-            tables[chunk.table] = replace(chunk.remaining, shape=shape_id, key=now.key)
+            last = (now.shape, now.key) if now.shape != before.shape else (chunk.shape.id, chunk.shape.key)
+            tables[chunk.table] = replace(chunk.remaining, shape=last[0], key=last[1])
         for name in _not_in_snapshots(mark, tables, shapes, window, chunk):
-            tables[name] = tables[name].begun_again
+            rekeyed = mark.tables[name].shape and tables[name].key != mark.tables[name].key
+            tables[name] = replace(tables[name].begun_again, rejoined=bool(rekeyed) or tables[name].rejoined)
         for name, renamed in incomplete.items():
             again = _read_again(mark.tables[name], tables[name], renamed)
             tables[name] = replace(tables[name], again=again)
@@ -207,6 +208,7 @@ class Capture:
             next_n=mark.next_n + rows.num_rows,
             tables=tables,
             pending=self.log.pending(mark, window.transactions.take(new)),
+            xid=int(window.transactions.xid[-1]) if len(new) and new[-1] else mark.xid,
         )
         return CaptureStep(rows, self.log.noted(after), window.more or bool(after.snapshots_left))
 

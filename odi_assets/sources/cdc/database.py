@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from odi_assets.sources.cdc.changes import LoggedRelation, LogWindow, Transactions, Values
+from odi_assets.sources.cdc.definition import TableDefinition
 from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.log import Shape
 from odi_assets.sources.cdc.mark import CaptureMark
@@ -101,6 +102,10 @@ class DatabaseLog(ABC):
     @abstractmethod
     def publishing(self) -> Mapping[str, str]:
         """By table, what :meth:`SnapshotReader.publishing` says now."""
+
+    @abstractmethod
+    def definitions(self, tables: Sequence[CapturedTable]) -> Mapping[str, TableDefinition]:
+        """By table, its definition; none where the log itself says that rows were rewritten."""
 
     @abstractmethod
     def begin(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -191,20 +191,25 @@ class LogSource(Source):
         return log.log_end() if self.until is None else self.until
 
     def with_other_columns(self, log: DatabaseLog, mark: CaptureMark, tables: Mapping[str, CapturedTable]) -> list[str]:
-        """The tables whose columns, types or keys differ from their last rows in the log."""
+        """The tables whose columns, types or keys differ from their last rows in the log, or whose rows were rewritten
+        without a trace in it."""
         known = {name: one.shape for name, one in mark.tables.items() if one.shape and name in tables}
         now = log.shapes([tables[name] for name in known]) if known else {}
         layouts = {name: one.layout for name, one in mark.tables.items() if one.layout}
-        return [
+        found = {
             name
             for name, shape in known.items()
             if now[name].id != shape or tables[name].layout != layouts.get(name, tables[name].layout)
-        ]
+        }
+        noted = {name: one.definition for name, one in mark.tables.items() if name in tables}
+        definitions = log.definitions([tables[name] for name in noted])
+        found |= {name for name, one in definitions.items() if (then := noted[name]) is not None and one.rewrites(then)}
+        return [name for name in mark.tables if name in found]
 
     def made_again(self, log: DatabaseLog, mark: CaptureMark, tables: Mapping[str, CapturedTable]) -> list[str]:
         """The tables that were dropped and made again, or published again, since their snapshot was read."""
         now, known = log.publishing(), {name: one for name, one in mark.tables.items() if name in tables}
-        return [name for name, one in known.items() if one.published and one.published != now.get(name)]
+        return [name for name, one in known.items() if not one.is_published_as(now.get(name))]
 
     def lag(self, mark: CaptureMark) -> LogLag | None:
         """How far a capture is behind now; None if the log does not go on where it is.
@@ -234,10 +239,36 @@ class LogSource(Source):
         known = {name: one for name, one in mark.tables.items() if name in tables}
         known |= {name: known[name].begun_again for name in self.with_other_columns(log, mark, tables)}
         # What happened to a table before it was published, made again or published again is not in the log.
-        known |= {name: replace(known[name].begun_again, rejoined=True) for name in self.made_again(log, mark, tables)}
+        again = {name: tables[name] for name in self.made_again(log, mark, tables)}
+        known |= {name: replace(known[name].begun_again, rejoined=True) for name in again}
+        known = self._noted(log, known, tables, again)
         new = {name: TableMark(one.key, is_cut=False, rejoined=name in mark.left_out) for name, one in joined.items()}
+        new = self._noted(log, new, tables, ())
         left_out = {*mark.left_out, *mark.tables} - tables.keys()
         return replace(mark, tables={**known, **new}, left_out=tuple(sorted(left_out))), tables
+
+    def _noted(
+        self,
+        log: DatabaseLog,
+        known: Mapping[str, TableMark],
+        tables: Mapping[str, CapturedTable],
+        again: Collection[str],
+    ) -> dict[str, TableMark]:
+        """The marks of tables with their definitions of now, and how they are published. Rows of tables that have other
+        keys now are replaced by the next snapshot.
+
+        Args:
+            again: the tables that were made or published again: their marks say so until their snapshots begin.
+        """
+        places, definitions, found = log.publishing(), log.definitions([tables[name] for name in known]), {}
+        for name, one in known.items():
+            now, then = definitions.get(name), one.definition
+            rekeyed = one.key != tables[name].key or (now and then and now.rewrites_keys(then))
+            if one.is_cut and name not in again:
+                one = replace(one, published=places.get(name, ""))
+            noted = None if now is None else now.noted
+            found[name] = replace(one, definition=noted, rejoined=one.rejoined or (bool(rekeyed) and not one.is_cut))
+        return found
 
     def step(self, mark: CaptureMark | None) -> tuple[CaptureStep, int]:
         """The next step above a mark, and the bound of the run."""

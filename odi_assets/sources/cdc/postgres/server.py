@@ -214,7 +214,8 @@ class ServerSession:
         """
         found = self.rows(
             "SELECT DISTINCT l.transactionid::text::bigint, p.gid FROM pg_locks l "
-            "LEFT JOIN pg_stat_activity a ON a.pid = l.pid LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid "
+            "LEFT JOIN pg_stat_activity a ON a.pid = l.pid "
+            "LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid "
             "WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted "
             "AND l.pid IS DISTINCT FROM pg_backend_pid() "
             "AND COALESCE(a.datname, p.database, current_database()) = current_database()"
@@ -370,14 +371,19 @@ class ServerSession:
         return {str(name) for (name,) in found}
 
     def publishing(self, publication: str) -> dict[str, str]:
-        """By table of a publication, what names the table and its place in the publication: others mean that it was
-        made again, or published again."""
+        """By table of a publication, what names the table, its place in the publication, and the publication's last
+        change: others mean that it was made again or published again, or that operations may be missing."""
+        schema, join = "0", ""
+        if self.opened.info.server_version >= _NAMES_COLUMNS:
+            schema = "COALESCE(s.oid, 0)"
+            join = "LEFT JOIN pg_publication_namespace s ON s.pnpubid = p.oid AND s.pnnspid = n.oid "
         found = self.rows(
             "SELECT t.schemaname || '.' || t.tablename, c.oid::text || '/' || p.oid || '/' || COALESCE(r.oid, 0) "
+            f"|| '/' || p.xmin || '/' || {schema} "
             "FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname "
             "JOIN pg_namespace n ON n.nspname = t.schemaname "
             "JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename "
-            "LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid WHERE t.pubname = %s",
+            f"LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid {join}WHERE t.pubname = %s",
             [publication],
         )
         return {str(name): str(place) for name, place in found}
