@@ -75,6 +75,11 @@ NODES = """
 @pytest.fixture
 def capture(tmp_path: Path, spark: SparkSession, server: PostgresServer) -> Capture:
     """A project that captures tables, and applies each to a node of the table's name."""
+    return capture_of(server, tmp_path, spark)
+
+
+def capture_of(server: PostgresServer, folder: Path, spark: SparkSession) -> Capture:
+    """What makes projects in ``folder`` that capture tables of a server."""
 
     def box(
         *tables: str,
@@ -91,7 +96,7 @@ def capture(tmp_path: Path, spark: SparkSession, server: PostgresServer) -> Capt
             text += f"  - {{name: {name}, apply: {{{apply}}}, {write}}}\n"
         text += more
         connection = server.connection.rstrip().removesuffix("}") + f", log: {{{log}}}}}\n"
-        return Sandbox(tmp_path, spark, text.replace("ROWS", str(rows)), connection)
+        return Sandbox(folder, spark, text.replace("ROWS", str(rows)), connection)
 
     return box
 
