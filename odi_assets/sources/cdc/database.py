@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from odi_assets.sources.cdc.changes import LoggedRelation, LogWindow, Transactions, Values
@@ -28,12 +28,14 @@ class CapturedTable:
             is no key.
         layout: the numbers of its columns: a column that was dropped and made again has another one; empty where the
             log itself says that columns changed.
+        generated: the columns that the database generates, and which its log does not have.
     """
 
     name: str
     quoted: str
     key: tuple[str, ...]
     layout: str
+    generated: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 class SnapshotReader(ABC):

@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 
 MOST_CHANGES = 500_000
 """Changes of a step, about: a transaction is never cut."""
+_NAMED_TABLES = 3
+"""Tables that messages name; of more, they name the first."""
 QUIET_BYTES = 64 << 20
 """Log that the server keeps although no change of the tables is in it, before a commit without rows lets it go."""
 
@@ -45,6 +47,8 @@ def capture_source(name: str, label: str, read: ReadConfig, target: Target, conn
     if not isinstance(connection, ServerConnection):
         raise AssertionError("checks of the project file refuse it")
     dialect = dialect_of(connection)
+    if len(read.tables) > _NAMED_TABLES:
+        label = f"{read.connection}:{read.tables[0]} and {counted(len(read.tables) - 1, 'other')}"
     common: dict[str, Any] = {"dialect": dialect, "label": label, "node": target.node}
     database: LoggedDatabase
     if connection.type == "mysql":

@@ -25,7 +25,7 @@ def publish_by_hand(database: Database) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("odi_assets.sources.cdc.postgres.server._PATIENCE", 0.3)
+    monkeypatch.setattr("odi_assets.sources.cdc.postgres.waiting._PATIENCE", 0.3)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from odi_assets.sources.cdc.postgres.definitions import definitions
 from odi_assets.sources.cdc.postgres.pgoutput import LogRelation, begun, completed, decode
 from odi_assets.sources.cdc.postgres.server import PostgresTable, ServerSession, Slot, connected
 from odi_assets.sources.cdc.postgres.visible import Visible
+from odi_assets.sources.cdc.postgres.waiting import await_others, wait
 from odi_assets.sources.snapshot import Position
 
 _log = logging.getLogger(__name__)
@@ -248,7 +249,7 @@ class PostgresLog(DatabaseLog):
         if joined or missing:
             # A transaction that changed a table before it was published goes without these changes into the log. The
             # publication may be older than this run: another run that was stopped here, or somebody else, made it.
-            session.await_others()
+            await_others(session.label, session.rows)
         if mark is None:
             slot = session.slot(self._slot_name)
             start = session.create_slot(self._slot_name) if slot is None else slot.confirmed
@@ -328,7 +329,8 @@ class PostgresLog(DatabaseLog):
     def reading(self, mark: CaptureMark) -> Iterator[PostgresReader]:
         with connected(self._database.dialect, self._database.label) as session:
             if mark.pending:
-                session.wait(
+                wait(
+                    session.label,
                     lambda: not set(mark.pending) & session.snapshot().running,
                     "a transaction that is in the log is not seen by anybody yet: its commit waits for a standby",
                 )

@@ -8,8 +8,7 @@ one session with fixed settings, in the log and in snapshots alike: the same val
 from __future__ import annotations
 
 import fnmatch
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from odi_assets.sources.cdc.log import Shape, ShapeColumn
 from odi_assets.sources.cdc.mark import lsn_of
 from odi_assets.sources.cdc.postgres.pgoutput import row_values
 from odi_assets.sources.cdc.postgres.visible import Visible
+from odi_assets.sources.cdc.postgres.waiting import wait
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect
 from odi_assets.sources.sql.errors import database_error
@@ -42,11 +42,9 @@ _SETTINGS = {
 _FIRST_BLOCK, _LARGEST_BLOCK = 1_000, 50_000
 _BLOCK_BYTES, _PART_BYTES = 2 << 20, 4 << 20
 """Messages that are fetched at a time."""
+_INHERITED = "a table that others inherit from"
 _NAMES_COLUMNS = 150_000
 """The version from which a publication may name columns and rows."""
-_PATIENCE = 60.0
-"""Seconds to wait for transactions of others to end, or for the log to reach the disk."""
-_OPEN_FIX = "SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start shows what goes on; the next run tries again"
 
 
 @dataclass(frozen=True)
@@ -173,7 +171,8 @@ class ServerSession:
 
     def await_flushed(self, lsn: int) -> None:
         """Wait until the log up to ``lsn`` is on the server's disk: only then it can be read."""
-        self.wait(
+        wait(
+            self.label,
             lambda: lsn_of(self.one("SELECT pg_current_wal_flush_lsn()::text")) >= lsn,
             "the server's log does not reach its disk",
         )
@@ -181,62 +180,6 @@ class ServerSession:
     def snapshot(self) -> Visible:
         """The transactions that this session sees; in a repeatable read, as long as it lasts."""
         return Visible.of(self.one("SELECT pg_current_snapshot()::text"))
-
-    def await_others(self) -> None:
-        """Wait until all transactions of the database that have written something by now have ended, prepared ones too.
-
-        Raises:
-            SourceError: one of them goes on for too long.
-        """
-        before = self._writing()
-        if not before:
-            return
-        left = set(before)
-
-        def ended() -> bool:
-            left.intersection_update(self._writing())
-            return not left
-
-        if not self._reaches(ended):
-            prepared = sorted(name for one in left if (name := before[one]) is not None)
-            which = f"the transaction prepared as {prepared[0]!r}" if prepared else "a transaction that began before"
-            raise SourceError(
-                f"{self.label}: {which} goes on, for {_PATIENCE:.0f} seconds now, and what it changed in a table that "
-                "joins may be neither in the log nor in a snapshot",
-                fix=_prepared_fix(prepared) if prepared else _OPEN_FIX,
-                label=self.label,
-            )
-
-    def _writing(self) -> dict[int, str | None]:
-        """The transactions of this database that have written something, by number, with the names of prepared ones.
-
-        A snapshot would not do: transactions that began after the last one that ended are beyond it.
-        """
-        found = self.rows(
-            "SELECT DISTINCT l.transactionid::text::bigint, p.gid FROM pg_locks l "
-            "LEFT JOIN pg_stat_activity a ON a.pid = l.pid "
-            "LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid "
-            "WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted "
-            "AND l.pid IS DISTINCT FROM pg_backend_pid() "
-            "AND COALESCE(a.datname, p.database, current_database()) = current_database()"
-        )
-        return {int(number): None if name is None else str(name) for number, name in found}
-
-    def wait(self, reached: Callable[[], bool], otherwise: str) -> None:
-        """Wait until something is so; raises SourceError that says ``otherwise`` if it takes too long."""
-        if not self._reaches(reached):
-            raise SourceError(
-                f"{self.label}: {otherwise}, for {_PATIENCE:.0f} seconds now", fix=_OPEN_FIX, label=self.label
-            )
-
-    @staticmethod
-    def _reaches(reached: Callable[[], bool]) -> bool:
-        deadline = time.monotonic() + _PATIENCE
-        while not reached():
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.05)
-        return True
 
     # Its tables
 
@@ -252,7 +195,9 @@ class ServerSession:
             "  ORDER BY k.attnum), "
             "(SELECT string_agg(a.attnum::text, ',' ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid "
             "  AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''), "
-            "EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid) "
+            "EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid), "
+            "ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 "
+            "  AND NOT a.attisdropped AND a.attgenerated <> '' ORDER BY a.attnum) "
             "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND NOT c.relispartition "
             "AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY n.nspname || '.' || c.relname"
@@ -261,11 +206,17 @@ class ServerSession:
             ListedTable(
                 str(schema),
                 PostgresTable(
-                    f"{schema}.{name}", quoted_table(schema, name), tuple(key), layout or "", int(oid), str(identity)
+                    f"{schema}.{name}",
+                    quoted_table(schema, name),
+                    tuple(key),
+                    layout or "",
+                    int(oid),
+                    str(identity),
+                    generated=tuple(generated),
                 ),
                 _why_not(str(kind), str(persistence), bool(inherited)),
             )
-            for oid, schema, name, identity, kind, persistence, key, layout, inherited in listed
+            for oid, schema, name, identity, kind, persistence, key, layout, inherited, generated in listed
         ]
 
     def tables(self, patterns: Sequence[str]) -> list[PostgresTable]:
@@ -282,7 +233,7 @@ class ServerSession:
             matched = matched or [one for one in listed if fnmatch.fnmatchcase(one.table.name, pattern)]
             kept = [one.table for one in matched if one.why_not is None]
             if not kept:
-                raise ConfigError(_why_no_table(pattern, matched, self.label))
+                raise _no_table(pattern, matched, self.label)
             found |= {table.name: table for table in kept}
         return [found[name] for name in sorted(found)]
 
@@ -492,15 +443,6 @@ def _literal(text: str) -> str:
     return f"E'{escaped}'"
 
 
-def _prepared_fix(prepared: Sequence[str]) -> str:
-    """What ends prepared transactions, for messages."""
-    name = _literal(prepared[0]).removeprefix("E")
-    return (
-        f"COMMIT PREPARED {name} or ROLLBACK PREPARED {name} ends it, SELECT * FROM pg_prepared_xacts shows all; the "
-        "next run tries again"
-    )
-
-
 def _why_not(kind: str, persistence: str, is_inherited: bool) -> str | None:
     """Why the log does not have the changes of a table."""
     kinds = {"f": "a table of another server", "v": "a view", "m": "a materialized view"}
@@ -509,15 +451,21 @@ def _why_not(kind: str, persistence: str, is_inherited: bool) -> str | None:
     if kind in kinds:
         return kinds[kind]
     if is_inherited:
-        return "a table that others inherit from"
+        return _INHERITED
     return None if persistence == "p" else "unlogged"
 
 
-def _why_no_table(pattern: str, matched: Sequence[ListedTable], label: str) -> str:
+def _no_table(pattern: str, matched: Sequence[ListedTable], label: str) -> ConfigError:
     if not matched:
-        return f"{label}: no table of the database is named `{pattern}`; tables are named with their schema"
+        return ConfigError(
+            f"{label}: no table of the database is named `{pattern}`; tables are named with their schema",
+            fix="correct `tables`, or take it out",
+        )
     listed = ", ".join(f"{one.table.name} is {one.why_not}" for one in matched)
-    return f"{label}: `{pattern}` names nothing whose changes the log has: {listed}"
+    fix = "take it out of `tables`"
+    if any(one.why_not == _INHERITED for one in matched):
+        fix += f"; or drop the inheritance: ALTER TABLE CHILD NO INHERIT {matched[0].table.quoted}"
+    return ConfigError(f"{label}: `{pattern}` names nothing whose changes the log has: {listed}", fix=fix)
 
 
 @contextmanager
