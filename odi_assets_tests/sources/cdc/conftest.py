@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 from pyspark.sql import SparkSession
 
 from odi_assets_tests.nodes.support import Sandbox
@@ -34,6 +35,8 @@ def server(of_session: PostgresServer) -> Iterator[PostgresServer]:
     """The server, without what a test before has left."""
     yield of_session
     with opened(of_session) as database:
+        for (name,) in database.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
+            database.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(name)))
         for (name,) in database.execute("SELECT slot_name FROM pg_replication_slots").fetchall():
             database.execute("SELECT pg_drop_replication_slot(%s)", [name])
         for (name,) in database.execute("SELECT pubname FROM pg_publication").fetchall():

@@ -66,7 +66,7 @@ def test_a_log_without_a_sign_that_the_key_changed_makes_the_table_too(
     box.run("changes")
     with monkeypatch.context() as patch:
         # As earlier versions wrote logs: nothing empties the table before its new snapshot.
-        patch.setattr("odi_assets.sources.cdc.source.LogSource._noted", lambda _, __, known, *___: known)
+        patch.setattr("odi_assets.sources.cdc.source.AlteredTables.noted", lambda _, mark, __: mark)
         change_the_key(coded)
         coded.execute("UPDATE orders SET code = 777 WHERE code = 104")
         box.run("changes")
