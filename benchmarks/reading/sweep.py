@@ -325,6 +325,8 @@ def _rows_are_same(before: str, now: dict[str, Any], facts: Sequence[Fact]) -> b
     then = json.loads(before)
     if not increment_of(then) or not increment_of(now):
         return False
+    if then.get("read", {}).get("format") != now.get("read", {}).get("format"):
+        return False
     decisive = ("timestampFormat", "nullValue", "sep", "encoding")
     if any(options_of(then).get(name) != options_of(now).get(name) for name in decisive):
         return False

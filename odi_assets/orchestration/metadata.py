@@ -37,6 +37,10 @@ _OF_STREAMS = (
 """Metrics of runs of stream nodes alone."""
 
 
+_OF_RUNS = {"rows_read", "rows_written", "rows_updated", "seconds", *ROWS_LEFT, *LAG}
+"""Figures of a run that its partitions do not share."""
+
+
 def definition_attributes(project: Project, key: NodeKey) -> dict[str, Any]:
     """What Dagster shows of a node's asset: kinds, owner, tags, description and metadata."""
     node = project.graph.node(key)
@@ -104,6 +108,11 @@ def materialization_metadata(result: NodeResult) -> dict[str, Any]:
     if result.columns:
         metadata["dagster/column_schema"] = dg.TableSchema.from_name_type_dict(dict(result.columns))
     return {name: value for name, value in metadata.items() if value is not None}
+
+
+def partition_metadata(result: NodeResult) -> dict[str, Any]:
+    """What Dagster shows of a commit with a partition that it wrote: without the figures of the run as a whole."""
+    return {name: value for name, value in materialization_metadata(result).items() if name not in _OF_RUNS}
 
 
 def observation_metadata(result: NodeResult) -> dict[str, Any]:

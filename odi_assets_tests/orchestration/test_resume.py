@@ -27,7 +27,7 @@ from odi_assets.orchestration.run import run_pipeline
 from odi_assets.util.process import process_name
 from odi_assets_tests.orchestration.small_project import NODES, PROJECT_FILE, land, make_project
 
-BROKEN = PROJECT_FILE.replace("SELECT id, CAST(day AS DATE)", "SELECT nothing, CAST(day AS DATE)")
+BROKEN = PROJECT_FILE.replace("amount FROM raw_sales", "amount FROM raw_sales JOIN nothing USING (id)")
 BACKENDS = {"delta": "", "json": "system: {connection: lake, path: _odibi_system}\n"}
 
 

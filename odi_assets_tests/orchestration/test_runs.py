@@ -277,6 +277,23 @@ class TestABackfill:
             ("2024-01-03", 0),
         ]
 
+    @pytest.mark.parametrize("ranged", [True, False])
+    def test_counts_each_row_in_the_event_of_its_partition_and_the_run_once(
+        self, loaded: Project, instance: dg.DagsterInstance, ranged: bool
+    ) -> None:
+        if ranged:
+            assert _backfill(loaded, instance, "2024-01-01", "2024-01-03").success
+        events = _materializations(instance, "sales_by_day")[2 if ranged else 0 :]
+        values = [_values(event) for event in events]
+        record = loaded.open_state().get_last_run("shop", "sales_by_day")
+        assert record is not None
+        assert sum(one["rows_written"] for one in values) == record.rows_processed == 3
+        assert sum(one.get("rows_read", 0) for one in values) == record.metrics["rows_read"]
+        assert [one["rows_written"] for one in values] == [one["dagster/partition_row_count"] for one in values]
+        assert ["seconds" in one for one in values] == [True, *[False] * (len(values) - 1)]
+        table = DeltaTable(str(loaded.root / "lake" / "sales_by_day"))
+        assert sum(one["partition_files"] for one in values) == len(table.file_uris())
+
     def test_leaves_the_hwm_where_it_is(self, loaded: Project, instance: dg.DagsterInstance) -> None:
         before = loaded.open_state().get_hwm("shop.sales_by_day")
         assert _backfill(loaded, instance, "2024-01-01", "2024-01-31").success

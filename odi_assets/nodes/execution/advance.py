@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 
-from odi_assets.errors import StateConflictError
+from odi_assets.errors import SourceError, StateConflictError
 from odi_assets.nodes.commit_facts import HwmOrigin
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded_before
 from odi_assets.nodes.mark import NodeMark
@@ -49,13 +49,28 @@ def advance(
         )
 
 
+def _require_rows(plan: NodePlan) -> None:
+    if plan.request.full_refresh and plan.target.exists and plan.start.hwm is not None:
+        sources = ", ".join(read.snapshot.label for read in plan.reads)
+        raise SourceError(
+            f"{plan.node}: a full refresh finds no row in {sources}, so it replaces nothing: the table stays as it is",
+            fix="see that the rows are there, and that the cursor has values at or above `initial_value`, if it "
+            "is set; then run the full refresh again",
+            node=str(plan.node),
+        )
+
+
 def no_data(plan: NodePlan, state: StateBackend, run: RunInfo) -> NodeResult:
     """The result of a node with nothing new: no commit. Repairs state if the target's log was ahead of it.
 
     Changes that brought no row (files that were renamed or got a new time, commits upstream that changed no row) move
     the HWM in state alone. So the next plan need not look at them again; it may not be able to, once logs are cleaned.
     If that HWM is lost, the target's log has a lower one, and the same changes are found above it.
+
+    Raises:
+        SourceError: a full refresh finds no row. The table that is there keeps its rows, and the HWM its value.
     """
+    _require_rows(plan)
     hwm, entry = plan.start.hwm, plan.start.entry
     for warning in filter(None, (read.warning for read in plan.reads)):
         _log.warning(warning)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from odi_assets.config.write_modes import WriteMode
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.materialize import Computed
@@ -16,10 +17,15 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.nodes.run_node import NodeRun, finish
 from odi_assets.orchestration.assets.failures import remedy_first
-from odi_assets.orchestration.assets.partitions import partition_keys, rows_by_partition
+from odi_assets.orchestration.assets.partitions import PartitionSize, partition_keys, sizes_by_partition
 from odi_assets.orchestration.assets.suppress_materialization import suppress_materialization
 from odi_assets.orchestration.assets.words import words_of_assets
-from odi_assets.orchestration.metadata import STORAGE_KIND, materialization_metadata, observation_metadata
+from odi_assets.orchestration.metadata import (
+    STORAGE_KIND,
+    materialization_metadata,
+    observation_metadata,
+    partition_metadata,
+)
 from odi_assets.orchestration.naming import DagsterNames, node_of, partition_of
 from odi_assets.orchestration.runs.history import BACKFILL_TAG, DagsterRunHistory
 from odi_assets.spark.death import death_named
@@ -89,21 +95,36 @@ class DeltaIOManager(dg.IOManager):
     def _report_partitions(
         self, context: dg.OutputContext, result: NodeResult, run: RunInfo, partition: PartitionConfig
     ) -> None:
-        metadata, keys = materialization_metadata(result), partition_keys(result.partitions, partition)
-        rows = rows_by_partition(TableHandle.open(self.project.target(result.key), result.table_version), partition)
         if context.has_asset_partitions:
-            context.add_output_metadata(metadata)
-            for key in set(keys) & set(context.asset_partition_keys):
-                context.step_context.add_asset_metadata({ROW_COUNT: rows.get(key, 0)}, context.asset_key, key)
+            for key, shown in self._by_partition(result, partition, context.asset_partition_keys).items():
+                context.step_context.add_asset_metadata(shown, context.asset_key, key)
             return
         # A run of the pipeline writes to whichever partitions its rows belong to; Dagster does not know which.
         suppress_materialization(context)
         tags = {"dagster/code_version": run.code_version} if run.code_version else None
-        for key in keys:
-            values = {**metadata, ROW_COUNT: rows.get(key, 0)}
-            context.log_event(dg.AssetMaterialization(context.asset_key, metadata=values, partition=key, tags=tags))
+        keys = partition_keys(result.partitions, partition)
+        for key, shown in self._by_partition(result, partition, keys).items():
+            context.log_event(dg.AssetMaterialization(context.asset_key, metadata=shown, partition=key, tags=tags))
         if not keys:
             context.log_event(dg.AssetObservation(context.asset_key, metadata=observation_metadata(result)))
+
+    def _by_partition(
+        self, result: NodeResult, partition: PartitionConfig, keys: Sequence[str]
+    ) -> dict[str, dict[str, Any]]:
+        """The metadata of each partition. The first one has the figures of the run, so that sums over events are
+        right."""
+        written = set(partition_keys(result.partitions, partition))
+        table = TableHandle.open(self.project.target(result.key), result.table_version)
+        sizes = sizes_by_partition(table, partition)
+        replaces = self.project.graph.node(result.key).write.mode is WriteMode.PARTITION_OVERWRITE
+        found: dict[str, dict[str, Any]] = {}
+        for key in keys:
+            size = sizes.get(key, PartitionSize())
+            found[key] = partition_metadata(result) if found else materialization_metadata(result)
+            found[key] |= {ROW_COUNT: size.rows, "partition_bytes": size.bytes, "partition_files": size.files}
+            if replaces:
+                found[key]["rows_written"] = size.rows if key in written else 0
+        return found
 
     def load_input(self, context: dg.InputContext) -> Any:
         """The table of a node, or of an asset that this IO manager writes, for an asset that takes it as an argument.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 import dagster as dg
@@ -44,14 +44,25 @@ def partition_keys(values: Iterable[str | None], config: PartitionConfig) -> lis
     return sorted(key for key in keys if definition.has_partition_key(key))
 
 
-def rows_by_partition(table: TableHandle, config: PartitionConfig) -> dict[str, int]:
-    """Rows of each partition in the table, by Dagster's key. Files without statistics count as 0 rows."""
-    counts: dict[str, int] = defaultdict(int)
+@dataclass(frozen=True)
+class PartitionSize:
+    """What a table has of a partition. Files without statistics count as 0 rows."""
+
+    rows: int = 0
+    bytes: int = 0
+    files: int = 0
+
+
+def sizes_by_partition(table: TableHandle, config: PartitionConfig) -> dict[str, PartitionSize]:
+    """What the table has of each partition, by Dagster's key."""
+    sizes: dict[str, PartitionSize] = {}
     for file in table.live_files:
         value = file.partition.get(config.column)
         if value is not None:
-            counts[_key(datetime.fromisoformat(value), config)] += file.rows or 0
-    return counts
+            key = _key(datetime.fromisoformat(value), config)
+            one = sizes.get(key, PartitionSize())
+            sizes[key] = PartitionSize(one.rows + (file.rows or 0), one.bytes + file.size, one.files + 1)
+    return sizes
 
 
 def _key(moment: datetime, config: PartitionConfig) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from odi_assets.errors import IncrementError
+from odi_assets.errors import IncrementError, SourceError
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -180,3 +180,40 @@ def test_a_range_of_an_appending_node_leaves_out_what_lies_before_the_first_valu
     assert ids(box) == [2]
     box.run("n", start="2024-01-01", end="2024-01-02")
     assert ids(box) == [2]
+
+
+def test_a_full_refresh_that_finds_no_row_says_so_and_keeps_the_table(make: Make) -> None:
+    """The table would keep rows of another definition, and its mark, while the run says that all is well."""
+    box = make('mode: stateful, column: id, initial_value: "2"', "mode: append")
+    box.land("e/1.csv", [HEADER, "1,2024-01-01,", "2,2024-01-01,"])
+    box.run("n")
+    (box.root / "landing" / "e" / "1.csv").write_text(f"{HEADER}\n1,2024-01-01,\n")
+    with pytest.raises(SourceError, match=r"a full refresh finds no row in .*, so it replaces nothing"):
+        box.run("n", full_refresh=True, accept_loss=True)
+    assert (ids(box), box.hwm("n")) == ([2], 2)
+    box.land("e/2.csv", [HEADER, "3,2024-01-01,"])
+    box.run("n", full_refresh=True, accept_loss=True)
+    assert ids(box) == [3]
+
+
+EMPTIED = """
+- pipeline: p
+  nodes:
+  - name: up
+    read: {connection: landing, format: csv, path: "up.csv", schema: "id BIGINT", options: {header: "true"}}
+    write: {connection: lake, path: up, mode: overwrite}
+  - name: down
+    inputs: {up: {node: up, incremental: version}}
+    write: {connection: lake, path: down, mode: append}
+"""
+
+
+def test_a_full_refresh_below_a_table_that_was_emptied_leaves_no_row(tmp_path: Path, spark: SparkSession) -> None:
+    box = Sandbox(tmp_path, spark, EMPTIED)
+    box.land("up.csv", ["id", "1"])
+    box.run("up")
+    box.run("down")
+    box.land("up.csv", ["id"])
+    box.run("up")
+    box.run("down", full_refresh=True, accept_loss=True)
+    assert box.rows("down") == []
