@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from odi_assets.errors import SourceError
 from odi_assets.sources.cdc.postgres.server import ListedTable, PostgresTable, ServerSession
 
+_LEAVES = (
+    "SELECT t.relid::regclass::text FROM pg_partition_tree(%s::oid) t JOIN pg_class c ON c.oid = t.relid "
+    "WHERE t.isleaf AND c.relispartition ORDER BY 1"
+)
 HIDES = "row policies hide rows of it from the user"
 
 
@@ -23,7 +27,8 @@ def why_not_captured(listed: ListedTable, all_listed: Sequence[ListedTable], ses
     """Why a table cannot be captured; None if it can."""
     table = listed.table
     if listed.why_not is not None:
-        return listed.why_not
+        leaves = [name for (name,) in session.rows(_LEAVES, [table.oid])]
+        return f"{listed.why_not}; its partitions go with it: {', '.join(leaves)}" if leaves else listed.why_not
     if table.unidentified is not None:
         return (
             f"{table.unidentified}, so the log does not say which row was changed; give it a primary key, or "
@@ -34,6 +39,12 @@ def why_not_captured(listed: ListedTable, all_listed: Sequence[ListedTable], ses
     if session.one("SELECT row_security_active(%s::oid)", [table.oid]):
         return HIDES
     return None
+
+
+def columns_left_out(name: str, table: PostgresTable) -> Iterator[tuple[str, str]]:
+    """The columns of a table that is captured which the log does not have, and why."""
+    if table.generated:
+        yield f"{name} ({', '.join(table.generated)})", "the database generates it, and its log does not have it"
 
 
 def free_slot(session: ServerSession, name: str) -> str:

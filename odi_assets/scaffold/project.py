@@ -13,7 +13,7 @@ from odi_assets.config.json_schema import SCHEMA_FILE, schema_text
 from odi_assets.errors import ConfigError, SourceError
 from odi_assets.nodes.project import DEFAULT_PROJECT_FILE
 from odi_assets.scaffold.address import DatabaseAddress, read_address
-from odi_assets.scaffold.capture import Need, free_slot, needs, why_not_captured
+from odi_assets.scaffold.capture import Need, columns_left_out, free_slot, needs, why_not_captured
 from odi_assets.scaffold.catalog import CatalogTable, read_catalog
 from odi_assets.scaffold.file import LAKE, SYSTEM, Node, ProjectFile
 from odi_assets.scaffold.names import node_names, slug
@@ -237,6 +237,7 @@ class ProjectMaker:
                 if why is None:
                     chosen.tables.append(table)
                     captured[table.identity] = one.table
+                    chosen.left_out |= dict(columns_left_out(table.shown, one.table))
                 else:
                     chosen.left_out[table.shown] = why
             self._require_some(chosen)

@@ -76,6 +76,7 @@ def test_a_capture_has_every_table_whose_changes_the_log_has_and_names_the_other
         "CREATE TABLE marked (id int PRIMARY KEY, _deleted boolean)",
         "CREATE TABLE odd (id int PRIMARY KEY, until timestamptz); INSERT INTO odd VALUES (1, 'infinity')",
         "CREATE SCHEMA other; CREATE TABLE other.orders (id int PRIMARY KEY)",
+        "ALTER TABLE orders ADD total int GENERATED ALWAYS AS (id * 2) STORED",
     )
     made = project_of(url(server), CDC)
     nodes = loaded(made, tmp_path, monkeypatch)
@@ -86,8 +87,14 @@ def test_a_capture_has_every_table_whose_changes_the_log_has_and_names_the_other
     }
     whys = {
         **{"events": "no primary key", "silent": "REPLICA IDENTITY NOTHING", "fast": "unlogged"},
-        **{"parts": "partitions", "parent": "others inherit", "seen": "a view", "stored": "a materialized view"},
+        **{
+            "parts": "partitions go with it: part",
+            "parent": "others inherit",
+            "seen": "a view",
+            "stored": "a materialized view",
+        },
         **{"twice": "capitals", "marked": "_deleted", "odd": "until holds infinity"},
+        "orders (total)": "the database generates it",
     }
     assert made.left_out.keys() == {f"public.{name}" for name in whys}
     for name, why in whys.items():

@@ -1,7 +1,9 @@
 """Applies a change log: of the rows of one table in it, what the table's rows are now, with their types.
 
 Rows are taken in the order of ``n``. The last one of each key counts. A value that the log does not have is the one of
-the row before it, in the log or in the table; if the key of a row changed, of the row that had the former key.
+the row before it, in the log or in the table; if the key of a row changed, of the row that had the former key. Keys are
+compared as the table's types compare them. Rows with another key than the table has now are replaced by its last
+snapshot: each change of a key brings one.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from odi_assets.config.models import WriteMode
-from odi_assets.errors import IncrementError
+from odi_assets.errors import IncrementError, TableError
 from odi_assets.nodes.planning.apply import key_of_log, value_types
 from odi_assets.sources.cdc.log import Op
 from odi_assets.sources.cdc.value_types import ValueTypes
+from odi_assets.sources.sql.errors import VALUE
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.engine import engine_of
 
@@ -66,7 +69,7 @@ def applied(rows: DataFrame, plan: ResolvedPlan, spark: SparkSession) -> DataFra
     stored = None
     if plan.target.exists and plan.write.mode is WriteMode.UPSERT:
         stored = engine_of(plan.target).read(spark, plan.target)
-    return _state(changes, shapes, key, stored, types, spark)
+    return _state(changes, shapes, key, stored, types, str(plan.node), spark)
 
 
 def shapes_of(rows: DataFrame, node: str) -> list[LogShape]:
@@ -155,9 +158,11 @@ def typed(text: Column, kind: str, name: str, types: ValueTypes) -> Column:
     if wanted.startswith("DECIMAL"):
         scale = int(wanted.rstrip(")").rpartition(",")[2])
         holds = holds & text.rlike(rf"^-?\d+(\.\d{{0,{scale}}}0*)?$")
-    row = F.concat(F.lit("key "), F.array_join(F.col(_KEY), ", "), F.lit(f": column {name} is "), text)
+    begin, end = VALUE.split("{}")
+    key = F.array_join(F.col(_KEY), ", ")
+    row = F.concat(F.lit(f"{begin}key "), key, F.lit(f": column {name} is "), text)
     return F.when(text.isNull() | holds, value).otherwise(
-        F.raise_error(F.concat(row, F.lit(f", which no value of {wanted} is"))).cast(wanted)
+        F.raise_error(F.concat(row, F.lit(f", which no value of {wanted} is{end}"))).cast(wanted)
     )
 
 
@@ -197,13 +202,17 @@ def _state(
     key: Sequence[str],
     stored: DataFrame | None,
     types: ValueTypes,
+    node: str,
     spark: SparkSession,
 ) -> DataFrame:
     """The last row of each key that changed, marked if it is gone."""
     names = column_types(shapes)
-    changes, emptied = _after_truncation(changes)
+    wanted = [types.spark_type(names[name]) for name in key]
+    changes, emptied = _after_truncation(changes, shapes, key)
+    changes = changes.withColumn(_KEY, _comparable([F.col(_KEY)[place] for place in range(len(key))], wanted))
     last = _last_rows(changes, shapes, names)
-    moved = _moved(changes, shapes, names, key, spark)
+    former = _comparable([text_of(shapes, name, "before") for name in key], wanted)
+    moved = _moved(changes, shapes, names, former, spark)
     if moved is not None:
         last = last.join(moved.select(_KEY), _KEY, "left_anti").unionByName(moved)
     values = []
@@ -221,7 +230,7 @@ def _state(
     if stored is not None and emptied is None:
         found = _filled(found, names, key, stored)
     rows = found.select(*[F.col(f"t_{i}").alias(name) for i, name in enumerate(names)], F.col("gone").alias(DELETED))
-    return rows if emptied is None or stored is None else rows.unionByName(_others(stored, rows, key))
+    return rows if emptied is None or stored is None else rows.unionByName(_others(stored, rows, key, node))
 
 
 def _places(letter: str, names: Mapping[str, str]) -> list[str]:
@@ -252,22 +261,56 @@ def _any(flags: Sequence[Column]) -> Column:
     return found
 
 
-def _others(stored: DataFrame, rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """The rows that a statement took out when it emptied the table, marked as gone."""
+def _others(stored: DataFrame, rows: DataFrame, key: Sequence[str], node: str) -> DataFrame:
+    """The rows that a statement took out when it emptied the table, marked as gone.
+
+    Raises:
+        TableError: rows that are stored have no such key.
+    """
+    is_keyed = set(key) <= set(stored.columns)
+    if not is_keyed or stored.where(_any([F.col(quoted(name)).isNull() for name in key])).take(1):
+        raise TableError(
+            f"{node}: the key of its table in the database is now {', '.join(key)}, and rows that are stored have no "
+            "such key",
+            fix=f"odi run {node.replace('.', ' --node ')} --full-refresh makes the table from the change log again",
+            node=node,
+        )
     kept = rows.select([F.col(quoted(name)).alias(f"k_{place}") for place, name in enumerate(key)])
     same = [stored[quoted(name)] == kept[f"k_{place}"] for place, name in enumerate(key)]
     gone = [
         F.col(quoted(field.name)) if field.name in key else F.lit(None).cast(field.dataType).alias(field.name)
         for field in rows.drop(DELETED).schema
     ]
-    return stored.join(kept, same, "left_anti").select(*gone, F.lit(True).alias(DELETED))
+    others = stored.join(kept, same, "left_anti").select(*gone, F.lit(True).alias(DELETED))
+    # With another key, several rows that are stored may have one key.
+    return others.dropDuplicates(list(key))
 
 
-def _after_truncation(changes: DataFrame) -> tuple[DataFrame, int | None]:
-    """The changes after the last statement that emptied the table, and its number."""
-    last = changes.where(F.col("op") == Op.TRUNCATE.value).agg(F.max(_N)).collect()[0][0]
+def _after_truncation(
+    changes: DataFrame, shapes: Sequence[LogShape], key: Sequence[str]
+) -> tuple[DataFrame, int | None]:
+    """The changes after the last one that emptied the table, and its number: of a row with another key too, as a new
+    snapshot of the whole table is behind it."""
+    other = [shape.id for shape in shapes if shape.key and shape.key != tuple(key)]
+    ends = (F.col("op") == Op.TRUNCATE.value) | F.col("shape").isin(other)
+    last = changes.where(F.coalesce(ends, F.lit(False))).agg(F.max(_N)).collect()[0][0]
     rows = changes.where(F.col("op") != Op.TRUNCATE.value)
     return (rows, None) if last is None else (rows.where(F.col(_N) > last), int(last))
+
+
+def _comparable(key: Sequence[Column], wanted: Sequence[str]) -> Column:
+    """Texts of a key as one array, which is equal where the values are equal.
+
+    Args:
+        wanted: the types of the values.
+    """
+    return F.array(*[_one_text(text, kind) for text, kind in zip(key, wanted, strict=True)])
+
+
+def _one_text(text: Column, wanted: str) -> Column:
+    if wanted.startswith("DECIMAL"):
+        return F.regexp_replace(F.regexp_replace(text, r"(\.\d*?)0+$", "$1"), r"\.$", "")
+    return F.when(text == "-0", F.lit("0")).otherwise(text) if wanted in ("FLOAT", "DOUBLE") else text
 
 
 def _last_rows(changes: DataFrame, shapes: Sequence[LogShape], names: Mapping[str, str]) -> DataFrame:
@@ -283,13 +326,15 @@ def _last_rows(changes: DataFrame, shapes: Sequence[LogShape], names: Mapping[st
 
 
 def _moved(
-    changes: DataFrame, shapes: Sequence[LogShape], names: Mapping[str, str], key: Sequence[str], spark: SparkSession
+    changes: DataFrame, shapes: Sequence[LogShape], names: Mapping[str, str], former: Column, spark: SparkSession
 ) -> DataFrame | None:
     """The last rows of keys that went to a row of which the log does not have all values; None if there are none.
 
     Such rows are few: they are followed one by one, through all keys that they had.
+
+    Args:
+        former: the key that the row of a change had before it.
     """
-    former = F.array(*[text_of(shapes, name, "before") for name in key])
     given = changes.where((F.col("op") == Op.CREATE.value) & F.col("before").isNotNull())
     pairs = given.select(_KEY, former.alias("former"), F.col(_UNCHANGED).isNotNull().alias("lacks")).collect()
     wanted = {tuple(row[_KEY]) for row in pairs if row["lacks"]}

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.errors import TransformError
+from odi_assets.errors import SourceError, TransformError
 from odi_assets.sources.errors import read_errors_named
+from odi_assets.sources.sql.errors import refused_value
 from odi_assets.spark.connectors import missing_connector
 from odi_assets.spark.raised import error_text
 from odi_assets.util.user_code import error_with_place, worker_error_with_place
@@ -19,12 +20,17 @@ if TYPE_CHECKING:
 
 CORRECT = "correct it, and run the node again: nothing was written, and the same rows are read"
 """The way on from a computation that fails."""
+_VALUE_FIX = (
+    "correct the row in the database, and run the node that captures and this one again: the last values of a row "
+    "count; or change the type of the column there to text. A history has all values: there, the type alone helps"
+)
 
 
 @contextmanager
 def errors_named(node: Node, reads: Sequence[Any]) -> Iterator[None]:
     """Within, an error of Spark raises a SourceError if it is about what one of ``reads`` reads, a ConfigError if Spark
-    lacks the connector of a store, and a TransformError that names the line if Python of the user's failed in one of
+    lacks the connector of a store, a SourceError if a change log has a value that Spark's type does not hold, and a
+    TransformError that names the line if Python of the user's failed in one of
     Spark's workers."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -36,6 +42,8 @@ def errors_named(node: Node, reads: Sequence[Any]) -> Iterator[None]:
         text = error_text(error)
         if (lacking := missing_connector(text, str(node))) is not None:
             raise lacking from error
+        if node.applies is not None and (value := refused_value(text)) is not None:
+            raise SourceError(f"{node}: {value}", fix=_VALUE_FIX, node=str(node)) from error
         failure = worker_error_with_place(text, node.project.root)
         if failure is None:
             raise

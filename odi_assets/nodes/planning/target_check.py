@@ -54,14 +54,24 @@ def require_target(node: Node, start: Start, target: TableHandle) -> None:
     )
     raise TargetBehindStateError(
         f"{node}: state says it was loaded up to {start.hwm}{held}; the table at {target.location.uri} {why}",
-        fix=f"reset: rebuild it from its sources (odi run {node.command} --full-refresh); "
-        f"or rewind: {back} (odi state rewind {node} --list); "
-        f"or accept: go on with the table as it is (odi state accept {node})",
+        fix=f"reset: {_rebuilt(node)}; or rewind: {back} (odi state rewind {node} --list){_accepted(node)}",
         node=str(node),
         key=node.state_key,
         hwm=start.hwm.value,
         target=target.location.uri,
     )
+
+
+def _rebuilt(node: Node) -> str:
+    """What makes the table of a node again, for messages."""
+    if node.captures:
+        return f"make new snapshots in an empty change log (odi run {node.command} --full-refresh --yes)"
+    return f"rebuild it from its sources (odi run {node.command} --full-refresh)"
+
+
+def _accepted(node: Node) -> str:
+    """What goes on with a table that lacks rows, for messages; nothing for a change log, whose gap nobody would see."""
+    return "" if node.captures else f"; or accept: go on with the table as it is (odi state accept {node})"
 
 
 def what_is_behind(key: NodeKey, entry: HwmEntry, target: TableHandle, *, look_at_files: bool = True) -> str | None:

@@ -200,7 +200,12 @@ class _TableAudit:
                 f"not compared: {counted(left_out, 'key')} with changes that are not applied yet; "
                 f"odi run {self.node.key.pipeline} applies them"
             )
-        notes += [f"`{name}` is in the table alone, and is not compared" for name in table.columns if name not in there]
+        alone = [name for name in table.columns if name not in (*there, *now.table.generated)]
+        notes += [f"`{name}` is in the table alone, and is not compared" for name in alone]
+        notes += [
+            f"not compared: the database generates `{name}`, and its log and the table do not have it"
+            for name in now.table.generated
+        ]
         notes += [f"not compared: `{name}` is not in the table yet" for name in there if name not in table.columns]
         if unnamed:
             notes.append(f"{counted(unnamed, 'key')} more differ, and are not named")

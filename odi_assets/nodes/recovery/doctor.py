@@ -172,7 +172,7 @@ def _hwm(node: Node, state: StateBackend, target: TableHandle) -> Iterator[Disag
             node.key,
             Kind.TABLE_BEHIND,
             f"state says it was loaded up to {hwm_text(entry.value)}; its table {why}",
-            f"odi run {node.command} --full-refresh, or odi state rewind {node} --list, or odi state accept {node}",
+            _ways_back(node),
         )
     elif entry is not None:
         yield from _set_by_hand(node, entry, target)
@@ -239,6 +239,13 @@ def _set_by_hand(node: Node, entry: HwmEntry, target: TableHandle) -> Iterator[D
         f"odi state rewind {node} --list puts both back together, odi run {node.command} --full-refresh loads all "
         f"once; or, if that is what you want, odi state accept {node}",
     )
+
+
+def _ways_back(node: Node) -> str:
+    """What to do about a table that is behind its state. A change log with a gap is no way on."""
+    if node.captures:
+        return f"odi run {node.command} --full-refresh --yes, or odi state rewind {node} --list"
+    return f"odi run {node.command} --full-refresh, or odi state rewind {node} --list, or odi state accept {node}"
 
 
 def _history(

@@ -172,29 +172,16 @@ class Capture:
             parts.append(_Part(made.rows, self._phases(name, changes.transaction[made.of], window, chunk), made.at))
             tables[name] = replace(tables[name], shape=shape.id, key=shape.key)
             incomplete.setdefault(name, []).extend(made.incomplete)
-        for one in window.truncations:
-            for oid in one.tables if new[one.transaction] else ():
-                name = window.relations[oid].table
-                if name in tables:
-                    shape = self.log.shape_of(window.relations[oid], self.tables[name])
-                    shapes.setdefault(name, {})[shape.id] = shape
-                    number = np.array([one.transaction])
-                    row = truncation_row(name, *_transaction(window, one.transaction))
-                    parts.append(_Part(row, self._phases(name, number, window, chunk), np.array([[one.at, 0]])))
+        parts.extend(self._emptied(window, new, tables, shapes, chunk))
         if chunk is not None:
             shapes.setdefault(chunk.table, {})[chunk.shape.id] = chunk.shape
-            if mark.tables[chunk.table].rejoined:
-                # What was deleted while nobody captured the table goes before its rows come.
-                row = truncation_row(chunk.table, mark.lsn, None, None)
-                parts.append(_Part(row, np.array([_READ]), np.array([[-1, 0]])))
-            for place, read in enumerate(chunk.rows):
-                at = np.stack([np.full(read.num_rows, place), np.arange(read.num_rows)], axis=1)
-                parts.append(_Part(read, np.full(read.num_rows, _READ), at))
+            parts.extend(_of_chunk(mark, chunk))
             now, before = tables[chunk.table], mark.tables[chunk.table]
-            shape_id = now.shape if now.shape != before.shape else chunk.shape.id
-            tables[chunk.table] = replace(chunk.remaining, shape=shape_id, key=now.key)
+            last = (now.shape, now.key) if now.shape != before.shape else (chunk.shape.id, chunk.shape.key)
+            tables[chunk.table] = replace(chunk.remaining, shape=last[0], key=last[1])
         for name in _not_in_snapshots(mark, tables, shapes, window, chunk):
-            tables[name] = tables[name].begun_again
+            rekeyed = mark.tables[name].shape and tables[name].key != mark.tables[name].key
+            tables[name] = replace(tables[name].begun_again, rejoined=bool(rekeyed) or tables[name].rejoined)
         for name, renamed in incomplete.items():
             again = _read_again(mark.tables[name], tables[name], renamed)
             tables[name] = replace(tables[name], again=again)
@@ -207,8 +194,32 @@ class Capture:
             next_n=mark.next_n + rows.num_rows,
             tables=tables,
             pending=self.log.pending(mark, window.transactions.take(new)),
+            xid=int(window.transactions.xid[-1]) if len(new) and new[-1] else mark.xid,
         )
         return CaptureStep(rows, self.log.noted(after), window.more or bool(after.snapshots_left))
+
+    def _emptied(
+        self,
+        window: LogWindow,
+        new: npt.NDArray[np.bool_],
+        tables: Mapping[str, TableMark],
+        shapes: dict[str, dict[str, Shape]],
+        chunk: _ChunkRead | None,
+    ) -> Iterator[_Part]:
+        """The rows that say which tables statements emptied; ``shapes`` gains their columns.
+
+        Args:
+            new: by transaction, whether it is above the mark.
+        """
+        for one in window.truncations:
+            for oid in one.tables if new[one.transaction] else ():
+                name = window.relations[oid].table
+                if name in tables:
+                    shape = self.log.shape_of(window.relations[oid], self.tables[name])
+                    shapes.setdefault(name, {})[shape.id] = shape
+                    number = np.array([one.transaction])
+                    row = truncation_row(name, *_transaction(window, one.transaction))
+                    yield _Part(row, self._phases(name, number, window, chunk), np.array([[one.at, 0]]))
 
     @staticmethod
     def _phases(name: str, transactions: Numbers, window: LogWindow, chunk: _ChunkRead | None) -> Numbers:
@@ -242,6 +253,17 @@ class _Part:
     rows: pa.Table
     phase: Numbers
     at: Numbers
+
+
+def _of_chunk(mark: CaptureMark, chunk: _ChunkRead) -> Iterator[_Part]:
+    """The rows of a chunk, and before the first ones of a table that was not captured, the row that empties it."""
+    if mark.tables[chunk.table].rejoined:
+        # What was deleted while nobody captured the table goes before its rows come, and so do rows with other keys.
+        row = truncation_row(chunk.table, mark.lsn, None, None)
+        yield _Part(row, np.array([_READ]), np.array([[-1, 0]]))
+    for place, read in enumerate(chunk.rows):
+        at = np.stack([np.full(read.num_rows, place), np.arange(read.num_rows)], axis=1)
+        yield _Part(read, np.full(read.num_rows, _READ), at)
 
 
 @dataclass(frozen=True)

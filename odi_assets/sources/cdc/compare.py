@@ -70,9 +70,10 @@ def table_now(source: LogSource, mark: CaptureMark, table: str) -> Iterator[Tabl
         log.require(mark)
         (captured,) = log.tables([table]).values()
         alone = replace(mark, tables={table: mark.tables[table]})
-        if source.with_other_columns(log, alone, {table: captured}):
+        altered = source.altered(log, alone, {table: captured})
+        if altered.rewritten:
             raise _run_first(source, f"the columns of {table} have changed, and their new snapshot is not captured")
-        if source.made_again(log, alone.tables):
+        if altered.again:
             raise _run_first(source, f"{table} was made or published again, and its new snapshot is not captured")
         capture = source.capture(log, {table: captured})
         with log.reading(mark) as reader:

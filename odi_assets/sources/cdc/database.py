@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from odi_assets.sources.cdc.changes import LoggedRelation, LogWindow, Transactions, Values
+from odi_assets.sources.cdc.definition import TableDefinition
 from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.log import Shape
 from odi_assets.sources.cdc.mark import CaptureMark
@@ -27,12 +28,14 @@ class CapturedTable:
             is no key.
         layout: the numbers of its columns: a column that was dropped and made again has another one; empty where the
             log itself says that columns changed.
+        generated: the columns that the database generates, and which its log does not have.
     """
 
     name: str
     quoted: str
     key: tuple[str, ...]
     layout: str
+    generated: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 class SnapshotReader(ABC):
@@ -103,13 +106,17 @@ class DatabaseLog(ABC):
         """By table, what :meth:`SnapshotReader.publishing` says now."""
 
     @abstractmethod
+    def definitions(self, tables: Sequence[CapturedTable]) -> Mapping[str, TableDefinition]:
+        """By table, its definition; none where the log itself says that rows were rewritten."""
+
+    @abstractmethod
     def begin(
         self, mark: CaptureMark | None, tables: Mapping[str, CapturedTable], joined: Mapping[str, CapturedTable]
     ) -> CaptureMark:
         """Have the log hold the changes of ``tables`` from now on; the mark where it begins, if there is none yet.
 
         Args:
-            joined: the tables that were not captured before.
+            joined: the tables that were not captured before, or that were made or published again since.
 
         Raises:
             SourceError: it does not hold them, and may not be made to.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from odi_assets.errors import IncrementError
+from odi_assets.sources.cdc.definition import Definition
 from odi_assets.sources.marks import Identity
 from odi_assets.sources.sql.marks import Chunks
 
@@ -92,8 +93,11 @@ class TableMark:
         is_cut: whether the snapshot has begun: before, its chunks are not known.
         again: keys of rows that are read once more: the log does not have all of their values.
         layout: the numbers of its columns when its snapshot was read; empty before.
-        published: names the table and its place in the publication when its snapshot began; empty before.
-        rejoined: it was captured before, and left out since: what was deleted in between is not in the log.
+        published: names the table, its place in the publication, and the publication's last change when its snapshot
+            began; empty before.
+        rejoined: what its next snapshot does not have is gone: it was captured before, and the log does not have what
+            was deleted since; or its rows have other keys.
+        definition: what it was made of when its log was looked at; None if that was not noted.
     """
 
     key: tuple[str, ...]
@@ -104,6 +108,7 @@ class TableMark:
     layout: str = ""
     rejoined: bool = False
     published: str = ""
+    definition: Definition | None = None
 
     @property
     def begun_again(self) -> TableMark:
@@ -115,11 +120,20 @@ class TableMark:
         """Whether nothing of its snapshot is left."""
         return self.is_cut and self.chunks is None and not self.again
 
+    def is_published_as(self, place: str | None) -> bool:
+        """Whether ``published`` and a text of today say the same; marks of earlier versions say less."""
+        if not self.published:
+            return True
+        then, now = self.published.split("/"), (place or "").split("/")
+        return then == now[: len(then)]
+
     @property
     def value(self) -> dict[str, Any]:
         found: dict[str, Any] = {"key": list(self.key), "shape": self.shape, "layout": self.layout}
         if self.published:
             found["published"] = self.published
+        if self.definition is not None:
+            found["definition"] = self.definition.value
         if not self.is_cut:
             found["snapshot"] = None
         elif self.chunks is not None:
@@ -142,6 +156,7 @@ class TableMark:
             str(value.get("layout", "")),
             bool(value.get("rejoined")),
             str(value.get("published", "")),
+            Definition.of(value["definition"]) if "definition" in value else None,
         )
 
 
@@ -159,6 +174,7 @@ class CaptureMark:
             commit waits for a standby.
         left_out: tables that were captured before, and are not now.
         binlog: what a binary log is recognized by at ``end``; None for a log of PostgreSQL.
+        xid: the number that the database gave the transaction at ``lsn``; None if it was not noted.
     """
 
     lsn: int
@@ -169,6 +185,7 @@ class CaptureMark:
     pending: tuple[int, ...] = ()
     left_out: tuple[str, ...] = ()
     binlog: BinlogPlace | None = None
+    xid: int | None = None
     measures: Identity | None = field(default=None, compare=False)
 
     @property
@@ -193,6 +210,8 @@ class CaptureMark:
         }
         if self.binlog is not None:
             found["binlog"] = self.binlog.value
+        if self.xid is not None:
+            found["xid"] = self.xid
         lists = {"pending": list(self.pending), "left_out": list(self.left_out)}
         return {**found, **{name: one for name, one in lists.items() if one}}
 
@@ -217,7 +236,8 @@ class CaptureMark:
             binlog = BinlogPlace.of(value["binlog"]) if "binlog" in value else None
             position = lsn_of if binlog is None else binlog_of
             places = (position(value["lsn"]), position(value["end"]), int(value["next_n"]))
-            return cls(*places, str(value["system"]), tables, pending, left_out, binlog)
+            xid = int(value["xid"]) if "xid" in value else None
+            return cls(*places, str(value["system"]), tables, pending, left_out, binlog, xid)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise IncrementError(
                 f"the HWM of {label} is {str(value)[:200]}; the HWM of a captured log needs `lsn`, `next_n`, `system` "

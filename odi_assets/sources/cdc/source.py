@@ -15,6 +15,7 @@ from odi_assets.config.models.databases import LogSettings, ServerConnection
 from odi_assets.errors import ConfigError, IncrementError, OdiError
 from odi_assets.sources.cdc.capture import Capture, CaptureStep
 from odi_assets.sources.cdc.database import CapturedTable, DatabaseLog, LoggedDatabase
+from odi_assets.sources.cdc.definition import TableDefinition
 from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.mariadb.database import MariadbDatabase
 from odi_assets.sources.cdc.mark import CaptureMark, TableMark
@@ -36,6 +37,8 @@ _log = logging.getLogger(__name__)
 
 MOST_CHANGES = 500_000
 """Changes of a step, about: a transaction is never cut."""
+_NAMED_TABLES = 3
+"""Tables that messages name; of more, they name the first."""
 QUIET_BYTES = 64 << 20
 """Log that the server keeps although no change of the tables is in it, before a commit without rows lets it go."""
 
@@ -45,6 +48,8 @@ def capture_source(name: str, label: str, read: ReadConfig, target: Target, conn
     if not isinstance(connection, ServerConnection):
         raise AssertionError("checks of the project file refuse it")
     dialect = dialect_of(connection)
+    if len(read.tables) > _NAMED_TABLES:
+        label = f"{read.connection}:{read.tables[0]} and {counted(len(read.tables) - 1, 'other')}"
     common: dict[str, Any] = {"dialect": dialect, "label": label, "node": target.node}
     database: LoggedDatabase
     if connection.type == "mysql":
@@ -71,6 +76,35 @@ def capture_source(name: str, label: str, read: ReadConfig, target: Target, conn
 
 def _slot_of(node: str) -> str:
     return "odi_" + "".join(one if one.isalnum() else "_" for one in node.lower())
+
+
+@dataclass(frozen=True)
+class AlteredTables:
+    """What happened to captured tables beside the changes of their rows, as one look at the database shows it.
+
+    Attributes:
+        rewritten: the tables whose columns, types or keys differ from their last rows in the log, or whose rows were
+            rewritten without a trace in it.
+        again: the tables that were made again, or published again or otherwise, since their snapshot was read.
+        places, definitions: by table, how it is published, and what it is made of now.
+    """
+
+    rewritten: tuple[str, ...]
+    again: tuple[str, ...]
+    places: Mapping[str, str]
+    definitions: Mapping[str, TableDefinition]
+
+    def noted(self, mark: TableMark, table: CapturedTable) -> TableMark:
+        """The mark of a table with what it is now. Where its rows have other keys now, its next snapshot replaces all.
+
+        The mark of a table that was published again says so until its snapshot begins.
+        """
+        now, then = self.definitions.get(table.name), mark.definition
+        rekeyed = mark.key != table.key or (now is not None and then is not None and now.rewrites_keys(then))
+        if table.name not in self.again:
+            mark = replace(mark, published=self.places.get(table.name, ""))
+        rejoined = mark.rejoined or (rekeyed and not mark.is_cut)
+        return replace(mark, definition=None if now is None else now.noted, rejoined=rejoined)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,16 +197,15 @@ class LogSource(Source):
             log.require(before)
             tables = log.tables(self.patterns)
             new = [name for name in tables if before is None or name not in before.tables]
-            changed = [] if before is None else self.with_other_columns(log, before, tables)
+            altered = self.altered(log, before, tables)
             log.require_captured([tables[name] for name in new])
             read = LogRead(snapshot=self._snapshot(log), summary="", before=before, follows=True, source=self)
             if before is None:
                 words = f"snapshots of {counted(len(tables), 'table')}, then the log from there"
                 return replace(read, summary=words)
-            changed += self.made_again(log, before.tables)
             until, place, worry = self._until(log), log.text(before.lsn), log.worries(before)
             behind = "" if worry is None else f"; {worry}"
-            left = [*dict.fromkeys([*before.snapshots_left, *new, *changed])]
+            left = [*dict.fromkeys([*before.snapshots_left, *new, *altered.rewritten, *altered.again])]
             if left:
                 words = f"snapshots of {counted(len(left), 'table')} left, and the log above {place}{behind}"
                 return replace(read, summary=words, lag=log.lag(before, until, None))
@@ -190,21 +223,21 @@ class LogSource(Source):
     def _until(self, log: DatabaseLog) -> int:
         return log.log_end() if self.until is None else self.until
 
-    def with_other_columns(self, log: DatabaseLog, mark: CaptureMark, tables: Mapping[str, CapturedTable]) -> list[str]:
-        """The tables whose columns, types or keys differ from their last rows in the log."""
-        known = {name: one.shape for name, one in mark.tables.items() if one.shape and name in tables}
-        now = log.shapes([tables[name] for name in known]) if known else {}
-        layouts = {name: one.layout for name, one in mark.tables.items() if one.layout}
-        return [
+    def altered(self, log: DatabaseLog, mark: CaptureMark | None, tables: Mapping[str, CapturedTable]) -> AlteredTables:
+        """What happened to captured tables beside the changes of their rows."""
+        places, definitions = log.publishing(), log.definitions(list(tables.values()))
+        known = {} if mark is None else {name: one for name, one in mark.tables.items() if name in tables}
+        described = {name: one.shape for name, one in known.items() if one.shape}
+        shapes = log.shapes([tables[name] for name in described]) if described else {}
+        rewritten = [
             name
-            for name, shape in known.items()
-            if now[name].id != shape or tables[name].layout != layouts.get(name, tables[name].layout)
+            for name, one in known.items()
+            if (name in shapes and shapes[name].id != one.shape)
+            or (one.shape and one.layout and one.layout != tables[name].layout)
+            or (name in definitions and one.definition is not None and definitions[name].rewrites(one.definition))
         ]
-
-    def made_again(self, log: DatabaseLog, known: Mapping[str, TableMark]) -> list[str]:
-        """The tables that were dropped and made again, or published again, since their snapshot was read."""
-        now = log.publishing()
-        return [name for name, one in known.items() if one.published and one.published != now.get(name)]
+        again = [name for name, one in known.items() if not one.is_published_as(places.get(name))]
+        return AlteredTables(tuple(rewritten), tuple(again), places, definitions)
 
     def lag(self, mark: CaptureMark) -> LogLag | None:
         """How far a capture is behind now; None if the log does not go on where it is.
@@ -229,14 +262,17 @@ class LogSource(Source):
         """The mark with all tables that are captured now; the log holds their changes then."""
         tables = log.tables(self.patterns)
         joined = {name: one for name, one in tables.items() if mark is None or name not in mark.tables}
-        mark = log.begin(mark, tables, joined)
+        # One look: what happens after it is noticed by the next run.
+        altered = self.altered(log, mark, tables)
+        mark = log.begin(mark, tables, {**joined, **{name: tables[name] for name in altered.again}})
         known = {name: one for name, one in mark.tables.items() if name in tables}
-        known |= {name: known[name].begun_again for name in self.with_other_columns(log, mark, tables)}
+        known |= {name: known[name].begun_again for name in altered.rewritten}
         # What happened to a table before it was published, made again or published again is not in the log.
-        known |= {name: replace(known[name].begun_again, rejoined=True) for name in self.made_again(log, known)}
+        known |= {name: replace(known[name].begun_again, rejoined=True) for name in altered.again}
         new = {name: TableMark(one.key, is_cut=False, rejoined=name in mark.left_out) for name, one in joined.items()}
+        found = {name: altered.noted(one, tables[name]) for name, one in {**known, **new}.items()}
         left_out = {*mark.left_out, *mark.tables} - tables.keys()
-        return replace(mark, tables={**known, **new}, left_out=tuple(sorted(left_out))), tables
+        return replace(mark, tables=found, left_out=tuple(sorted(left_out))), tables
 
     def step(self, mark: CaptureMark | None) -> tuple[CaptureStep, int]:
         """The next step above a mark, and the bound of the run."""

@@ -103,15 +103,21 @@ VALUE = "[ODI_VALUE] {} [/ODI_VALUE]"
 """How a worker of Spark reports a value that cannot be represented."""
 
 
+def refused_value(text: str) -> str | None:
+    """What a text of Spark's says of a value that its type does not hold; None if it is about something else."""
+    found = _VALUE.search(text)
+    return None if found is None else found[1]
+
+
 def of_spark(text: str, dialect: Dialect, label: str) -> SourceError | None:
     """The error that a text of Spark's means, if it is about a database."""
     if _UNKNOWN_TYPE.search(text):
         return UnknownTypeError(f"{label} has a column of a type that Spark does not know", label=label)
     if not _OF_A_DATABASE.search(text) and not _FAILURES[0].pattern.search(text):
         return None
-    value = _VALUE.search(text)
+    value = refused_value(text)
     if value is not None:
-        return SourceError(f"{label}: {value[1]}", fix=_way_on(value[1], dialect), label=label)
+        return SourceError(f"{label}: {value}", fix=_way_on(value, dialect), label=label)
     return database_error(text, dialect, label)
 
 

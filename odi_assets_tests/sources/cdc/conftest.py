@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 from pyspark.sql import SparkSession
 
 from odi_assets_tests.nodes.support import Sandbox
@@ -34,6 +35,8 @@ def server(of_session: PostgresServer) -> Iterator[PostgresServer]:
     """The server, without what a test before has left."""
     yield of_session
     with opened(of_session) as database:
+        for (name,) in database.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
+            database.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(name)))
         for (name,) in database.execute("SELECT slot_name FROM pg_replication_slots").fetchall():
             database.execute("SELECT pg_drop_replication_slot(%s)", [name])
         for (name,) in database.execute("SELECT pubname FROM pg_publication").fetchall():
@@ -75,6 +78,11 @@ NODES = """
 @pytest.fixture
 def capture(tmp_path: Path, spark: SparkSession, server: PostgresServer) -> Capture:
     """A project that captures tables, and applies each to a node of the table's name."""
+    return capture_of(server, tmp_path, spark)
+
+
+def capture_of(server: PostgresServer, folder: Path, spark: SparkSession) -> Capture:
+    """What makes projects in ``folder`` that capture tables of a server."""
 
     def box(
         *tables: str,
@@ -91,7 +99,7 @@ def capture(tmp_path: Path, spark: SparkSession, server: PostgresServer) -> Capt
             text += f"  - {{name: {name}, apply: {{{apply}}}, {write}}}\n"
         text += more
         connection = server.connection.rstrip().removesuffix("}") + f", log: {{{log}}}}}\n"
-        return Sandbox(tmp_path, spark, text.replace("ROWS", str(rows)), connection)
+        return Sandbox(folder, spark, text.replace("ROWS", str(rows)), connection)
 
     return box
 

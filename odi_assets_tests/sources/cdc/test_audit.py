@@ -40,6 +40,15 @@ def test_a_table_that_is_as_the_database_has_it_agrees(capture: Capture, orders:
     assert (all_keys.found.source_rows, all_keys.found.table_rows) == (10, 10)
 
 
+def test_columns_that_the_database_generates_are_said_not_to_be_compared(capture: Capture, orders: Database) -> None:
+    orders.execute("ALTER TABLE orders ADD twice int GENERATED ALWAYS AS (id * 2) STORED")
+    box = capture("orders")
+    run_all(box)
+    found = audited(box)
+    assert (found.differing, found.compared) == ((), ("id", "state", "note"))
+    assert "not compared: the database generates `twice`, and its log and the table do not have it" in found.notes
+
+
 def test_each_key_that_differs_is_named_with_its_columns_and_the_repair_makes_it_agree(
     capture: Capture, orders: Database, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import struct
 import threading
 import time
@@ -15,7 +16,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import ConfigError, IdentityMismatchError, LossError, SourceError, TableError
+from odi_assets.errors import (
+    ConfigError,
+    IdentityMismatchError,
+    LossError,
+    SourceError,
+    TableError,
+    TargetBehindStateError,
+)
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.nodes.recovery.findings import Kind
@@ -254,16 +262,18 @@ def test_a_value_that_no_type_of_the_table_holds_is_named_with_its_row(capture: 
     orders.execute("UPDATE orders SET amount = 'NaN' WHERE id = 7")
     box = capture("orders")
     box.run("changes")
-    with pytest.raises(Exception, match="key 7: column amount is NaN"):
+    with pytest.raises(SourceError) as stopped:
         box.run("orders")
+    assert stopped.value.message == "p.orders: key 7: column amount is NaN, which no value of DECIMAL(38,18) is"
+    assert "correct the row in the database" in str(stopped.value.fix)
     orders.execute("ALTER TABLE orders ADD born date")
     orders.execute("UPDATE orders SET amount = NULL, born = '0044-03-15 BC' WHERE id = 7")
     box.run("changes")
-    with pytest.raises(Exception, match="key 7: column born is 0044-03-15 BC"):
+    with pytest.raises(SourceError, match="key 7: column born is 0044-03-15 BC"):
         box.run("orders")
     orders.execute("UPDATE orders SET born = NULL, at = 'infinity' WHERE id = 7")
     box.run("changes")
-    with pytest.raises(Exception, match="key 7: column at is infinity"):
+    with pytest.raises(SourceError, match="key 7: column at is infinity"):
         box.run("orders")
 
 
@@ -546,9 +556,35 @@ def test_tables_whose_changes_the_log_does_not_identify_are_refused_before_they_
     capture: Capture, orders: Database, statement: str, table: str, why: str
 ) -> None:
     orders.execute(statement)
-    with pytest.raises(ConfigError, match=why):
+    with pytest.raises(ConfigError, match=why) as stopped:
         capture(patterns=table).run("changes")
+    assert "`tables`" in str(stopped.value.fix)
+    assert ("NO INHERIT" in str(stopped.value.fix)) == ("inherit" in why)
     assert orders.execute("SELECT count(*) FROM pg_publication").fetchall() == [(0,)]
+
+
+def test_messages_about_many_tables_name_the_first_one(capture: Capture, orders: Database) -> None:
+    for name in "abcd":
+        orders.execute(f"CREATE TABLE {name} (id int PRIMARY KEY)")
+    with pytest.raises(SourceError) as stopped:
+        capture(patterns="public.orders, public.a, public.b, public.c, public.d", log=f"slot: {SLOT}").run("changes")
+    assert stopped.value.message.startswith("db:public.orders and 4 others: ")
+
+
+def test_a_change_log_that_is_gone_is_not_gone_on_without(capture: Capture, orders: Database) -> None:
+    box = capture("orders")
+    run_all(box)
+    orders.execute("UPDATE orders SET state = 'paid' WHERE id = 1")
+    box.run("changes")
+    shutil.rmtree(box.root / "lake" / "changes")
+    with pytest.raises(TargetBehindStateError) as stopped:
+        box.run("changes")
+    (found,) = [
+        one for one in examine(box.project, box.state, [NodeKey("p", "changes")]) if one.kind is Kind.TABLE_BEHIND
+    ]
+    for fix in (str(stopped.value.fix), str(found.remedy)):
+        assert "accept" not in fix
+        assert "--full-refresh --yes" in fix
 
 
 def drop_slot(database: Database) -> None:

@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from odi_assets.sources.cdc.changes import TornLogError
+from odi_assets.sources.cdc.definition import Definition
 from odi_assets.sources.cdc.mark import CaptureMark, TableMark, lsn_of, lsn_text
 from odi_assets.sources.cdc.postgres.pgoutput import decode, row_values
 from odi_assets.sources.cdc.postgres.visible import Visible
@@ -139,12 +140,13 @@ def test_positions_compare_as_64_bit() -> None:
 
 def test_a_mark_is_the_same_once_it_was_stored() -> None:
     chunks = Chunks(("id",), (TableChunk(None, ("5",)), TableChunk(("5",), None)), 4)
+    definition = Definition("16384", "c1", "k1", {"16390": "2.d1"})
     tables = {
         "public.a": TableMark(("id",), "s1", chunks, again=(("1",),), layout="1,2"),
         "public.b": TableMark(("id",), is_cut=False, rejoined=True),
-        "public.c": TableMark(("id", "x"), "s2"),
+        "public.c": TableMark(("id", "x"), "s2", published="1/2/3/4/5", definition=definition),
     }
-    mark = CaptureMark(lsn_of("1/2"), lsn_of("1/3"), 9, "7/5", tables, (12,), ("public.d",))
+    mark = CaptureMark(lsn_of("1/2"), lsn_of("1/3"), 9, "7/5", tables, (12,), ("public.d",), xid=742)
     assert CaptureMark.of(mark.value, "db:log") == mark
     assert mark.snapshots_left == ["public.a", "public.b"]
     assert mark.value["shown"] == "1/2, snapshots of 2 tables left"

@@ -122,13 +122,22 @@ def postgres_program(name: str) -> str | None:
 
 @contextmanager
 def postgres(folder: Path) -> Iterator[PostgresServer]:
-    """A PostgreSQL server with its data in ``folder``."""
+    """A new PostgreSQL server with its data in ``folder``."""
     port, data, secret = _free_port(), folder / "data", folder / "secret"
     secret.write_text(PASSWORD, encoding="utf-8")
     as_user = _given_to("postgres", folder)
-    initdb, server = str(postgres_program("initdb")), str(postgres_program("postgres"))
+    initdb = str(postgres_program("initdb"))
     made = [initdb, "-D", str(data), "-U", USER, "--pwfile", str(secret), "-A", "scram-sha-256", "-E", "UTF8"]
     subprocess.run([*made, "--locale=C.UTF-8", "--no-sync"], check=True, capture_output=True, **as_user)
+    with postgres_again(folder, port) as server:
+        _create(port)
+        yield server
+
+
+@contextmanager
+def postgres_again(folder: Path, port: int) -> Iterator[PostgresServer]:
+    """A PostgreSQL server whose data are in ``folder`` already."""
+    data, server, as_user = folder / "data", str(postgres_program("postgres")), _given_to("postgres", folder)
     settings = {
         "listen_addresses": "127.0.0.1",
         "unix_socket_directories": "",
@@ -137,20 +146,25 @@ def postgres(folder: Path) -> Iterator[PostgresServer]:
         "standard_conforming_strings": "off",
         "datestyle": "German",
         "wal_level": "logical",
+        "max_prepared_transactions": "10",
     }
     command = [server, "-D", str(data), "-p", str(port), *(f"-c{name}={value}" for name, value in settings.items())]
     with _running(command, folder, as_user):
-        _when_it_answers(lambda: _create(port))
+        _when_it_answers(lambda: _connected(port).close())
         yield PostgresServer(port)
 
 
-def _create(port: int) -> None:
+def _connected(port: int) -> Any:
     import psycopg
 
-    place = {"host": "127.0.0.1", "port": port, "user": USER, "password": PASSWORD}
-    with psycopg.connect(**place, dbname="postgres", autocommit=True) as opened:  # type: ignore[arg-type]
+    place = {"host": "127.0.0.1", "port": port, "user": USER, "password": PASSWORD, "dbname": "postgres"}
+    return psycopg.connect(**place, autocommit=True)  # type: ignore[arg-type]
+
+
+def _create(port: int) -> None:
+    with _connected(port) as one:
         # Its own collation orders text otherwise than code points do.
-        opened.execute(f"CREATE DATABASE {DATABASE} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'")
+        one.execute(f"CREATE DATABASE {DATABASE} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'")
 
 
 @contextmanager

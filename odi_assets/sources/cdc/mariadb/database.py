@@ -40,6 +40,7 @@ from odi_assets.sources.cdc.changes import (
     Truncation,
 )
 from odi_assets.sources.cdc.database import CapturedTable, DatabaseLog, LoggedDatabase
+from odi_assets.sources.cdc.definition import TableDefinition
 from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.log import Shape
 from odi_assets.sources.cdc.mariadb.counter import ChangeCounter
@@ -229,6 +230,10 @@ class MariadbLog(DatabaseLog):
         return self._session.shapes(tables)
 
     def publishing(self) -> Mapping[str, str]:
+        return {}
+
+    def definitions(self, tables: Sequence[CapturedTable]) -> Mapping[str, TableDefinition]:
+        del tables
         return {}
 
     # Where it begins and ends

@@ -13,12 +13,15 @@ from odi_assets.config.models.databases import LogSettings
 from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
 from odi_assets.sources.cdc.changes import LoggedRelation, LogWindow, Transactions, Values
 from odi_assets.sources.cdc.database import CapturedTable, DatabaseLog, LoggedDatabase, SnapshotReader
+from odi_assets.sources.cdc.definition import TableDefinition
 from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.log import Shape, ShapeColumn
 from odi_assets.sources.cdc.mark import CaptureMark, lsn_text
+from odi_assets.sources.cdc.postgres.definitions import definitions
 from odi_assets.sources.cdc.postgres.pgoutput import LogRelation, begun, completed, decode
 from odi_assets.sources.cdc.postgres.server import PostgresTable, ServerSession, Slot, connected
 from odi_assets.sources.cdc.postgres.visible import Visible
+from odi_assets.sources.cdc.postgres.waiting import await_others, wait
 from odi_assets.sources.snapshot import Position
 
 _log = logging.getLogger(__name__)
@@ -98,6 +101,7 @@ class PostgresLog(DatabaseLog):
     def __init__(self, database: PostgresDatabase, session: ServerSession) -> None:
         self._database, self.session = database, session
         self._slot_name, self._publication = database.slot, database.publication
+        self._oids: dict[str, int] = {}
 
     @cached_property
     def slot(self) -> Slot | None:
@@ -155,6 +159,35 @@ class PostgresLog(DatabaseLog):
                 f"again; the log above {lsn_text(mark.lsn)} is lost to it",
                 fix=again,
             )
+        other = self._other_history(mark, slot)
+        if other is not None:
+            raise IdentityMismatchError(
+                f"{label}: {other}: the server was put back from an older copy of its data, and its log is another one "
+                "from there on",
+                fix=again,
+            )
+
+    def _other_history(self, mark: CaptureMark, slot: Slot) -> str | None:
+        """Why the log up to the mark is not the one that was captured, in words; None if nothing says so.
+
+        The slot moves to the mark after each commit. If it stands below, the run died before, or the server lost the
+        move in a crash; or server and slot are older than the mark.
+        """
+        end = self.log_end()
+        if end < mark.end:
+            return f"the log ends at {lsn_text(end)}, and was captured up to {lsn_text(mark.end)}"
+        if slot.confirmed >= mark.end:
+            return None
+        self.session.await_flushed(mark.end)
+        is_there = mark.xid is None or mark.lsn < slot.confirmed
+        for part in self._peek(mark.end, None):
+            for one in begun(part):
+                if mark.lsn < one.lsn < mark.end:
+                    return f"the transaction {one.xid} at {lsn_text(one.lsn)} was not there when the log was captured"
+                is_there = is_there or (one.lsn == mark.lsn and one.xid == mark.xid)
+        if is_there:
+            return None
+        return f"the transaction {mark.xid} is not at {lsn_text(mark.lsn)}, where it was captured"
 
     def _require_new(self, mark: CaptureMark | None) -> None:
         """Raises an error if a slot that is not there may not be made."""
@@ -171,7 +204,9 @@ class PostgresLog(DatabaseLog):
             )
 
     def tables(self, patterns: Sequence[str]) -> dict[str, CapturedTable]:
-        return {table.name: table for table in self.session.tables(patterns)}
+        found = {table.name: table for table in self.session.tables(patterns)}
+        self._oids |= {name: table.oid for name, table in found.items()}
+        return dict(found)
 
     def require_captured(self, tables: Sequence[CapturedTable]) -> None:
         for table in cast(Sequence[PostgresTable], tables):
@@ -190,11 +225,13 @@ class PostgresLog(DatabaseLog):
     def publishing(self) -> Mapping[str, str]:
         return self.session.publishing(self._publication)
 
+    def definitions(self, tables: Sequence[CapturedTable]) -> Mapping[str, TableDefinition]:
+        return definitions(self.session, cast(Sequence[PostgresTable], tables))
+
     def begin(
         self, mark: CaptureMark | None, tables: Mapping[str, CapturedTable], joined: Mapping[str, CapturedTable]
     ) -> CaptureMark:
         """The mark where the log begins; the publication and the slot are there then."""
-        del joined
         session, publication = self.session, self._publication
         published = session.published(publication)
         missing = [
@@ -209,8 +246,10 @@ class PostgresLog(DatabaseLog):
                     fix=f"add `create: true` to `log`; or ALTER PUBLICATION {publication} ADD TABLE {quoted}",
                 )
             session.publish(publication, missing, new=published is None)
-            # A transaction that changed a table before it was published goes without these changes into the log.
-            session.await_ended(session.snapshot().xmax)
+        if joined or missing:
+            # A transaction that changed a table before it was published goes without these changes into the log. The
+            # publication may be older than this run: another run that was stopped here, or somebody else, made it.
+            await_others(session.label, session.rows)
         if mark is None:
             slot = session.slot(self._slot_name)
             start = session.create_slot(self._slot_name) if slot is None else slot.confirmed
@@ -229,9 +268,9 @@ class PostgresLog(DatabaseLog):
             most, count = most * 16, 0
             for part in self._peek(until, most):
                 count += len(part)
-                for lsn, committed_us in begun(part):
-                    if lsn > mark.lsn:
-                        return committed_us
+                for one in begun(part):
+                    if one.lsn > mark.lsn:
+                        return one.committed_us
         return None
 
     def lag(self, mark: CaptureMark, until: int, oldest: int | None) -> LogLag | None:
@@ -256,10 +295,11 @@ class PostgresLog(DatabaseLog):
         return sum(map(len, self._peek(upto, most))) >= most
 
     def windows(self, mark: CaptureMark, upto: int, most: int | None) -> Iterator[LogWindow]:
-        del mark
         self.session.await_flushed(upto)
+        followed = _Followed.of(mark, self._oids)
         if most is None:
-            yield _ended(decode([message for part in self._peek(upto, None) for message in part]), more=False)
+            window = decode([message for part in self._peek(upto, None) for message in part])
+            yield _ended(followed.named(window), more=False)
             return
         known: Mapping[int, LogRelation] = {}
         count = 0
@@ -267,7 +307,7 @@ class PostgresLog(DatabaseLog):
             count += len(messages)
             window = decode(messages, known)
             known = cast(Mapping[int, LogRelation], window.relations)
-            yield _ended(window, more=count >= most)
+            yield _ended(followed.named(window), more=count >= most)
 
     def looked_at(self, mark: CaptureMark, upto: int) -> int:
         return max(mark.end, upto)
@@ -289,7 +329,8 @@ class PostgresLog(DatabaseLog):
     def reading(self, mark: CaptureMark) -> Iterator[PostgresReader]:
         with connected(self._database.dialect, self._database.label) as session:
             if mark.pending:
-                session.wait(
+                wait(
+                    session.label,
                     lambda: not set(mark.pending) & session.snapshot().running,
                     "a transaction that is in the log is not seen by anybody yet: its commit waits for a standby",
                 )
@@ -324,6 +365,38 @@ class PostgresLog(DatabaseLog):
     def worries(self, mark: CaptureMark) -> str | None:
         del mark
         return None
+
+
+@dataclass(frozen=True)
+class _Followed:
+    """Captured tables that are the same as when their snapshots were read: they are known by their numbers.
+
+    Attributes:
+        names: by number, what the tables are called. A table may have had another name for a while.
+    """
+
+    names: Mapping[int, str]
+
+    @classmethod
+    def of(cls, mark: CaptureMark, oids: Mapping[str, int]) -> _Followed:
+        """Those of ``mark``.
+
+        Args:
+            oids: by name, the numbers that tables have now.
+        """
+        known = {name: one.published.partition("/")[0] for name, one in mark.tables.items()}
+        return cls({oid: name for name, oid in oids.items() if known.get(name) == str(oid)})
+
+    def named(self, window: LogWindow) -> LogWindow:
+        """A window that calls each of them by its name of now, and no other table so."""
+        relations = {oid: self._named(cast(LogRelation, one)) for oid, one in window.relations.items()}
+        changes = [replace(one, relation=self._named(cast(LogRelation, one.relation))) for one in window.changes]
+        return replace(window, changes=tuple(changes), relations=relations)
+
+    def _named(self, relation: LogRelation) -> LogRelation:
+        if relation.oid in self.names:
+            return relation.renamed(self.names[relation.oid])
+        return relation.renamed(None) if relation.table in self.names.values() else relation
 
 
 def _ended(window: LogWindow, *, more: bool) -> LogWindow:

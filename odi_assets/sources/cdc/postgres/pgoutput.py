@@ -10,7 +10,7 @@ The format: https://www.postgresql.org/docs/current/protocol-logicalrep-message-
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -60,6 +60,11 @@ class LogRelation:
     @property
     def table(self) -> str:
         return f"{self.namespace}.{self.name}"
+
+    def renamed(self, table: str | None) -> LogRelation:
+        """The relation under another name, with its schema; None: a name that no table has."""
+        namespace, _, name = (table or "").partition(".")
+        return replace(self, namespace=namespace, name=name)
 
 
 def completed(parts: Iterable[list[bytes]]) -> Iterator[list[bytes]]:
@@ -112,12 +117,29 @@ def decode(messages: Sequence[bytes | memoryview], known: Mapping[int, LogRelati
     return LogWindow(data, transactions, changes, truncations, {oid: all_[-1][1] for oid, all_ in described.items()})
 
 
-def begun(messages: Iterable[bytes]) -> Iterator[tuple[int, int]]:
-    """The transactions that begin in some messages: where each commits, and when, in microseconds since 1970."""
+@dataclass(frozen=True)
+class BegunTransaction:
+    """A transaction of the log.
+
+    Attributes:
+        lsn: the record that commits it.
+        committed_us: microseconds since 1970.
+        xid: its number, 32 bits.
+    """
+
+    lsn: int
+    committed_us: int
+    xid: int
+
+
+def begun(messages: Iterable[bytes]) -> Iterator[BegunTransaction]:
+    """The transactions that begin in some messages."""
     for message in messages:
         if message[:1] == b"B":
-            committed = int.from_bytes(message[9:17], "big", signed=True)
-            yield int.from_bytes(message[1:9], "big"), committed + _EPOCH_US
+            committed = int.from_bytes(message[9:17], "big", signed=True) + _EPOCH_US
+            yield BegunTransaction(
+                int.from_bytes(message[1:9], "big"), committed, int.from_bytes(message[17:21], "big")
+            )
 
 
 def _changes(

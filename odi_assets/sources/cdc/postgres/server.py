@@ -8,8 +8,7 @@ one session with fixed settings, in the log and in snapshots alike: the same val
 from __future__ import annotations
 
 import fnmatch
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from odi_assets.sources.cdc.log import Shape, ShapeColumn
 from odi_assets.sources.cdc.mark import lsn_of
 from odi_assets.sources.cdc.postgres.pgoutput import row_values
 from odi_assets.sources.cdc.postgres.visible import Visible
+from odi_assets.sources.cdc.postgres.waiting import wait
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect
 from odi_assets.sources.sql.errors import database_error
@@ -42,10 +42,9 @@ _SETTINGS = {
 _FIRST_BLOCK, _LARGEST_BLOCK = 1_000, 50_000
 _BLOCK_BYTES, _PART_BYTES = 2 << 20, 4 << 20
 """Messages that are fetched at a time."""
+_INHERITED = "a table that others inherit from"
 _NAMES_COLUMNS = 150_000
 """The version from which a publication may name columns and rows."""
-_PATIENCE = 60.0
-"""Seconds to wait for transactions of others to end, or for the log to reach the disk."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,8 @@ class ServerSession:
 
     def await_flushed(self, lsn: int) -> None:
         """Wait until the log up to ``lsn`` is on the server's disk: only then it can be read."""
-        self.wait(
+        wait(
+            self.label,
             lambda: lsn_of(self.one("SELECT pg_current_wal_flush_lsn()::text")) >= lsn,
             "the server's log does not reach its disk",
         )
@@ -180,27 +180,6 @@ class ServerSession:
     def snapshot(self) -> Visible:
         """The transactions that this session sees; in a repeatable read, as long as it lasts."""
         return Visible.of(self.one("SELECT pg_current_snapshot()::text"))
-
-    def await_ended(self, below: int) -> None:
-        """Wait until all transactions with numbers below ``below`` have ended.
-
-        Raises:
-            SourceError: one of them goes on for too long.
-        """
-        self.wait(lambda: self.snapshot().xmin >= below, "a transaction that began before goes on")
-
-    def wait(self, reached: Callable[[], bool], otherwise: str) -> None:
-        """Wait until something is so; raises SourceError that says ``otherwise`` if it takes too long."""
-        deadline = time.monotonic() + _PATIENCE
-        while not reached():
-            if time.monotonic() > deadline:
-                raise SourceError(
-                    f"{self.label}: {otherwise}, for {_PATIENCE:.0f} seconds now",
-                    fix="SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start shows what goes on; "
-                    "the next run tries again",
-                    label=self.label,
-                )
-            time.sleep(0.05)
 
     # Its tables
 
@@ -216,7 +195,9 @@ class ServerSession:
             "  ORDER BY k.attnum), "
             "(SELECT string_agg(a.attnum::text, ',' ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid "
             "  AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''), "
-            "EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid) "
+            "EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid), "
+            "ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 "
+            "  AND NOT a.attisdropped AND a.attgenerated <> '' ORDER BY a.attnum) "
             "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND NOT c.relispartition "
             "AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY n.nspname || '.' || c.relname"
@@ -225,11 +206,17 @@ class ServerSession:
             ListedTable(
                 str(schema),
                 PostgresTable(
-                    f"{schema}.{name}", quoted_table(schema, name), tuple(key), layout or "", int(oid), str(identity)
+                    f"{schema}.{name}",
+                    quoted_table(schema, name),
+                    tuple(key),
+                    layout or "",
+                    int(oid),
+                    str(identity),
+                    generated=tuple(generated),
                 ),
                 _why_not(str(kind), str(persistence), bool(inherited)),
             )
-            for oid, schema, name, identity, kind, persistence, key, layout, inherited in listed
+            for oid, schema, name, identity, kind, persistence, key, layout, inherited, generated in listed
         ]
 
     def tables(self, patterns: Sequence[str]) -> list[PostgresTable]:
@@ -246,7 +233,7 @@ class ServerSession:
             matched = matched or [one for one in listed if fnmatch.fnmatchcase(one.table.name, pattern)]
             kept = [one.table for one in matched if one.why_not is None]
             if not kept:
-                raise ConfigError(_why_no_table(pattern, matched, self.label))
+                raise _no_table(pattern, matched, self.label)
             found |= {table.name: table for table in kept}
         return [found[name] for name in sorted(found)]
 
@@ -335,14 +322,19 @@ class ServerSession:
         return {str(name) for (name,) in found}
 
     def publishing(self, publication: str) -> dict[str, str]:
-        """By table of a publication, what names the table and its place in the publication: others mean that it was
-        made again, or published again."""
+        """By table of a publication, what names the table, its place in the publication, and the publication's last
+        change: others mean that it was made again or published again, or that operations may be missing."""
+        schema, join = "0", ""
+        if self.opened.info.server_version >= _NAMES_COLUMNS:
+            schema = "COALESCE(s.oid, 0)"
+            join = "LEFT JOIN pg_publication_namespace s ON s.pnpubid = p.oid AND s.pnnspid = n.oid "
         found = self.rows(
             "SELECT t.schemaname || '.' || t.tablename, c.oid::text || '/' || p.oid || '/' || COALESCE(r.oid, 0) "
+            f"|| '/' || p.xmin || '/' || {schema} "
             "FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname "
             "JOIN pg_namespace n ON n.nspname = t.schemaname "
             "JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename "
-            "LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid WHERE t.pubname = %s",
+            f"LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid {join}WHERE t.pubname = %s",
             [publication],
         )
         return {str(name): str(place) for name, place in found}
@@ -459,15 +451,21 @@ def _why_not(kind: str, persistence: str, is_inherited: bool) -> str | None:
     if kind in kinds:
         return kinds[kind]
     if is_inherited:
-        return "a table that others inherit from"
+        return _INHERITED
     return None if persistence == "p" else "unlogged"
 
 
-def _why_no_table(pattern: str, matched: Sequence[ListedTable], label: str) -> str:
+def _no_table(pattern: str, matched: Sequence[ListedTable], label: str) -> ConfigError:
     if not matched:
-        return f"{label}: no table of the database is named `{pattern}`; tables are named with their schema"
+        return ConfigError(
+            f"{label}: no table of the database is named `{pattern}`; tables are named with their schema",
+            fix="correct `tables`, or take it out",
+        )
     listed = ", ".join(f"{one.table.name} is {one.why_not}" for one in matched)
-    return f"{label}: `{pattern}` names nothing whose changes the log has: {listed}"
+    fix = "take it out of `tables`"
+    if any(one.why_not == _INHERITED for one in matched):
+        fix += f"; or drop the inheritance: ALTER TABLE CHILD NO INHERIT {matched[0].table.quoted}"
+    return ConfigError(f"{label}: `{pattern}` names nothing whose changes the log has: {listed}", fix=fix)
 
 
 @contextmanager
