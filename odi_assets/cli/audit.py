@@ -21,14 +21,14 @@ from odi_assets.cli.terminal.output import (
     short_value,
     stdout_kept_for_data,
 )
-from odi_assets.nodes.recovery.audit_found import differences
+from odi_assets.nodes.audit.found import differences
 from odi_assets.spark.session import open_session
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
+    from odi_assets.nodes.audit.found import Audit, KeyDifference
     from odi_assets.nodes.project import Project
-    from odi_assets.nodes.recovery.audit_found import Audit, KeyDifference
 
 ByOption = Annotated[
     str | None,
@@ -75,7 +75,7 @@ def _audit(project: Project, key: NodeKey, by: str | None) -> Audit:
         progress.add_task(what, total=None)
         handle = open_session(project.config.spark)
         try:
-            from odi_assets.nodes.recovery.audit import audit as compare
+            from odi_assets.nodes.audit.audit import audit as compare
 
             return compare(project, handle.spark, project.open_state(), key, by)
         finally:

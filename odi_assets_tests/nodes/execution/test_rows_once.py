@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import IncrementError
-from odi_assets.nodes.recovery.audit import audit
+from odi_assets.nodes.audit.audit import audit
 from odi_assets_tests.nodes.support import Sandbox
 
 NODE = """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from odi_assets_tests.nodes.recovery.audits import (
+from odi_assets_tests.nodes.audit.audits import (
     DAMAGE,
     DAYS,
     FIRST,

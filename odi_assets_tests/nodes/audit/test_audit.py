@@ -12,8 +12,8 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.errors import ConfigError, SourceError
-from odi_assets.nodes.recovery.audit_found import differences
-from odi_assets_tests.nodes.recovery.audits import (
+from odi_assets.nodes.audit.found import differences
+from odi_assets_tests.nodes.audit.audits import (
     DAMAGE,
     DAYS,
     FIRST,

@@ -12,8 +12,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.recovery.audit import audit
-from odi_assets.nodes.recovery.audit_found import Audit
+from odi_assets.nodes.audit.audit import audit
+from odi_assets.nodes.audit.found import Audit
 from odi_assets_tests.nodes.support import Sandbox
 
 Row = tuple[int, datetime, str | None]

@@ -16,11 +16,11 @@ from pyspark.sql import functions as F
 
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
+from odi_assets.nodes.audit.found import BY_KEY, Audit, AuditRange, KeyDifference
+from odi_assets.nodes.audit.rows import RangeDifference, as_stored
 from odi_assets.nodes.execution.apply import LogShape, column_types, shapes_of, text_of, typed
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.apply import applied_below, key_in_log, mark_of_log, types_of_log
-from odi_assets.nodes.recovery.audit_found import BY_KEY, Audit, AuditRange, KeyDifference
-from odi_assets.nodes.recovery.audit_rows import RangeDifference, as_stored
 from odi_assets.sources.cdc.compare import TableNow, emptied, table_now
 from odi_assets.sources.cdc.log import Op
 from odi_assets.sources.cdc.mark import PARTITION, CaptureMark

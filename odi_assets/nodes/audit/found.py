@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.recovery.audit_rows import RangeDifference
+from odi_assets.nodes.audit.rows import RangeDifference
 from odi_assets.util.words import counted
 
 BY_KEY = "key"

@@ -17,17 +17,9 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import CursorsIncrement, StatefulIncrement, VersionIncrement, WriteMode
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
-from odi_assets.nodes.execution.errors import errors_named
-from odi_assets.nodes.execution.transform import transformed
-from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.range import Unit, floor_of, next_of, range_way
-from odi_assets.nodes.planning.same_history import in_same_history
-from odi_assets.nodes.planning.start import marks_of, start_of
-from odi_assets.nodes.planning.target_check import require_target
-from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.audit_applied import audit_applied
-from odi_assets.nodes.recovery.audit_found import Audit, AuditRange
-from odi_assets.nodes.recovery.audit_rows import (
+from odi_assets.nodes.audit.applied import audit_applied
+from odi_assets.nodes.audit.found import Audit, AuditRange
+from odi_assets.nodes.audit.rows import (
     BUCKETS,
     KeyRule,
     RangeDifference,
@@ -36,6 +28,14 @@ from odi_assets.nodes.recovery.audit_rows import (
     by_keys,
     by_rows,
 )
+from odi_assets.nodes.execution.errors import errors_named
+from odi_assets.nodes.execution.transform import transformed
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.range import Unit, floor_of, next_of, range_way
+from odi_assets.nodes.planning.same_history import in_same_history
+from odi_assets.nodes.planning.start import marks_of, start_of
+from odi_assets.nodes.planning.target_check import require_target
+from odi_assets.nodes.project import Project
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.delta.source import DeltaTableSource
 from odi_assets.sources.marks import Mark
