@@ -250,6 +250,9 @@ def csv_delivery(draw: random.Random, only: str | None = None) -> Delivery:
         encoding = options["encoding"] = "ISO-8859-1"
     if "other encoding" in faults:
         encoding = options["encoding"] = draw.choice(("UTF-16LE", "UTF-16", "windows-1252", "US-ASCII"))
+        if encoding.startswith("UTF-16"):
+            # Without it, such a project is refused at load.
+            options["multiLine"] = "true"
     if "lineSep" in faults:
         options["lineSep"] = draw.choice(("\n", "\r", "|"))
         text = text.replace(end, draw.choice((end, options["lineSep"])))

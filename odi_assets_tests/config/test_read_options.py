@@ -29,6 +29,8 @@ NODE = "- {{name: raw, read: {{connection: lake, path: in, {}}}, write: {{connec
         ("format: csv, options: {mode: DROPMALFORMED}", "mode", "`rescued: COLUMN`"),
         ("format: json, options: {Mode: permissive}", "Mode", "`rescued: COLUMN`"),
         ("format: csv, rescued: rest, options: {mode: DROPMALFORMED}", "mode", "`rescued: COLUMN`"),
+        ("format: csv, options: {encoding: UTF-16LE}", "encoding", "multiLine"),
+        ("format: csv, rescued: rest, options: {charset: utf_32, multiLine: false}", "charset", "multiLine"),
     ],
 )
 def test_an_option_that_loses_data_is_refused_and_says_what_to_use(
@@ -51,6 +53,9 @@ def test_an_option_that_loses_data_is_refused_and_says_what_to_use(
         "format: json, schema: 'id INT, `bad` STRING', options: {mode: PERMISSIVE, columnNameOfCorruptRecord: bad}",
         "format: parquet, options: {mergeSchema: true, mode: any}",
         "format: json, rescued: rest",
+        "format: csv, options: {encoding: UTF-16, multiLine: true}",
+        "format: csv, options: {encoding: ISO-8859-1}",
+        "format: json, options: {encoding: UTF-16LE}",
         "format: parquet, rescued: rest, schema: 'id INT'",
     ],
 )

@@ -63,7 +63,7 @@ _INCREMENTS: dict[FileFormat, frozenset[str]] = {
 }
 
 
-_HARMLESS = frozenset({"header", "sep", "delimiter", "quote", "escape", "encoding", "nullValue", "dateFormat"})
+_HARMLESS = frozenset({"header", "sep", "delimiter", "quote", "escape", "nullValue", "dateFormat"})
 """Frequent options that lose nothing. Others are looked up."""
 
 

@@ -59,6 +59,9 @@ _RULES: Mapping[str, _Rule] = {
 }
 _MODE = "leaves out what does not fit `schema`, and says nothing: use `rescued: COLUMN`, which keeps it as JSON"
 
+_WIDE = re.compile(r"(x-)?utf[-_]?(16|32)", re.IGNORECASE)
+_BYTES = 'is cut into lines at bytes, in the middle of its characters: add `multiLine: "true"`, which cuts its text'
+
 
 def losing_options(format_: str, options: Mapping[str, str], schema: str | None, rescued: str | None) -> list[Mistake]:
     """The options that would lose data, each as a mistake in a ``read``.
@@ -75,6 +78,10 @@ def losing_options(format_: str, options: Mapping[str, str], schema: str | None,
         applies = format_ in rule.formats and not (rule.without_schema and schema)
         if name and applies and rule.loses(value):
             found.append(Mistake(rule.message, at=("options", name), where="key"))
+    name, encoding = by_name.get("encoding", by_name.get("charset", ("", "")))
+    _, many_lines = by_name.get("multiline", ("", "false"))
+    if format_ == "csv" and _WIDE.match(encoding) and many_lines.lower() != "true":
+        found.append(Mistake(f"`{encoding}` {_BYTES}", plain=_BYTES, at=("options", name)))
     name, mode = by_name.get("mode", ("", "failfast"))
     if format_ not in _TEXT or mode.lower() == "failfast":
         return found
