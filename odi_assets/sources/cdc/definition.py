@@ -41,7 +41,7 @@ class TableDefinition:
 
     Attributes:
         file: as of :class:`Definition`.
-        columns, key: texts that change with the columns, and with those of the key.
+        columns, key: texts that change with the columns, and with the key columns.
         types: by number of a type, the texts of its values, oldest first; or what else its values depend on.
     """
 

@@ -48,7 +48,7 @@ class Arrivals:
         unsettled: files that changed less than the settling time ago; a later increment takes them.
         mark: the mark once ``new`` is in the target.
         part: the part of the ledger that the mark names, not written yet.
-        repeats: the write keeps the former rows of the ``changed`` files, and stores those of now beside them.
+        repeats: the write keeps the former rows of the ``changed`` files, and stores their present rows beside them.
     """
 
     new: tuple[SourceFile, ...]

@@ -379,7 +379,7 @@ class _Followed:
 
     @classmethod
     def of(cls, mark: CaptureMark, oids: Mapping[str, int]) -> _Followed:
-        """Those of ``mark``.
+        """The tables of ``mark`` that are the same.
 
         Args:
             oids: by name, the numbers that tables have now.
