@@ -164,6 +164,13 @@ class LandingFiles(Source):
                 fix="put the files back; what is loaded can be corrected by a full refresh from what is left",
                 node=self.target.node,
             )
+        if found.ignored:
+            raise ConfigError(
+                f"{self.target.node}: a range would take the present rows of {counted(len(found.ignored), 'file')} of "
+                f"{self.label}, among them {found.ignored[0]}, whose former rows `on_change: ignore` keeps",
+                fix="put the files back as they were; or accept their present rows by a full refresh",
+                node=self.target.node,
+            )
         snapshot = self._snapshot(listed, found.known)
         return Whole(snapshot=snapshot, summary=snapshot.summary)
 

@@ -101,6 +101,19 @@ def test_a_range_of_an_appending_node_holds_what_its_increments_loaded_and_they_
     assert ids(box, "raw") == [1, 2, 3]
 
 
+def test_a_range_takes_no_rows_that_a_rewritten_file_has_now_where_these_are_ignored(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = Sandbox(tmp_path, spark, ORDERS.replace("{mode: files}", "{mode: files, on_change: ignore}"))
+    file = box.land("orders/a.csv", [HEADER, f"1,{D1},1"])
+    box.run("raw")
+    file.write_text("\n".join([HEADER, f"9,{D1},9"]) + "\n", "utf-8")
+    box.run("raw")
+    with pytest.raises(ConfigError, match=r"present rows of 1 file of .*, among them orders/a\.csv"):
+        box.run("raw", start=D1, end=D2)
+    assert ids(box, "raw") == [1]
+
+
 def test_a_range_that_the_sources_have_no_rows_of_any_more_is_emptied_and_says_so(
     box: Sandbox, caplog: pytest.LogCaptureFixture
 ) -> None:
