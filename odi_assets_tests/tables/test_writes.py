@@ -344,17 +344,17 @@ def test_columns_in_another_order_land_by_name(spark: SparkSession, table: Locat
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("NULL", "has type void"),
-        ("array(named_struct('x', NULL))", "has, within it, type void"),
-        ("map('k', INTERVAL 1 DAY)", "has, within it, type interval day"),
-        ("parse_json('1')", "has type variant"),
+        ("NULL", "has type void, which Delta cannot store"),
+        ("array(named_struct('x', NULL))", "is array<struct<x: void>>: nothing in the rows says what type void is"),
+        ("map('k', INTERVAL 1 DAY)", "has, within it, type interval day, which Delta cannot store"),
+        ("parse_json('1')", "has type variant, which Delta cannot store"),
     ],
 )
 def test_a_column_of_a_type_that_no_table_holds_is_refused_by_name_and_the_table_stays(
     spark: SparkSession, table: Location, write: Write, value: str, message: str
 ) -> None:
     write(spark.sql("SELECT 1 AS id"))
-    with pytest.raises(TableError, match=f"column `odd` {message}, which Delta cannot store"):
+    with pytest.raises(TableError, match=f"column `odd` {message}"):
         write(spark.sql(f"SELECT 2 AS id, {value} AS odd"), schema_policy="evolve")
     assert rows_of(spark, table) == [(1,)]
 

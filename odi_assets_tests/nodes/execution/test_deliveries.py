@@ -65,6 +65,24 @@ def test_a_line_of_json_that_spark_would_read_in_part_stops_the_run_or_is_kept(
     assert all(row["id"] == 1 for row in good)
 
 
+def test_a_broken_line_hides_no_line_behind_it_that_spark_would_read_in_part(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """The last line has no end, and is looked at apart from those before it."""
+    box = zone(tmp_path, spark, 'format: json, schema: "id BIGINT", rescued: rest')
+    file = box.land("in/a.json", [])
+    file.write_bytes(b'{"id": 1}\n\0\0\n{"id": 2},{"id": 3}')
+    kept = [json.loads(row["rest"])["_corrupt_record"] for row in box.load() if row["rest"]]
+    assert kept == ["\0\0", '{"id": 2},{"id": 3}']
+
+
+def test_a_line_of_no_object_and_one_of_two_are_not_two_rows(tmp_path: Path, spark: SparkSession) -> None:
+    box = zone(tmp_path, spark, 'format: json, schema: "id BIGINT"')
+    box.land("in/a.json", ['{"id": 1}', " ", '{"id": 2}{"id": 3}'])
+    with pytest.raises(SourceError, match=r"a\.json:3 cannot be read: behind the first value"):
+        box.run("raw")
+
+
 def test_with_multi_line_a_file_is_one_text(tmp_path: Path, spark: SparkSession) -> None:
     lines = zone(tmp_path, spark, 'format: json, schema: "id BIGINT", options: {multiLine: "true"}')
     lines.land("in/a.json", ['{"id": 1}', '{"id": 2}'])

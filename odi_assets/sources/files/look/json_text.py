@@ -30,6 +30,7 @@ _LENIENT = (
     "allownonnumericnumbers",
 )
 _DEEP = "its values are nested too deeply to look at"
+_OBJECT_LINE = re.compile(rb"^(?:\xef\xbb\xbf)?[ \t\r]*\{.*\}[ \t\r]*$", re.MULTILINE)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -54,14 +55,17 @@ def json_look(
     )
 
     def look(place: str) -> dict[str, Any]:
-        keys = KeysFound(tree, rest)
+        keys, broken = KeysFound(tree, rest), None
         for block in blocks(place, remote, encoding, lines=not is_multi_line, line_end=line_end or b"\n"):
             if is_lenient:
                 continue
             if is_multi_line:
                 _one_text(block, keys)
             elif block.data.strip() and not (_has_plain_ends(block.data, line_end) and _is_plain(block.data, keys)):
-                _lines(block, keys, line_end)
+                found = _lines(block, keys, line_end)
+                broken = broken or found
+        if broken is not None:
+            raise broken
         return {"keys": list(keys.found)}
 
     return look
@@ -122,10 +126,17 @@ def _is_plain(data: bytes, keys: KeysFound) -> bool:
         # To pyarrow that is a row without values.
         return False
     lines = data.count(b"\n") + (not data.endswith(b"\n"))
-    if rows.num_rows != lines:
+    if rows.num_rows != lines or not _is_object_on_each(data, lines):
         return False
     keys.add(found)
     return True
+
+
+def _is_object_on_each(data: bytes, lines: int) -> bool:
+    """Whether each line begins and ends as an object does: pyarrow counts objects, and does not say on which lines."""
+    begins = data.count(b"\n{") + data.startswith(b"{")
+    ends = data.count(b"}\n") + data.count(b"}\r\n") + data.endswith(b"}")
+    return begins == ends == lines or sum(1 for _ in _OBJECT_LINE.finditer(data)) == lines
 
 
 def _example(kind: pa.DataType) -> Any:
@@ -173,8 +184,12 @@ def _decoder() -> json.JSONDecoder:
     return json.JSONDecoder(object_pairs_hook=_object, parse_int=str, parse_float=str, parse_constant=_constant)
 
 
-def _lines(block: Block, keys: KeysFound, line_end: bytes | None) -> None:
-    """Raises Fault at the first line that Spark reads in part only, or else at the first one that is no JSON."""
+def _lines(block: Block, keys: KeysFound, line_end: bytes | None) -> Fault | None:
+    """Look at each line; raises Fault at the first one that Spark reads in part only.
+
+    Returns:
+        The fault of the first line that is no JSON. Lines behind it may be ones that Spark reads in part.
+    """
     broken: Fault | None = None
     decoder = _decoder()
     for number, line in enumerate(re.split(re.escape(line_end) if line_end else rb"\r\n|\r|\n", block.data)):
@@ -191,8 +206,7 @@ def _lines(block: Block, keys: KeysFound, line_end: bytes | None) -> None:
             if fault.kind == "silent":
                 raise
             broken = broken or fault
-    if broken is not None:
-        raise broken
+    return broken
 
 
 def _one_text(block: Block, keys: KeysFound) -> None:
