@@ -378,7 +378,7 @@ def _json(delivery: Delivery, text: str, by_name: bool) -> Expected:
 
 def _inferred(value: Any) -> Any:
     if isinstance(value, bool):
-        return Inferred(str(value))
+        return Inferred(str(value).lower())
     return Inferred(value) if value is None or isinstance(value, str) else value
 
 

@@ -47,6 +47,13 @@ def delta_schema(df: DataFrame, uri: str) -> str:
             )
         spelled[name.lower()] = name
     for field in schema["fields"]:
+        if "\0" in field["name"]:
+            raise TableError(
+                f"a column is named {field['name']!r}; Delta stores no name with the character NUL ({uri})",
+                fix="correct the name, in the header of a file for example",
+                uri=uri,
+                column=field["name"],
+            )
         kind = next(_not_storable(field["type"]), None)
         if kind == "void" and kind != field["type"]:
             raise TableError(

@@ -359,6 +359,11 @@ def test_a_column_of_a_type_that_no_table_holds_is_refused_by_name_and_the_table
     assert rows_of(spark, table) == [(1,)]
 
 
+def test_a_name_with_the_character_nul_is_refused(spark: SparkSession, write: Write) -> None:
+    with pytest.raises(TableError, match=r"named '\\x00a'; Delta stores no name with the character NUL"):
+        write(spark.sql("SELECT 2 AS id").withColumnRenamed("id", "\0a"))
+
+
 @pytest.mark.every_engine
 @pytest.mark.contract
 def test_nested_values_survive(spark: SparkSession, table: Location, write: Write) -> None:
