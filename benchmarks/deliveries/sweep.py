@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import deltalake
 from pyspark.sql import SparkSession
@@ -87,7 +88,7 @@ def sweep(
             rows = _loaded(spark, root, delivery, is_rescued)
         except OdiError as error:
             tally.stopped += 1
-            if not any(part in str(error) for part in delivery.name.split("/")):
+            if not any(unquote(part) in str(error) for part in delivery.name.split("/")):
                 tally.unclear.append(f"{what}: {error}")
             elif not wanted.may_stop:
                 tally.needless.append(f"{what}: {error}")
