@@ -50,7 +50,9 @@ def advance(
 
 
 def _require_rows(plan: NodePlan) -> None:
-    if plan.request.full_refresh and plan.target.exists and plan.start.hwm is not None:
+    if not plan.request.full_refresh or not plan.target.exists:
+        return
+    if plan.start.hwm is not None or plan.target.rows != 0:
         sources = ", ".join(read.snapshot.label for read in plan.reads)
         raise SourceError(
             f"{plan.node}: a full refresh finds no row in {sources}, so it replaces nothing: the table stays as it is",

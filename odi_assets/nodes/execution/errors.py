@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from odi_assets.nodes.node import Node
 
 
-CORRECT = "correct it, and run the node again: nothing was written, and the same rows are read"
+CORRECT = "correct it, and run the node again: it reads the rows that were not written"
 """The way on from a computation that fails."""
 _VALUE_FIX = (
     "correct the row in the database, and run the node that captures and this one again: the last values of a row "
@@ -64,7 +64,7 @@ def computation_named(node: Node, reads: Sequence[Any]) -> Iterator[None]:
     except PySparkException as error:
         if error.getCondition() is None:
             raise
-        raise TransformError(f"{node}: its rows cannot be computed: {error}", fix=CORRECT, node=str(node)) from error
+        raise TransformError(f"{node}: Spark cannot compute or write its rows: {error}", fix=CORRECT, node=str(node)) from error
 
 
 def description_of(error: Exception, root: Path) -> str:

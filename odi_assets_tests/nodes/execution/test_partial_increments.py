@@ -217,3 +217,14 @@ def test_a_full_refresh_below_a_table_that_was_emptied_leaves_no_row(tmp_path: P
     box.run("up")
     box.run("down", full_refresh=True, accept_loss=True)
     assert box.rows("down") == []
+
+
+def test_a_full_refresh_without_a_mark_that_finds_no_row_says_so_too(make: Make) -> None:
+    box = make('mode: stateful, column: id, initial_value: "2"', "mode: append")
+    file = box.land("e/1.csv", [HEADER, "2,2024-01-01,"])
+    box.run("n")
+    box.state.delete_hwm("p.n")
+    file.write_text(f"{HEADER}\n1,2024-01-01,\n")
+    with pytest.raises(SourceError, match="so it replaces nothing: the table stays as it is"):
+        box.run("n", full_refresh=True, accept_loss=True)
+    assert ids(box) == [2]
