@@ -64,7 +64,9 @@ def computation_named(node: Node, reads: Sequence[Any]) -> Iterator[None]:
     except PySparkException as error:
         if error.getCondition() is None:
             raise
-        raise TransformError(f"{node}: Spark cannot compute or write its rows: {error}", fix=CORRECT, node=str(node)) from error
+        raise TransformError(
+            f"{node}: Spark cannot compute or write its rows: {error}", fix=CORRECT, node=str(node)
+        ) from error
 
 
 def description_of(error: Exception, root: Path) -> str:

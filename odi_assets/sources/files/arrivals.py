@@ -17,7 +17,7 @@ from datetime import timedelta
 from odi_assets.config.models import OnChange
 from odi_assets.config.write_modes import WriteTraits
 from odi_assets.connections.location import Location
-from odi_assets.errors import IncrementError
+from odi_assets.errors import ConfigError, IncrementError
 from odi_assets.sources.files import fingerprint as content
 from odi_assets.sources.files import ledger
 from odi_assets.sources.files.folders import folder_values
@@ -164,6 +164,24 @@ def arrivals(
         part=part,
         repeats=not traits.takes_rows_again,
     )
+
+
+def require_as_loaded(found: Arrivals, label: str, node: str) -> None:
+    """Raises ConfigError unless the files give the rows that were loaded of them: a range is made of them again."""
+    if found.gone:
+        raise ConfigError(
+            f"{node}: {len(found.gone):,} of the files that were loaded from {label} are gone, "
+            f"among them {found.gone[0]}; a range made of the others would lose their rows",
+            fix="put the files back; what is loaded can be corrected by a full refresh from what is left",
+            node=node,
+        )
+    if found.ignored:
+        raise ConfigError(
+            f"{node}: a range would take the present rows of {counted(len(found.ignored), 'file')} of "
+            f"{label}, among them {found.ignored[0]}, whose former rows `on_change: ignore` keeps",
+            fix="put the files back as they were; or accept their present rows by a full refresh",
+            node=node,
+        )
 
 
 def _known_again(file: LoadedFile, loaded: Mapping[str, LoadedFile], origins: Mapping[str, str]) -> LoadedFile:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.models import FileFormat, FilesIncrement, OnChange, StatefulIncrement
 from odi_assets.config.models.ddl import column_types
 from odi_assets.connections.location import Location
-from odi_assets.errors import ConfigError, IncrementError, NothingThereError, SourceError
+from odi_assets.errors import IncrementError, NothingThereError, SourceError
 from odi_assets.sources.errors import refused, unreadable, unreadable_file, unreadable_place
 from odi_assets.sources.files import ledger
-from odi_assets.sources.files.arrivals import Arrivals, arrivals, other_folders
+from odi_assets.sources.files.arrivals import Arrivals, arrivals, other_folders, require_as_loaded
 from odi_assets.sources.files.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
 from odi_assets.sources.files.late import known_files, late_in_files
 from odi_assets.sources.files.listing import SourceFile, list_files
@@ -157,20 +157,7 @@ class LandingFiles(Source):
             return super().loaded(mark)
         listed = list_files(self.base, self.path)
         found = self._arrivals(self.increment, listed, mark)
-        if found.gone:
-            raise ConfigError(
-                f"{self.target.node}: {len(found.gone):,} of the files that were loaded from {self.label} are gone, "
-                f"among them {found.gone[0]}; a range made of the others would lose their rows",
-                fix="put the files back; what is loaded can be corrected by a full refresh from what is left",
-                node=self.target.node,
-            )
-        if found.ignored:
-            raise ConfigError(
-                f"{self.target.node}: a range would take the present rows of {counted(len(found.ignored), 'file')} of "
-                f"{self.label}, among them {found.ignored[0]}, whose former rows `on_change: ignore` keeps",
-                fix="put the files back as they were; or accept their present rows by a full refresh",
-                node=self.target.node,
-            )
+        require_as_loaded(found, self.label, self.target.node)
         snapshot = self._snapshot(listed, found.known)
         return Whole(snapshot=snapshot, summary=snapshot.summary)
 
