@@ -108,6 +108,15 @@ class OwnSession:
             sessions.setActiveSession(self._spark._jsparkSession)
 
 
+@contextmanager
+def own_session(spark: SparkSession) -> Iterator[None]:
+    """The block in which ``spark`` talks to a clone. After a failure the clone stays, as in ``until_written``."""
+    own = OwnSession(spark)
+    with own:
+        yield
+    own.close()
+
+
 def _is_connect(spark: SparkSession) -> bool:
     return "_client" in vars(spark)
 

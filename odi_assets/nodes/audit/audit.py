@@ -41,6 +41,7 @@ from odi_assets.sources.delta.source import DeltaTableSource
 from odi_assets.sources.marks import Mark
 from odi_assets.sources.reads import Read, UnresolvedRead
 from odi_assets.sources.source import Source
+from odi_assets.spark.own_session import own_session
 from odi_assets.state.backend import StateBackend
 from odi_assets.streaming.explain.query.plan import read_outline
 from odi_assets.tables.engine import engine_of
@@ -73,7 +74,7 @@ def audit(project: Project, spark: SparkSession, state: StateBackend, key: NodeK
     node = Node.of(project, key)
     target = TableHandle.open(node.target.location)
     _require_auditable(node, target)
-    with errors_named(node, ()):
+    with own_session(spark), errors_named(node, ()):
         if node.config.apply is not None:
             return audit_applied(node, target, spark, state, by)
         return _compared(node, target, spark, state, by)

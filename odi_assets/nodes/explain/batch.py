@@ -21,6 +21,7 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
 from odi_assets.sources.delta.source import DeltaTableSource
 from odi_assets.sources.source import Source
+from odi_assets.spark.own_session import own_session
 from odi_assets.state.backend import StateBackend
 from odi_assets.streaming.explain.collect import key_sql, only_asked
 from odi_assets.streaming.explain.verdicts import key_parts
@@ -55,7 +56,7 @@ def trace(
         SourceError, TableError: something on the way cannot be read.
     """
     found = Trace(project, spark, state, keys)
-    with errors_named(Node.of(project, key), ()):
+    with own_session(spark), errors_named(Node.of(project, key), ()):
         for followed in followed_nodes(project, spark, key, tuple(columns)):
             if table is None:
                 _look(found, followed)

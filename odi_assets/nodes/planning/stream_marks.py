@@ -190,6 +190,16 @@ def stream_marks(node: Node, target: TableHandle) -> StreamMarks:
         IdentityMismatchError: the node's rows were loaded by runs that were no streams.
         CheckpointError: the checkpoint cannot be read.
     """
+    found = _marks(node, target)
+    if found.match is not Match.TABLE_BEHIND:
+        return found
+    # A query whose client was killed goes on on its Spark Connect server until it notices: it may have committed a
+    # batch after ``target`` was read. A table that is read after the checkpoint has all that the checkpoint has.
+    now = TableHandle.open(target.location)
+    return found if now.version == target.version else _marks(node, now)
+
+
+def _marks(node: Node, target: TableHandle) -> StreamMarks:
     stamp, last = last_batch(node, target)
     place = checkpoint_base(node) if last is None else checkpoint_named(node, last.checkpoint)
     log = ProgressLog(place)

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from odi_assets.config.graph import NodeKey
 from odi_assets.errors import FencedError, TransformError
+from odi_assets.nodes.audit.audit import audit
 from odi_assets.nodes.execution.materialize import compute
+from odi_assets.nodes.explain.batch import trace
 from odi_assets.nodes.result import RunInfo
 from odi_assets.nodes.run_node import commit
 from odi_assets.spark.session import REQUIRED_CONF
@@ -173,6 +176,18 @@ def test_a_sessions_views_functions_and_settings_are_there_for_nodes(tmp_path: P
     finally:
         spark.catalog.dropTempView("given")
         spark.conf.set("spark.sql.shuffle.partitions", "2")
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_an_audit_and_an_explanation_leave_the_session_as_it_was(tmp_path: Path, spark: SparkSession) -> None:
+    box = box_with(tmp_path, spark, "spark", CHANGES[0])
+    for node in ("raw", "times", "meddler"):
+        box.run(node)
+    for node in ("times", "meddler"):
+        key = NodeKey("p", node)
+        assert not audit(box.project, spark, box.state, key).differing
+        (found,) = trace(box.project, spark, box.state, key, ["id"], ["2"])
+        assert found.places
 
 
 @pytest.mark.usefixtures("unchanged")

@@ -596,6 +596,14 @@ def drop_table(table: Path) -> None:
             shutil.rmtree(entry)
 
 
+def test_a_batch_that_is_committed_after_the_table_was_read_is_no_loss_of_the_table(plain: Sandbox) -> None:
+    # As by a query that goes on on a Spark Connect server whose client was killed.
+    before = plain.table("events")
+    plain.land("events/3.json", [event("d", 3)])
+    plain.run("events")
+    assert stream_marks(Node.of(plain.project, NodeKey("p", "events")), before).match is Match.IN_STEP
+
+
 @pytest.mark.parametrize("change", [restore_table, drop_table])
 def test_a_table_behind_its_checkpoint(plain: Sandbox, tmp_path: Path, change: Callable[[Path], None]) -> None:
     change(tmp_path / "lake" / "events")

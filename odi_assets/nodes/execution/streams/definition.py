@@ -21,7 +21,7 @@ from odi_assets.nodes.execution.transform import load_function, transformed
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.stream_inputs import stream_inputs
 from odi_assets.nodes.project import Project
-from odi_assets.spark.own_session import OwnSession
+from odi_assets.spark.own_session import own_session
 from odi_assets.spark.session import open_session
 from odi_assets.streaming.explain.query.definition import Input, QueryDefinition
 from odi_assets.streaming.explain.query.plan import InputShape, read_definition
@@ -55,7 +55,7 @@ def stream_definition(node: Node, spark: SparkSession) -> QueryDefinition:
     def transform(frames: Mapping[str, DataFrame]) -> DataFrame:
         return transformed(spark, node.config, node.project.root, frames, str(node))
 
-    with OwnSession(spark):
+    with own_session(spark):
         return read_definition(spark, shapes, transform, stream.output_mode, str(node))
 
 
