@@ -101,6 +101,11 @@ class TransformError(OdiError):
     """A node's SQL or function failed or returned something that is not a DataFrame. Fields: node."""
 
 
+class ChecksFailedError(OdiError):
+    """An increment, or a table, fails checks of its node. Nothing was committed. Fields: node, checks (a list of what
+    ``nodes.execution.checks.outcomes.Outcome.to_json`` gives)."""
+
+
 class IncrementError(OdiError):
     """What to read next cannot be decided: a cursor column missing, null, or of another type. Fields: node, column."""
 

@@ -60,6 +60,8 @@ def _add_short_forms(definitions: dict[str, Any]) -> None:
         "additionalProperties": False,
         "description": "Another way of Odibi's to write `keys`.",
     }
+    # What they may say, the loader knows; they become `checks`.
+    definitions["NodeConfig"]["properties"] |= {"validation": {"type": "object"}, "contracts": {"type": "array"}}
     inputs = definitions["NodeConfig"]["properties"]["inputs"]
     by_name = {"type": "object", "additionalProperties": inputs.pop("additionalProperties")}
     listed = {"type": "array", "items": {"$ref": "#/$defs/InputConfig"}}

@@ -58,6 +58,8 @@ def node(
     partition: Mapping[str, Any] | None = None,
     stream: Mapping[str, Any] | None = None,
     params: Mapping[str, Any] | None = None,
+    checks: Sequence[Mapping[str, Any]] | None = None,
+    quarantine: str | None = None,
     description: str | None = None,
     owner: str | None = None,
     tags: Sequence[str] | None = None,
@@ -90,6 +92,8 @@ def node(
             "stream": stream,
             "write": write,
             "params": params,
+            "checks": checks or None,
+            "quarantine": quarantine,
         }
         code = getattr(function, "__code__", None)
         file, line = (code.co_filename, code.co_firstlineno) if code is not None else (function.__module__, 0)

@@ -180,6 +180,9 @@ def code_version(project: Project, key: NodeKey) -> str:
         del definition["stream"]
         for given in definition["inputs"].values():
             del given["read"]
+    for name in ("checks", "quarantine"):
+        if not definition[name]:
+            del definition[name]
     digest = hashlib.sha256(json.dumps(definition, sort_keys=True).encode())
     if node.transform is not None and node.transform.function is not None:
         source = _module_file(node.transform.function.partition(":")[0], project.root)

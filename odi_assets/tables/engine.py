@@ -28,8 +28,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from odi_assets.delta.changes import TableChanges
+    from odi_assets.delta.files.footers import WrittenFile
     from odi_assets.delta.maintenance.maintain import Maintenance, MaintenanceOptions
     from odi_assets.tables.parts import TableParts
+
+    Admission = Callable[[DataFrame, Sequence[WrittenFile]], DataFrame | None]
+    """Looks at the rows of a write, which are staged in these files and not committed. It raises to refuse the write,
+    or returns the rows to be written; None: all of them."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ class WriteSpec:
     only_if_newer: str | None = None
     declared: WriteMode | None = None
     delivery: str | None = None
+    admit: Admission | None = None
 
     @property
     def beside(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from odi_assets.config.checks import columns, databases, functions, increments, logs, nodes, tables
+from odi_assets.config.checks import columns, databases, functions, increments, logs, nodes, row_checks, tables
 from odi_assets.config.checks.view import ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake
 
@@ -28,5 +28,6 @@ CHECKS: tuple[Callable[[ProjectView], Iterator[Mistake]], ...] = (
     nodes.wrong_queries,
     columns.wrong_columns,
     columns.unknown_tables,
+    row_checks.wrong_checks,
     functions.wrong_functions,
 )

@@ -78,6 +78,8 @@ def _paths(project: ProjectView, *sections: str) -> Iterator[tuple[Path, str, st
             yield (*node.path, "write", "path"), write.connection, write.path, owner
             for key, text in (stream.paths if stream is not None else {}).items():
                 yield (*node.path, "stream", key), write.connection, text, f"`{key}` of {owner}"
+            if node.config.quarantine:
+                yield (*node.path, "quarantine"), write.connection, node.config.quarantine, f"`quarantine` of {owner}"
     system = project.config.system
     if system is not None:
         given = {"meta_runs_path": system.meta_runs_path, "meta_state_path": system.meta_state_path}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 
 from odi_assets.config.diagnostics.mistakes import Mistake, about, mistake, mistakes
 from odi_assets.config.models.apply import ApplyConfig, written_out
+from odi_assets.config.models.checks import Check, CheckConfig, checks_of, repeated_names
 from odi_assets.config.models.fields import (
     Columns,
     Cron,
@@ -396,6 +398,13 @@ class NodeConfig(Strict):
     transform: TransformConfig | None = Field(default=None, description="Without it, what is read is written.")
     partition: PartitionConfig | None = Field(default=None, description="Partitions to backfill by.")
     write: WriteConfig = Field(description="The node's table.")
+    checks: tuple[CheckConfig, ...] = Field(
+        default=(), description="What the rows of an increment must be, before they are committed."
+    )
+    quarantine: Text | None = Field(
+        default=None,
+        description="Folder, under the connection of `write`, of a table that takes the rows that fail a check.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -403,10 +412,36 @@ class NodeConfig(Strict):
         """Give nodes that capture or apply a log what there is no choice about."""
         if not isinstance(data, Mapping):
             return data
+        if data.get("validation") or data.get("contracts"):
+            from odi_assets.config.models.odibi_checks import with_checks
+
+            data = with_checks(data)
         read, write = data.get("read"), data.get("write")
         if isinstance(read, Mapping) and read.get("format") == "cdc" and isinstance(write, Mapping):
             return {**data, "write": {"mode": "append", "partition_by": ["table"], **write}}
         return written_out(dict(data)) if data.get("apply") is not None else data
+
+    @model_validator(mode="after")
+    def _can_be_checked(self) -> NodeConfig:
+        given = [name for name in ("checks", "quarantine") if getattr(self, name)]
+        what = "a stream" if self.stream is not None else "a capture" if self.captures else "an apply node"
+        found: list[Mistake] = []
+        if given and (self.stream is not None or self.captures or self.apply is not None):
+            text = f"is not for {what}: check its rows in a node that reads its table"
+            found = [Mistake(text, at=(name,), where="key") for name in given]
+        elif self.quarantine is not None and not any(one.by_row and one.blocks for one in self.all_checks):
+            text = "never gets a row: no check of severity `error` tells which rows are wrong"
+            found = [Mistake(text, at=("quarantine",), where="key")]
+        elif repeated := list(repeated_names(self.checks)):
+            found = [replace(one, at=("checks", *one.at)) for one in repeated]
+        if found:
+            raise mistakes(found)
+        return self
+
+    @property
+    def all_checks(self) -> tuple[Check, ...]:
+        """Its checks, one by one, each with its name."""
+        return tuple(check for _, check in checks_of(self.checks))
 
     @property
     def captures(self) -> bool:
@@ -415,14 +450,19 @@ class NodeConfig(Strict):
 
     @property
     def references(self) -> dict[tuple[str | int, ...], str]:
-        """The nodes that it names in ``inputs`` and ``depends_on``, by where it names them."""
+        """The nodes that it names in ``inputs``, ``depends_on`` and ``checks``, by where it names them."""
         applies = self.apply is not None
         named: dict[tuple[str | int, ...], str] = {
             ("apply", view) if applies else ("inputs", view, "node"): given.node
             for view, given in self.inputs.items()
             if given.read is None
         }
-        return {**named, **{("depends_on", i): name for i, name in enumerate(self.depends_on)}}
+        looked_up: dict[tuple[str | int, ...], str] = {
+            ("checks", i, "references", "node"): one.references.node
+            for i, one in enumerate(self.checks)
+            if one.references is not None
+        }
+        return {**named, **{("depends_on", i): name for i, name in enumerate(self.depends_on)}, **looked_up}
 
     @property
     def reads(self) -> dict[tuple[str, ...], ReadConfig]:

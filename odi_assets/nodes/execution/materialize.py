@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from odi_assets.nodes.execution.checks.guard import Guard
     from odi_assets.nodes.execution.streams.run import StreamRows, StreamService
     from odi_assets.spark.own_session import OwnSession
     from odi_assets.state.store import StateStore
@@ -85,8 +86,8 @@ Computed = Union["NodeRows", ArrowRows, NoRows, "StreamRows"]
 
 
 def arrow_rows(plan: NodePlan, open_spark: Callable[[], SparkSession]) -> ArrowRows | NoRows | None:
-    """The rows that ``plan`` names, read without Spark; None if only Spark can read them."""
-    if len(plan.reads) != 1:
+    """The rows that ``plan`` names, read without Spark; None if only Spark can read them, or check them."""
+    if len(plan.reads) != 1 or plan.node.config.checks:
         return None
     with remedies_named(plan.node):
         found = plan.reads[0].without_spark()
@@ -192,13 +193,18 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
         from odi_assets.nodes.execution.node_store import stage
 
         facts["store"] = stage(store)
+    guard = None
+    if plan.node.config.checks:
+        from odi_assets.nodes.execution.checks.guard import Guard
+
+        guard = Guard(plan)
     stamp = Stamp(plan.write.app_id, plan.write.number, facts, fences=plan.request.bounds is None)
     if plan.moves_hwm:
         for read in plan.reads:
             read.before_commit()
             if read.keep is not None:
                 read.keep()
-    written, rows_read = _written(rows, stamp)
+    written, rows_read = _written(rows, stamp, guard)
     table = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
     if plan.moves_hwm:
         advance(plan, state, plan.hwm_after, written.version, run.run_id, plan.origin(table.table_id))
@@ -210,10 +216,11 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
         from odi_assets.nodes.execution.node_store import publish
 
         publish(store, plan)
-    return succeeded(plan, table, run, written, rows_read)
+    result = succeeded(plan, table, run, written, rows_read)
+    return result if guard is None else replace(result, metrics={**result.metrics, **guard.metrics})
 
 
-def _written(rows: NodeRows | ArrowRows, stamp: Stamp) -> tuple[WriteResult, int | None]:
+def _written(rows: NodeRows | ArrowRows, stamp: Stamp, guard: Guard | None) -> tuple[WriteResult, int | None]:
     """What the commit of ``rows`` did, and how many rows were read for it."""
     plan, engine = rows.plan, engine_of(rows.plan.target)
     if isinstance(rows, ArrowRows):
@@ -224,5 +231,6 @@ def _written(rows: NodeRows | ArrowRows, stamp: Stamp) -> tuple[WriteResult, int
         computation_named(plan.node, plan.reads),
     ):
         delivery = DELIVERY if DELIVERY in rows.df.columns else None
-        written = engine.write(rows.df, plan.target, replace(plan.write_spec, delivery=delivery), stamp)
+        spec = replace(plan.write_spec, delivery=delivery, admit=None if guard is None else guard.admit)
+        written = engine.write(rows.df, plan.target, spec, stamp)
         return written, rows.counts.total(written.rows_written)

@@ -11,7 +11,9 @@ from typing import Any
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle, position_at
+from odi_assets.errors import ChecksFailedError
 from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.execution.checks.outcomes import CHECKS
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.result import LAG, ROWS_BELOW, NodeResult, RunInfo, is_cancellation
@@ -146,6 +148,7 @@ def failure(plan_or_key: NodePlan | NodeKey, run: RunInfo, error: BaseException,
         hwm_before=before,
         hwm_after=before,
         error="the run was cancelled while this node ran" if cancelled else _with_notes(error),
+        metrics={CHECKS: error.checks} if isinstance(error, ChecksFailedError) else {},
     )
 
 

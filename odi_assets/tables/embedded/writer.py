@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -43,7 +44,7 @@ def write_dataframe(
         handle = with_features(handle, schema_json)
     if keeps_columns:
         df = aligned(df, schema_json, spec.beside)
-    write = Write(df, handle, spec, stamp, schema_json, bool(added), is_small)
+    write = _looked_at(Write(df, handle, spec, stamp, schema_json, bool(added), is_small))
     if spec.declared not in (None, spec.mode):
         write = replace(write, df=mode_of(spec.declared).rows_to_store(write))
     changes = _admitted(write) if handle.exists else mode_of(spec.mode).stage(write)
@@ -59,6 +60,26 @@ def write_dataframe(
     columns = tuple((field.name, field.dataType.simpleString()) for field in stored.schema)
     result = WriteResult.of(handle, changes, version, columns)
     return replace(result, columns_added=tuple(added), columns_ignored=tuple(ignored))
+
+
+def _looked_at(write: Write) -> Write:
+    """The write with the rows that ``spec.admit`` lets through; the rows are computed once, and read from files then.
+
+    Files of rows that are written in another form afterwards stay, and vacuum removes them.
+    """
+    spec = write.spec
+    if spec.admit is None:
+        return write
+    own = replace(write, stamp=replace(write.stamp, write_id=uuid.uuid4().hex))
+    files = own.stage(own.df)
+    location = write.handle.location
+    rows = read_staged(write.spark, location, files, write.schema_json, spec.delete_when, spec.delivery)
+    try:
+        some = spec.admit(rows, files)
+    except BaseException:
+        own.discard()
+        raise
+    return replace(write, df=rows, staged=files) if some is None else replace(write, df=some)
 
 
 def _admitted(write: Write) -> FileChanges:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -75,6 +76,7 @@ class Write:
         schema_json: of the table after the commit.
         adds_columns: columns join the table. Delta does so only in a commit that removes no file or all files.
         is_small: the rows fit into the memory of this process, which writes them faster than Spark plans the writing.
+        staged: files that hold ``df`` already, in the form of the table.
     """
 
     df: DataFrame
@@ -84,6 +86,7 @@ class Write:
     schema_json: str
     adds_columns: bool = False
     is_small: bool = False
+    staged: Sequence[WrittenFile] | None = None
 
     @property
     def spark(self) -> SparkSession:
@@ -117,6 +120,8 @@ class Write:
 
         A run that dies here leaves files that no version names; vacuum removes them.
         """
+        if df is self.df and self.staged is not None:
+            return list(self.staged)
         table = self.handle.location
         if self.is_small and not self.spec.partition_by:
             self._write_here(df, step)

@@ -1,0 +1,87 @@
+"""Checks of rows that cannot be made: columns that are not there, conditions and queries that Spark cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from odi_assets.config.checks.sql import find_mistake
+from odi_assets.config.checks.view import NodeView, ProjectView
+from odi_assets.config.diagnostics.mistakes import Mistake, Path, about, closest
+from odi_assets.config.known_columns import KnownColumns, columns_written
+from odi_assets.config.models.checks import CheckConfig
+from odi_assets.util.spark_sql import parsed
+
+_TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
+
+
+def wrong_checks(project: ProjectView) -> Iterator[Mistake]:
+    """Find checks that no run could make."""
+    for node in project.nodes:
+        if not node.config.checks:
+            continue
+        columns = columns_written(node.config, project.root)
+        for index, check in enumerate(node.config.checks):
+            at = (*node.path, "checks", index)
+            yield from _of_sql(check, at)
+            if columns is not None:
+                yield from _of_columns(check, columns, at)
+            yield from _of_reference(project, node, check, at)
+
+
+def _of_sql(check: CheckConfig, at: Path) -> Iterator[Mistake]:
+    if check.sql is not None and (found := find_mistake(check.sql)) is not None:
+        yield replace(found, at=(*at, "sql"))
+    if check.expression is not None:
+        found = find_mistake(f"SELECT * FROM df WHERE ({check.expression})")
+        if found is not None:
+            text = f"is no condition in Spark SQL: {found.message.replace('the query', 'it')}"
+            yield Mistake(text, plain="is no condition in Spark SQL", at=(*at, "expression"))
+
+
+def _of_columns(check: CheckConfig, columns: KnownColumns, at: Path) -> Iterator[Mistake]:
+    for kind in ("not_null", "unique"):
+        for name in getattr(check, kind) or ():
+            yield from _missing(name, columns, (*at, kind))
+    for kind in ("accepted_values", "range", "references", "freshness"):
+        given = getattr(check, kind)
+        if given is not None:
+            yield from _missing(given.column, columns, (*at, kind, "column"))
+    if check.freshness is not None:
+        kind = columns.kind(check.freshness.column) or "timestamp"
+        if kind not in _TIMES:
+            text = f"is {kind}, and freshness is told by a date or a time"
+            yield about(check.freshness.column, text, at=(*at, "freshness", "column"))
+    if check.expression is not None:
+        for name in _names_in(check.expression):
+            yield from _missing(name, columns, (*at, "expression"))
+
+
+def _names_in(expression: str) -> list[str]:
+    """The columns of a condition; none where it is not certain that a name is a column."""
+    from sqlglot import exp
+
+    tree = parsed(f"SELECT {expression}")
+    if not isinstance(tree, exp.Select) or tree.find(exp.Lambda, exp.Subquery) is not None:
+        return []
+    return [one.name for one in tree.find_all(exp.Column) if len(one.parts) == 1 and not one.is_star]
+
+
+def _of_reference(project: ProjectView, node: NodeView, check: CheckConfig, at: Path) -> Iterator[Mistake]:
+    if check.references is None:
+        return
+    other = project.find(node, check.references.node)
+    columns = columns_written(other.config, project.root) if other is not None else None
+    if other is None or columns is None or other.config.apply is not None:
+        return
+    if check.references.key is not None:
+        yield from _missing(check.references.key, columns, (*at, "references", "key"), f"`{other.shown}`")
+    elif not columns.has(check.references.column):
+        text = f"is no column of `{other.shown}`: say with `key` which column it is looked up in"
+        yield about(check.references.column, text, at=(*at, "references", "column"))
+
+
+def _missing(name: str, columns: KnownColumns, at: Path, whose: str = "the node's rows") -> Iterator[Mistake]:
+    if name and not columns.has(name):
+        listed = ", ".join(columns.names)
+        yield about(name, f"is no column of {whose}: {listed}", at=at, suggestion=closest(name, columns.names))

@@ -1,0 +1,294 @@
+"""Evaluates checks over rows: one aggregate for all that a row tells of itself, and one more pass for each check that
+compares rows, or looks them up."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.config.diagnostics.mistakes import closest
+from odi_assets.config.models.checks import Check, Freshness, Reference, RowCount
+from odi_assets.errors import ConfigError
+from odi_assets.nodes.execution.checks.outcomes import Outcome
+from odi_assets.spark.raised import without_stacks
+from odi_assets.tables.columns import quoted
+from odi_assets.util.words import counted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Row
+
+    Lookup = Callable[[Reference], DataFrame]
+    """The values that a foreign key may have: a frame of one column."""
+
+FAILED_CHECKS = "failed_checks"
+"""The column of a quarantine that names the checks which a row fails."""
+
+_SAMPLES = 3
+_SHOWN_COLUMNS, _SHOWN_TEXT = 8, 40
+_HIT, _KEY = "__odi_hit", "__odi_key"
+
+
+@dataclass
+class Evaluation:
+    """The checks of ``rows``.
+
+    Attributes:
+        rows: the rows, which may be read several times.
+        label: whose they are, for messages.
+        lookup: gives the values of foreign keys.
+        counts: tells which rows are looked at; None: all of them. Others are never found to fail.
+        keys: columns that tell which row a row is; samples begin with them.
+    """
+
+    rows: DataFrame
+    checks: Sequence[Check]
+    label: str
+    lookup: Lookup
+    counts: Column | None = None
+    keys: Sequence[str] = ()
+    outcomes: tuple[Outcome, ...] = field(init=False, default=())
+
+    def run(self) -> tuple[Outcome, ...]:
+        """Evaluate all of them.
+
+        Raises:
+            ConfigError: a check names a column that is not there, or is no condition or query that Spark can run.
+        """
+        from pyspark.sql import functions as F
+
+        looked_at = self.rows if self.counts is None else self.rows.where(self.counts)
+        self._require_columns()
+        own = {check.name: self._condition(check) for check in self.checks}
+        wanted = [F.count(F.lit(1)).alias("__odi_rows")]
+        wanted += [F.count_if(one).alias(name) for name, one in own.items() if one is not None]
+        for check in self.checks:
+            if check.config.freshness is not None:
+                newest = F.max(quoted(check.columns[0])).cast("timestamp")
+                age = (F.unix_micros(F.current_timestamp()) - F.unix_micros(newest)) / F.lit(1_000_000)
+                wanted += [age.alias(check.name), newest.cast("string").alias(f"{check.name} newest")]
+        with self._named():
+            totals = looked_at.agg(*wanted).collect()[0]
+            self.outcomes = tuple(self._outcome(check, looked_at, own[check.name], totals) for check in self.checks)
+        return self.outcomes
+
+    def with_failed_checks(self) -> DataFrame:
+        """The rows, with an array of the names of the checks that each fails; call it after :meth:`run`.
+
+        Checks of the rows as a whole are in no array.
+        """
+        from pyspark.sql import functions as F
+
+        rows, found = self.rows, []
+        for check in (one.check for one in self.outcomes if not one.passed and one.check.by_row):
+            condition = self._condition(check)
+            if condition is None:
+                hit = f"{_HIT} {check.name}"
+                rows = self._marked(rows, check, hit)
+                condition = F.col(quoted(hit))
+            if self.counts is not None:
+                condition = condition & self.counts
+            found.append(F.when(condition, F.lit(check.name)))
+        names = F.array_compact(F.array(*found)) if found else F.array().cast("array<string>")
+        return rows.withColumn(FAILED_CHECKS, names).select(*map(quoted, self.rows.columns), FAILED_CHECKS)
+
+    # -- one check -----------------------------------------------------------------------------------------------------
+
+    def _condition(self, check: Check) -> Column | None:
+        """What is true of a row that fails by itself; None for a check that looks at more than the row."""
+        from pyspark.sql import functions as F
+
+        config = check.config
+        if config.not_null is not None:
+            return F.col(quoted(check.columns[0])).isNull()
+        if config.accepted_values is not None:
+            column = self._column(check)
+            return F.coalesce(~column.isin(*[self._value(check, one) for one in config.accepted_values.values]), _no())
+        if config.range is not None:
+            column, ends = self._column(check), config.range
+            below = _no() if ends.min is None else column < self._value(check, ends.min)
+            above = _no() if ends.max is None else column > self._value(check, ends.max)
+            return F.coalesce(below | above, _no())
+        if config.expression is not None:
+            return F.coalesce(~F.expr(f"({config.expression})"), _no())
+        return None
+
+    def _outcome(self, check: Check, rows: DataFrame, condition: Column | None, totals: Row) -> Outcome:
+        config, total = check.config, int(totals["__odi_rows"])
+        if config.row_count is not None:
+            return _row_count(check, config.row_count, total)
+        if config.freshness is not None:
+            return _freshness(check, config.freshness, total, totals)
+        if config.sql is not None:
+            return self._by_query(check, config.sql, rows, total)
+        failed = int(totals[check.name]) if condition is not None else self._compared(check, rows)
+        if not failed:
+            return Outcome(check, passed=True, text=f"no row of {total:,} fails", rows=total, rows_failed=0)
+        bad = rows.where(condition) if condition is not None else self._bad(rows, check)
+        text = f"{failed:,} of {counted(total, 'row')} {_what(check, failed)}"
+        return Outcome(check, False, text, total, failed, self._samples(bad, check))
+
+    def _compared(self, check: Check, rows: DataFrame) -> int:
+        from pyspark.sql import functions as F
+
+        if check.kind == "unique":
+            found = self._repeated(rows, check).agg(F.sum(_HIT)).collect()[0][0]
+            return int(found or 0)
+        return self._bad(rows, check).count()
+
+    def _repeated(self, rows: DataFrame, check: Check) -> DataFrame:
+        """The keys that come more than once, with how often."""
+        from pyspark.sql import functions as F
+
+        keys = [F.col(quoted(name)) for name in check.columns]
+        whole = rows.where(reduce(lambda one, other: one & other, [key.isNotNull() for key in keys]))
+        return whole.groupBy(*keys).agg(F.count(F.lit(1)).alias(_HIT)).where(F.col(_HIT) > 1)
+
+    def _bad(self, rows: DataFrame, check: Check) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        return self._marked(rows, check, _HIT).where(F.col(_HIT)).drop(_HIT)
+
+    def _marked(self, rows: DataFrame, check: Check, hit: str) -> DataFrame:
+        """``rows`` with a column that tells which of them fail a check that compares rows, or looks them up."""
+        from pyspark.sql import functions as F
+
+        if check.kind == "unique":
+            looked_at = self.rows if self.counts is None else self.rows.where(self.counts)
+            names = [f"{_KEY} {index}" for index, _ in enumerate(check.columns)]
+            found = self._repeated(looked_at, check).select(
+                *[F.col(quoted(name)).alias(key) for name, key in zip(check.columns, names, strict=True)]
+            )
+            same = [F.col(quoted(a)) == F.col(quoted(b)) for a, b in zip(check.columns, names, strict=True)]
+            joined = rows.join(found, reduce(lambda one, other: one & other, same), "left")
+            return joined.withColumn(hit, F.col(quoted(names[0])).isNotNull()).drop(*names)
+        reference = check.config.references
+        assert reference is not None
+        known = self.lookup(reference).toDF(_KEY).where(F.col(_KEY).isNotNull()).distinct()
+        column = F.col(quoted(check.columns[0]))
+        joined = rows.join(known, column == F.col(_KEY), "left")
+        return joined.withColumn(hit, column.isNotNull() & F.col(_KEY).isNull()).drop(_KEY)
+
+    def _by_query(self, check: Check, query: str, rows: DataFrame, total: int) -> Outcome:
+        spark, view = rows.sparkSession, f"odi_rows_{uuid.uuid4().hex}"
+        rows.createOrReplaceTempView(view)
+        try:
+            with self._named(check):
+                text = f"WITH df AS (SELECT * FROM {view}) SELECT * FROM (\n{query.strip().rstrip(';')}\n)"
+                found = spark.sql(text)
+                failed = found.count()
+                samples = self._samples(found, check) if failed else ()
+        finally:
+            spark.catalog.dropTempView(view)
+        what = f"its query gives {counted(failed, 'row')}" if failed else "its query gives no row"
+        return Outcome(check, not failed, what, total, failed, samples)
+
+    def _column(self, check: Check) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.col(quoted(check.columns[0]))
+
+    def _value(self, check: Check, value: Any) -> Column:
+        """A value of the project file, with the type of the check's column."""
+        from pyspark.sql import functions as F
+
+        name = check.columns[0].casefold()
+        kind = next(one.dataType for one in self.rows.schema if one.name.casefold() == name)
+        return F.lit(str(value).lower() if isinstance(value, bool) else str(value)).cast(kind)
+
+    def _samples(self, bad: DataFrame, check: Check) -> tuple[str, ...]:
+        present = {name.casefold(): name for name in bad.columns}
+        first = [present[name.casefold()] for name in (*self.keys, *check.columns) if name.casefold() in present]
+        names = list(dict.fromkeys([*first, *bad.columns]))[:_SHOWN_COLUMNS]
+        # As text, for not every value of Spark has one in Python.
+        found = bad.selectExpr(*[f"CAST({quoted(name)} AS STRING) AS {quoted(name)}" for name in names])
+        return tuple(_row_text(row.asDict()) for row in found.limit(_SAMPLES).collect())
+
+    # -- mistakes ------------------------------------------------------------------------------------------------------
+
+    def _require_columns(self) -> None:
+        present = {name.casefold() for name in self.rows.columns}
+        for check in self.checks:
+            for name in check.columns:
+                if name.casefold() not in present:
+                    meant = closest(name, self.rows.columns)
+                    raise ConfigError(
+                        f"{self.label}: its check `{check.name}` looks at `{name}`, and its rows have "
+                        f"{', '.join(self.rows.columns)}",
+                        fix=f"did you mean `{meant}`?" if meant else "correct the check in the project file",
+                        node=self.label,
+                    )
+            if check.config.expression is not None:
+                with self._named(check):
+                    # Spark looks at the names and types in it; it computes nothing.
+                    _ = self.rows.where(check.config.expression).schema
+
+    @contextmanager
+    def _named(self, check: Check | None = None) -> Iterator[None]:
+        from pyspark.errors import PySparkException
+
+        try:
+            yield
+        except PySparkException as error:
+            which = f"its check `{check.name}`" if check is not None else "one of its checks"
+            raise ConfigError(
+                f"{self.label}: {which} cannot be evaluated: {without_stacks(str(error))}",
+                fix="correct the check in the project file; nothing was committed",
+                node=self.label,
+            ) from error
+
+
+def _no() -> Column:
+    from pyspark.sql import functions as F
+
+    return F.lit(False)
+
+
+def _row_count(check: Check, wanted: RowCount, total: int) -> Outcome:
+    passed = (wanted.min is None or total >= wanted.min) and (wanted.max is None or total <= wanted.max)
+    least = None if wanted.min is None else f"at least {wanted.min:,}"
+    most = None if wanted.max is None else f"at most {wanted.max:,}"
+    text = f"{counted(total, 'row')}, and it wants {' and '.join(filter(None, [least, most]))}"
+    return Outcome(check, passed, text, total)
+
+
+def _freshness(check: Check, wanted: Freshness, total: int, totals: Row) -> Outcome:
+    age, newest = totals[check.name], totals[f"{check.name} newest"]
+    if age is None:
+        return Outcome(check, False, f"no row has a value of `{wanted.column}`", total)
+    passed = float(age) <= wanted.within.total_seconds()
+    text = f"the newest `{wanted.column}` is {newest} UTC; it may be {wanted.within} old"
+    return Outcome(check, passed, text, total)
+
+
+def _what(check: Check, failed: int) -> str:
+    """What is wrong with rows, after their number."""
+    config, names = check.config, ", ".join(f"`{name}`" for name in check.columns)
+    one = failed == 1
+    if config.not_null is not None:
+        return f"{'has' if one else 'have'} NULL in {names}"
+    if config.unique is not None:
+        return f"{'shares its' if one else 'share their'} {names} with another row"
+    if config.accepted_values is not None:
+        listed = ", ".join(map(str, config.accepted_values.values[:10]))
+        return f"{'has' if one else 'have'} a {names} other than {listed}"
+    if config.range is not None:
+        least = None if config.range.min is None else f"below {config.range.min}"
+        most = None if config.range.max is None else f"above {config.range.max}"
+        return f"{'has' if one else 'have'} {names} {' or '.join(filter(None, [least, most]))}"
+    if config.references is not None:
+        key = config.references.key or config.references.column
+        return f"{'has' if one else 'have'} a {names} that `{config.references.node}` does not have in `{key}`"
+    return f"{'makes' if one else 'make'} `{config.expression}` false"
+
+
+def _row_text(row: dict[str, str | None]) -> str:
+    return ", ".join(f"{name}={_cut(value)}" for name, value in row.items())
+
+
+def _cut(value: str | None) -> str:
+    text = "NULL" if value is None else value
+    return text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]}…"

@@ -1,0 +1,94 @@
+"""What became of the checks of a node: for messages, for the run history, for the shell and for Dagster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from odi_assets.config.models.checks import Check
+from odi_assets.errors import ChecksFailedError
+from odi_assets.util.words import counted
+
+CHECKS = "checks"
+"""Key of the metrics of a run: the outcome of each check."""
+QUARANTINED = "rows_quarantined"
+"""Key of the metrics of a run: rows that went to the quarantine."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One check, evaluated.
+
+    Attributes:
+        text: what was found, in words.
+        rows_failed: rows that fail; None for a check of the rows as a whole.
+        rows: rows that were looked at.
+        samples: up to three rows that fail, as text.
+    """
+
+    check: Check
+    passed: bool
+    text: str
+    rows: int
+    rows_failed: int | None = None
+    samples: tuple[str, ...] = ()
+
+    @property
+    def blocks(self) -> bool:
+        """Whether an increment with this outcome is not committed as it is."""
+        return not self.passed and self.check.blocks
+
+    @property
+    def line(self) -> str:
+        """The outcome in one line: the name of the check, what was found, and rows that fail."""
+        shown = f"; as in {' · '.join(self.samples)}" if self.samples else ""
+        return f"`{self.check.name}`: {self.text}{shown}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The outcome as JSON-ready values."""
+        return {
+            "check": self.check.name,
+            "kind": self.check.kind,
+            "columns": list(self.check.columns),
+            "severity": self.check.config.severity,
+            "passed": self.passed,
+            "rows_failed": self.rows_failed,
+            "rows": self.rows,
+            "text": self.text,
+            "samples": list(self.samples),
+        }
+
+
+def stopped(node: str, what: str, outcomes: Sequence[Outcome], *, quarantine: str | None) -> ChecksFailedError:
+    """The error of rows that fail checks.
+
+    Args:
+        what: the rows, in words.
+        quarantine: the node's; None if it has none.
+    """
+    blocking = [one for one in outcomes if one.blocks]
+    lines = "\n".join(f"  {one.line}" for one in blocking)
+    fix = "correct the rows where they come from, or the check in the project file, and run the node again"
+    by_row = all(one.check.by_row for one in blocking)
+    if quarantine is None and by_row:
+        fix += "; with `quarantine: TABLE`, the other rows are written and these go there"
+    elif quarantine is not None:
+        fix += "; such a check is of all rows together: it sends none to the quarantine"
+    return ChecksFailedError(
+        f"{node}: {what} fails {counted(len(blocking), 'check')}, and nothing was committed:\n{lines}",
+        fix=f"{fix}; with `severity: warn`, the check says so and stops nothing",
+        node=node,
+        checks=[one.to_json() for one in outcomes],
+    )
+
+
+def failed_lines(metrics: Mapping[str, Any]) -> list[str]:
+    """A line for each check that failed in a run, by the run's metrics."""
+    lines = []
+    for one in metrics.get(CHECKS) or ():
+        if not one["passed"]:
+            shown = f"; as in {' · '.join(one['samples'])}" if one["samples"] else ""
+            kind = "warning" if one["severity"] == "warn" else "error"
+            lines.append(f"check `{one['check']}` ({kind}): {one['text']}{shown}")
+    return lines
