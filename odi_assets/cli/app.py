@@ -43,6 +43,10 @@ _GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
                 "audit:audit",
                 "Compare a node's table with its sources, by ranges. Exit code 1 if some differ, each with its repair.",
             ),
+            "checks": (
+                "checks:checks",
+                "Evaluate the checks of a node over its table as it is. Exit code 1 if one of severity `error` fails.",
+            ),
             "dev": ("dev:dev", "Start Dagster's UI and daemon for the project, until Ctrl-C. Needs the extra `ui`."),
             "doctor": (
                 "doctor:doctor",

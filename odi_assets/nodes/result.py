@@ -21,6 +21,11 @@ ADOPT = "adopt"
 PARTIAL = "partial"
 """Key of the metrics of a run of only some of the pipeline's nodes."""
 
+CHECKS = "checks"
+"""Key of the metrics of a run: the outcome of each check of the node."""
+QUARANTINED = "rows_quarantined"
+"""Key of the metrics of a run: rows that went to the node's quarantine."""
+
 ROWS_LEFT: Mapping[str, str] = {
     "rows_held": "ahead of the clock, left for later",
     "rows_without_cursor": "without a cursor, left out",
@@ -100,6 +105,7 @@ class NodeResult:
             "increment": self.increment,
             "uri": self.uri,
             "error": self.error,
+            **{name: self.metrics[name] for name in (CHECKS, QUARANTINED) if name in self.metrics},
         }
 
 

@@ -48,6 +48,7 @@ def run(
 ) -> None:
     """Run nodes: read what is new, write it, and remember how far that was."""
     from odi_assets.cli.run.results import (
+        show_checks,
         show_failures,
         show_left_out,
         show_next,
@@ -79,6 +80,7 @@ def run(
         show_results(results)
         note()
         show_rows_left(results)
+        show_checks(results)
         if resume:
             show_left_out(results)
     if not all(summary.success for summary in summaries):

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from odi_assets.cli.terminal.exit_codes import readable
 from odi_assets.cli.terminal.output import Column, data_table, hwm_change, node_name, note
+from odi_assets.nodes.execution.checks.outcomes import failed_lines
 from odi_assets.nodes.mark import mark_text
-from odi_assets.nodes.result import is_left_out, rows_left
+from odi_assets.nodes.result import QUARANTINED, is_left_out, rows_left
 from odi_assets.util.extras import has_ui
+from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
@@ -39,6 +41,15 @@ def show_rows_left(results: Sequence[NodeResult]) -> None:
     for result in results:
         for text in rows_left(result.metrics):
             note(f"{result.key}: {text}.")
+
+
+def show_checks(results: Sequence[NodeResult]) -> None:
+    """Print, on stderr, a line for each check that failed; the error of a node says which of them stopped it."""
+    for result in results:
+        for text in failed_lines(result.metrics, stopping=result.error is None):
+            note(f"{result.key}: {text}")
+        if rows := result.metrics.get(QUARANTINED):
+            note(f"{result.key}: {counted(rows, 'row')} went to the quarantine.")
 
 
 def show_left_out(results: Sequence[NodeResult]) -> None:

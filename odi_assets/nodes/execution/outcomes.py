@@ -13,10 +13,9 @@ from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle, position_at
 from odi_assets.errors import ChecksFailedError
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.execution.checks.outcomes import CHECKS
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.planning.plan import NodePlan
-from odi_assets.nodes.result import LAG, ROWS_BELOW, NodeResult, RunInfo, is_cancellation
+from odi_assets.nodes.result import CHECKS, LAG, ROWS_BELOW, NodeResult, RunInfo, is_cancellation
 from odi_assets.state.records import RunStatus
 from odi_assets.tables.engine import WriteResult
 from odi_assets.util.words import counted

@@ -11,9 +11,10 @@ from odi_assets.config.models.checks import Check, Reference
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import SourceError
 from odi_assets.nodes.execution.checks.evaluate import Evaluation
-from odi_assets.nodes.execution.checks.outcomes import CHECKS, Outcome, stopped
+from odi_assets.nodes.execution.checks.outcomes import Outcome, stopped
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.plan import ResolvedPlan
+from odi_assets.nodes.result import CHECKS
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.engine import engine_of
 

@@ -8,12 +8,8 @@ from typing import Any
 
 from odi_assets.config.models.checks import Check
 from odi_assets.errors import ChecksFailedError
+from odi_assets.nodes.result import CHECKS
 from odi_assets.util.words import counted
-
-CHECKS = "checks"
-"""Key of the metrics of a run: the outcome of each check."""
-QUARANTINED = "rows_quarantined"
-"""Key of the metrics of a run: rows that went to the quarantine."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +79,15 @@ def stopped(node: str, what: str, outcomes: Sequence[Outcome], *, quarantine: st
     )
 
 
-def failed_lines(metrics: Mapping[str, Any]) -> list[str]:
-    """A line for each check that failed in a run, by the run's metrics."""
+def failed_lines(metrics: Mapping[str, Any], *, stopping: bool = True) -> list[str]:
+    """A line for each check that failed in a run, by the run's metrics.
+
+    Args:
+        stopping: also those that stopped the increment, or sent rows to the quarantine.
+    """
     lines = []
     for one in metrics.get(CHECKS) or ():
-        if not one["passed"]:
+        if not one["passed"] and (stopping or one["severity"] == "warn"):
             shown = f"; as in {' · '.join(one['samples'])}" if one["samples"] else ""
-            kind = "warning" if one["severity"] == "warn" else "error"
-            lines.append(f"check `{one['check']}` ({kind}): {one['text']}{shown}")
+            lines.append(f"check `{one['check']}` ({one['severity']}): {one['text']}{shown}")
     return lines
