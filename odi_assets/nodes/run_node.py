@@ -225,7 +225,12 @@ def _commit_steps(
 
 
 def _read(plan: NodePlan, open_spark: Callable[[], SparkSession], service: StreamService | None = None) -> Computed:
-    """The rows that ``plan`` names. Spark is started only if they need it."""
+    """The rows that ``plan`` names. Spark is started only if they need it. What the node's last run has left undone in
+    its quarantine is done first."""
+    if plan.node.config.quarantine is not None:
+        from odi_assets.nodes.execution.checks.quarantine import bring_in_step
+
+        bring_in_step(plan.node, plan.target)
     if plan.nothing_new and service is None:
         return NoRows(plan)
     found = arrow_rows(plan, open_spark)

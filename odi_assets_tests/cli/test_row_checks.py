@@ -61,7 +61,8 @@ def test_a_run_prints_a_line_for_each_check_that_failed(checked: Path, odi: Odi)
     assert [run["status"] for run in shown] == ["FAILURE", "SUCCESS"]
 
 
-def test_a_run_gives_its_checks_as_json(checked: Path, odi: Odi) -> None:
+@pytest.mark.usefixtures("checked")
+def test_a_run_gives_its_checks_as_json(odi: Odi) -> None:
     by_node = {one["node"]: one for one in json.loads(odi("run", "--json").out)}
     found = {one["check"]: one["passed"] for one in by_node["orders"]["checks"]}
     assert found == {"not_null_id": True, "unique_id": True, "range_amount": False}
@@ -88,7 +89,8 @@ def test_checks_are_evaluated_over_the_table_where_asked(checked: Path, odi: Odi
     assert (by_name["unique_id"]["passed"], by_name["unique_id"]["rows_failed"]) == (False, 2)
 
 
-def test_a_node_without_checks_says_where_they_are_given(checked: Path, odi: Odi) -> None:
+@pytest.mark.usefixtures("checked")
+def test_a_node_without_checks_says_where_they_are_given(odi: Odi) -> None:
     done = odi("checks", "plain")
     assert done.code == 2
     assert "p.plain has no checks" in done.err

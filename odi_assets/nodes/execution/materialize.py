@@ -198,7 +198,8 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
         from odi_assets.nodes.execution.checks.guard import Guard
 
         guard = Guard(plan)
-    stamp = Stamp(plan.write.app_id, plan.write.number, facts, fences=plan.request.bounds is None)
+    late = guard.facts if guard is not None else None
+    stamp = Stamp(plan.write.app_id, plan.write.number, facts, fences=plan.request.bounds is None, late_facts=late)
     if plan.moves_hwm:
         for read in plan.reads:
             read.before_commit()
@@ -206,6 +207,8 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
                 read.keep()
     written, rows_read = _written(rows, stamp, guard)
     table = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
+    if guard is not None:
+        guard.committed(TableHandle.open(plan.target.location, written.version) if plan.target.exists else table)
     if plan.moves_hwm:
         advance(plan, state, plan.hwm_after, written.version, run.run_id, plan.origin(table.table_id))
         for read in plan.reads:
@@ -233,4 +236,4 @@ def _written(rows: NodeRows | ArrowRows, stamp: Stamp, guard: Guard | None) -> t
         delivery = DELIVERY if DELIVERY in rows.df.columns else None
         spec = replace(plan.write_spec, delivery=delivery, admit=None if guard is None else guard.admit)
         written = engine.write(rows.df, plan.target, spec, stamp)
-        return written, rows.counts.total(written.rows_written)
+        return written, rows.counts.total(written.rows_written + (0 if guard is None else guard.rows_quarantined))

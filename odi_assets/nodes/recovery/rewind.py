@@ -21,8 +21,9 @@ from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.history import CommittedStamp, restored_version
 from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import IncrementError, StateConflictError, StateError, TableError
+from odi_assets.errors import IncrementError, OdiError, StateConflictError, StateError, TableError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
+from odi_assets.nodes.execution.checks.quarantine import bring_in_step
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node, app_id, app_ids
@@ -411,6 +412,10 @@ def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -
     )
     state.record_runs([row])
     attempts.end(project, rewind.key, run)
+    try:
+        bring_in_step(node, TableHandle.open(rewind.handle.location))
+    except OdiError as error:
+        _log.warning("%s: its quarantine will be brought in step by its next run: %s", node, error.message)
     return version
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from odi_assets.config.models import WriteMode
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.protocol import require_removable, require_writable, with_features
 from odi_assets.delta.table import TableHandle
@@ -79,7 +80,12 @@ def _looked_at(write: Write) -> Write:
     except BaseException:
         own.discard()
         raise
-    return replace(write, df=rows, staged=files) if some is None else replace(write, df=some)
+    if some is None:
+        return replace(write, df=rows, staged=files)
+    if spec.mode is WriteMode.PARTITION_OVERWRITE and spec.replace is None:
+        # A partition of which no row is let through is replaced too.
+        spec = replace(spec, replace=tuple(file.partition for file in files))
+    return replace(write, df=some, spec=spec)
 
 
 def _admitted(write: Write) -> FileChanges:

@@ -4,24 +4,40 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.config.compared_columns import known_rows
+from odi_assets.config.models import WriteMode
 from odi_assets.config.models.checks import Check, Reference
+from odi_assets.delta.commit import Stamp
+from odi_assets.delta.schema_evolution import plan_schema
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import SourceError
-from odi_assets.nodes.execution.checks.evaluate import Evaluation
+from odi_assets.errors import OdiError, SourceError
+from odi_assets.nodes.execution.checks.evaluate import FAILED_CHECKS, Evaluation
 from odi_assets.nodes.execution.checks.outcomes import Outcome, stopped
+from odi_assets.nodes.execution.checks.quarantine import (
+    FACT,
+    BadRows,
+    bring_in_step,
+    live_partitions,
+    quarantine_of,
+    require_own,
+)
+from odi_assets.nodes.execution.deliveries import DELIVERY
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.plan import ResolvedPlan
-from odi_assets.nodes.result import CHECKS
-from odi_assets.tables.columns import quoted
-from odi_assets.tables.engine import engine_of
+from odi_assets.nodes.result import CHECKS, QUARANTINED
+from odi_assets.tables.columns import quoted, row_text
+from odi_assets.tables.engine import WriteSpec, engine_of
+from odi_assets.tables.modes.base import Write
+from odi_assets.tables.schema import delta_schema, require_same_partitioning
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from odi_assets.delta.files.footers import WrittenFile
+    from odi_assets.delta.partition_values import PartitionValues
 
 _log = logging.getLogger(__name__)
 
@@ -32,33 +48,127 @@ class Guard:
 
     Attributes:
         outcomes: of each check, once the rows are staged.
+        bad: what the node's commit says of the rows that go to its quarantine; None if it has no quarantine.
     """
 
     plan: ResolvedPlan
-    outcomes: tuple[Outcome, ...] = field(default=())
+    outcomes: tuple[Outcome, ...] = ()
+    bad: BadRows | None = None
 
     def admit(self, rows: DataFrame, files: Sequence[WrittenFile]) -> DataFrame | None:
-        """Evaluate the checks; see ``tables.engine.WriteSpec.admit``.
+        """Evaluate the checks, and stage rows for the quarantine; see ``tables.engine.WriteSpec.admit``.
 
         Raises:
-            ChecksFailedError: the rows fail a check of severity ``error``.
+            ChecksFailedError: the rows fail a check of severity ``error``, and no quarantine takes them.
             ConfigError: a check cannot be evaluated.
             SourceError: a foreign key leads to a node that has no table.
+            TableError: the quarantine cannot take the rows.
         """
-        del files
         node = self.plan.node
         found = Evaluation(
             rows, self._checks(), str(node), looked_up(node, rows.sparkSession), self._kept(), node.config.write.keys
         )
         self.outcomes = found.run()
-        if any(one.blocks for one in self.outcomes):
-            raise stopped(str(node), "its increment", self.outcomes, quarantine=None)
+        blocking = [one for one in self.outcomes if one.blocks]
+        quarantine = quarantine_of(node)
+        if blocking and (quarantine is None or not all(one.check.by_row for one in blocking)):
+            raise stopped(str(node), "its increment", self.outcomes, quarantine=node.config.quarantine)
+        if quarantine is None:
+            return None
+        table = TableHandle.open(quarantine)
+        require_own(node, table)
+        split = found.with_failed_checks()
+        is_bad = self._is_bad(blocking)
+        bad = split.where(is_bad).drop(*self.plan.write_spec.beside, *([DELIVERY] if DELIVERY in rows.columns else []))
+        self.bad = self._staged(bad if blocking else None, bad, table, files)
+        return split.where(~is_bad).drop(FAILED_CHECKS) if blocking else None
+
+    def _is_bad(self, blocking: Sequence[Outcome]) -> Column:
+        from pyspark.sql import functions as F
+
+        names = F.array(*[F.lit(one.check.name) for one in blocking]) if blocking else F.array().cast("array<string>")
+        return F.arrays_overlap(F.col(FAILED_CHECKS), names)
+
+    def _staged(
+        self, bad: DataFrame | None, shape: DataFrame, table: TableHandle, files: Sequence[WrittenFile]
+    ) -> BadRows:
+        """Stage the bad rows in the folder of the quarantine; no version names them yet.
+
+        Args:
+            shape: has the columns of the quarantine.
+            files: the staged files of the whole increment.
+        """
+        plan, node = self.plan, self.plan.node
+        since = -1 if plan.target.version is None else plan.target.version
+        replaces = self._replaces(table, files)
+        if bad is None and not replaces:
+            return BadRows(since)
+        require_same = table.exists and replaces != "table"
+        if require_same:
+            require_same_partitioning(table, node.partition_by)
+        schema = delta_schema(shape, table.location.uri)
+        if require_same:
+            plan_schema(table, schema, "evolve")
+        stamp = Stamp(str(node), 0)
+        rows = 0
+        if bad is not None:
+            again = self._not_in(bad, table) if self._comes_again and table.exists and table.live_files else bad
+            write = Write(again, table, WriteSpec(WriteMode.APPEND, partition_by=node.partition_by), stamp, schema)
+            rows = sum(file.rows for file in write.stage(again))
+        if not rows and not replaces:
+            return BadRows(since)
+        return BadRows(since, rows, stamp.write_id, replaces, schema)
+
+    def _replaces(self, table: TableHandle, files: Sequence[WrittenFile]) -> str | Sequence[PartitionValues] | None:
+        """What of the quarantine the increment replaces, as it does in the node's table."""
+        mode, named = self.plan.write.mode, self.plan.write_spec.replace or ()
+        if mode is WriteMode.OVERWRITE:
+            return "table" if table.exists and table.live_files else None
+        if mode is WriteMode.PARTITION_OVERWRITE:
+            return live_partitions(table, [*(file.partition for file in files), *named]) or None
         return None
+
+    @property
+    def _comes_again(self) -> bool:
+        """Whether a row of the source may be read again by a later increment, and is known by its keys then."""
+        plan = self.plan
+        by_keys = plan.write.mode in (WriteMode.UPSERT, WriteMode.APPEND_ONCE)
+        return by_keys or any(read.overlap is not None for read in plan.reads) or bool(known_rows(plan.node.config))
+
+    def _not_in(self, bad: DataFrame, table: TableHandle) -> DataFrame:
+        """The bad rows that the quarantine does not hold yet."""
+        from pyspark.sql import functions as F
+
+        held = engine_of(table).read(bad.sparkSession, table)
+        names = [name for name in bad.columns if name in held.columns]
+        texts = held.select(row_text(names).alias("__odi_text")).distinct()
+        return bad.join(texts, row_text(names) == F.col("__odi_text"), "left_anti")
+
+    def facts(self) -> dict[str, Any]:
+        """What the node's commit says of its bad rows."""
+        return {} if self.bad is None else {FACT: self.bad.to_json()}
+
+    def committed(self, target: TableHandle) -> None:
+        """Put the bad rows into the quarantine. The node's commit has named them, so they count already: if this fails,
+        the node's next run does it."""
+        if self.bad is None or self.bad.write_id is None:
+            return
+        try:
+            bring_in_step(self.plan.node, target)
+        except OdiError as error:
+            text = "%s: its quarantine will be brought in step by its next run: %s"
+            _log.warning(text, self.plan.node, error.message)
+
+    @property
+    def rows_quarantined(self) -> int:
+        """Rows that go to the quarantine."""
+        return 0 if self.bad is None else self.bad.rows
 
     @property
     def metrics(self) -> dict[str, Any]:
         """What the run history says of the checks."""
-        return {CHECKS: [one.to_json() for one in self.outcomes]}
+        found: dict[str, Any] = {CHECKS: [one.to_json() for one in self.outcomes]}
+        return found if self.bad is None else {**found, QUARANTINED: self.bad.rows}
 
     def _checks(self) -> tuple[Check, ...]:
         """Rows of a range are as old as the range is: how fresh they are says nothing."""

@@ -1,0 +1,364 @@
+"""The quarantine of a node: good rows in its table, bad ones beside it, each exactly once, whatever dies in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import ChecksFailedError, TableError
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
+from odi_assets.nodes.recovery.table_versions import at_version
+from odi_assets.state.records import RunStatus
+from odi_assets_tests.nodes.support import Sandbox
+from odi_assets_tests.tables.support import read_table
+
+PIPELINE = """
+- pipeline: p
+  nodes:
+  - name: orders
+    read: {connection: landing, format: json, path: orders, schema: "id BIGINT, amount DOUBLE, day DATE", incremental: files}
+    write: {connection: lake, path: orders, %s}
+    checks:
+    - not_null: id
+    - range: {column: amount, min: 0}
+    - unique: id
+%s
+    quarantine: orders_bad
+"""  # noqa: E501
+APPEND = "mode: append"
+
+
+class Orders(Sandbox):
+    """A node ``orders`` with a quarantine."""
+
+    def __init__(self, root: Path, spark: SparkSession, write: str = APPEND, more: str = "") -> None:
+        super().__init__(root, spark, PIPELINE % (write, more))
+
+    def deliver(self, name: str, *rows: tuple[Any, ...]) -> None:
+        self.land(
+            f"orders/{name}.json",
+            [json.dumps({"id": i, "amount": amount, "day": day}) for i, amount, day in map(_whole, rows)],
+        )
+
+    def good(self) -> list[tuple[Any, ...]]:
+        return [row[:2] for row in self.rows("orders")]
+
+    def quarantine(self) -> TableHandle:
+        return TableHandle.open(self.project.location("lake", "orders_bad"))
+
+    def bad(self) -> list[tuple[Any, ...]]:
+        table = self.quarantine()
+        rows = read_table(self.spark, table).collect() if table.exists else []
+        return sorted(((row["id"], row["amount"], *row["failed_checks"]) for row in rows), key=str)
+
+    def rewind(self, version: int) -> None:
+        apply_rewind(self.project, self.state, plan_rewind(self.project, self.state, _KEY, at_version(version)))
+
+
+_KEY = NodeKey("p", "orders")
+
+
+def _whole(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return row if len(row) == 3 else (*row, "2024-01-01")
+
+
+NEGATIVE = "range_amount"
+
+
+def test_good_rows_go_to_the_table_and_bad_ones_to_the_quarantine_with_what_they_fail(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = Orders(tmp_path, spark)
+    box.deliver("1", (1, 5.0), (None, -1.0), (2, -3.0), (3, 1.0), (3, 2.0))
+    result = box.run("orders")
+    assert result.status is RunStatus.SUCCESS
+    assert (result.rows_read, result.rows_written, result.metrics["rows_quarantined"]) == (5, 1, 4)
+    assert box.good() == [(1, 5.0)]
+    assert box.bad() == [
+        (2, -3.0, NEGATIVE),
+        (3, 1.0, "unique_id"),
+        (3, 2.0, "unique_id"),
+        (None, -1.0, "not_null_id", NEGATIVE),
+    ]
+    assert list(box.quarantine().columns) == [*box.table("orders").columns, "failed_checks"]
+    assert box.run("orders").status is RunStatus.NO_DATA
+    box.deliver("2", (4, 4.0), (5, -5.0))
+    box.run("orders")
+    assert box.good() == [(1, 5.0), (4, 4.0)]
+    assert len(box.bad()) == 5
+
+
+def test_an_increment_without_bad_rows_makes_no_quarantine(tmp_path: Path, spark: SparkSession) -> None:
+    box = Orders(tmp_path, spark)
+    box.deliver("1", (1, 5.0))
+    box.run("orders")
+    assert (box.good(), box.quarantine().exists) == ([(1, 5.0)], False)
+
+
+def test_an_increment_of_bad_rows_alone_moves_the_mark(tmp_path: Path, spark: SparkSession) -> None:
+    box = Orders(tmp_path, spark)
+    box.deliver("1", (1, -5.0))
+    box.run("orders")
+    assert (box.good(), box.bad()) == ([], [(1, -5.0, NEGATIVE)])
+    assert box.run("orders").status is RunStatus.NO_DATA
+
+
+def test_a_check_of_all_rows_together_blocks_beside_a_quarantine(tmp_path: Path, spark: SparkSession) -> None:
+    box = Orders(tmp_path, spark, more="    - row_count: {min: 3}")
+    box.deliver("1", (1, 5.0), (2, -3.0))
+    with pytest.raises(ChecksFailedError, match="row_count") as caught:
+        box.run("orders")
+    assert "sends none to the quarantine" in str(caught.value)
+    assert not box.table("orders").exists
+    assert not box.quarantine().exists
+
+
+def test_a_check_that_warns_sends_no_row_to_the_quarantine(tmp_path: Path, spark: SparkSession) -> None:
+    box = Orders(tmp_path, spark, more='    - {expression: "amount < 100", severity: warn}')
+    box.deliver("1", (1, 500.0), (2, -3.0))
+    box.run("orders")
+    assert (box.good(), box.bad()) == ([(1, 500.0)], [(2, -3.0, NEGATIVE)])
+
+
+class Killed(BaseException):
+    """What ends a run as a kill does: nothing handles it."""
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, place: str, *, after: bool = False) -> Callable[[], None]:
+    """Let the next call of a function kill the run; returns what lets it live again."""
+    holder, name = place.rsplit(".", 1)
+    original = getattr(resolve_name(holder), name)
+
+    def dies(*args: Any, **kwargs: Any) -> Any:
+        if after:
+            original(*args, **kwargs)
+        raise Killed
+
+    monkeypatch.setattr(place, dies)
+    return lambda: monkeypatch.setattr(place, original)
+
+
+MOMENTS = {
+    "before the bad rows are staged": ("odi_assets.nodes.execution.checks.guard.Guard._staged", False),
+    "with the bad rows staged": ("odi_assets.nodes.execution.checks.guard.Guard._staged", True),
+    "before the node's commit": ("odi_assets.tables.embedded.writer.commit", False),
+    "after the node's commit": ("odi_assets.tables.embedded.writer.commit", True),
+    "before the quarantine's commit": ("odi_assets.nodes.execution.checks.quarantine.commit", False),
+    "after the quarantine's commit": ("odi_assets.nodes.execution.checks.quarantine.commit", True),
+    "before the mark moves": ("odi_assets.nodes.execution.materialize.advance", False),
+    "after the mark has moved": ("odi_assets.nodes.execution.materialize.advance", True),
+}
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["same source", "changed source"])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_run_that_dies_puts_each_row_in_its_place_once_when_it_is_tried_again(
+    moment: str, changed: bool, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = Orders(tmp_path, spark)
+    box.deliver("0", (0, 1.0), (0, 2.0))
+    box.run("orders")
+    box.deliver("1", (1, 5.0), (2, -3.0))
+    place, after = MOMENTS[moment]
+    live_again = dying(monkeypatch, place, after=after)
+    with pytest.raises(Killed):
+        box.run("orders")
+    live_again()
+    committed = box.table("orders").version == 1
+    if changed:
+        # What was not loaded yet has other rows now; to what was loaded, others come.
+        box.deliver("2" if committed else "1", (1, 6.0), (2, -4.0), (3, -7.0))
+    box.run("orders")
+    zero = [(0, 1.0, "unique_id"), (0, 2.0, "unique_id")]
+    first = ([(1, 5.0)], [(2, -3.0, NEGATIVE)])
+    second = ([(1, 6.0)], [(2, -4.0, NEGATIVE), (3, -7.0, NEGATIVE)])
+    expected = [first] if not changed else [first, second] if committed else [second]
+    assert box.good() == sorted((row for good, _ in expected for row in good), key=str)
+    assert box.bad() == sorted((row for row in [*zero, *(row for _, bad in expected for row in bad)]), key=str)
+
+
+def test_what_a_run_left_undone_is_done_by_a_run_that_has_nothing_new(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = Orders(tmp_path, spark)
+    box.deliver("1", (1, 5.0), (2, -3.0))
+    live_again = dying(monkeypatch, "odi_assets.nodes.execution.checks.quarantine.commit")
+    with pytest.raises(Killed):
+        box.run("orders")
+    live_again()
+    assert (box.good(), box.quarantine().exists) == ([(1, 5.0)], False)
+    assert box.run("orders").status is RunStatus.NO_DATA
+    assert box.bad() == [(2, -3.0, NEGATIVE)]
+    assert box.run("orders").status is RunStatus.NO_DATA
+    assert (box.bad(), box.quarantine().version) == ([(2, -3.0, NEGATIVE)], 0)
+
+
+def test_a_store_that_fails_after_the_nodes_commit_does_not_fail_the_run(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = Orders(tmp_path, spark)
+    box.deliver("1", (1, 5.0), (2, -3.0))
+
+    def fails(*_: Any) -> None:
+        raise TableError("the store is away")
+
+    monkeypatch.setattr("odi_assets.nodes.execution.checks.quarantine.commit", fails)
+    assert box.run("orders").status is RunStatus.SUCCESS
+    monkeypatch.undo()
+    box.deliver("2", (4, 4.0), (5, -5.0))
+    box.run("orders")
+    assert box.bad() == [(2, -3.0, NEGATIVE), (5, -5.0, NEGATIVE)]
+
+
+def test_an_overwrite_replaces_the_quarantine_too(tmp_path: Path, spark: SparkSession) -> None:
+    box = Orders(tmp_path, spark)
+    box.deliver("1", (1, 5.0), (2, -3.0))
+    box.run("orders")
+    box.deliver("2", (3, -1.0))
+    box.run("orders")
+    box.run("orders", full_refresh=True)
+    assert (box.good(), box.bad()) == ([(1, 5.0)], [(2, -3.0, NEGATIVE), (3, -1.0, NEGATIVE)])
+    box.deliver("1", (1, 5.0), (2, 3.0))
+    box.deliver("2", (3, 1.0))
+    box.run("orders", full_refresh=True)
+    assert (box.good(), box.bad()) == ([(1, 5.0), (2, 3.0), (3, 1.0)], [])
+
+
+@pytest.mark.parametrize(
+    "write",
+    ["mode: upsert, keys: [id]", "mode: append_once, keys: [id]", "mode: upsert, keys: [id], only_if_newer: amount"],
+)
+def test_rows_known_by_keys_are_quarantined_once_however_often_they_come(
+    write: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    box = Orders(tmp_path, spark, write)
+    box.deliver("1", (1, 5.0), (2, -3.0), (7, 1.0), (7, 1.0))
+    box.run("orders")
+    box.deliver("2", (1, 6.0), (2, -3.0), (4, 4.0))
+    box.run("orders")
+    expected = (1, 5.0) if "append_once" in write else (1, 6.0)
+    assert box.good() == [expected, (4, 4.0)]
+    assert box.bad() == [(2, -3.0, NEGATIVE), (7, 1.0, "unique_id"), (7, 1.0, "unique_id")]
+
+
+BY_DAY = """
+- pipeline: p
+  nodes:
+  - name: raw
+    read: {connection: landing, format: json, path: orders, schema: "id BIGINT, amount DOUBLE, day DATE", incremental: files}
+    write: {connection: lake, path: raw, mode: append}
+  - name: orders
+    inputs: {raw: {node: raw, incremental: version}}
+    transform: {sql: "SELECT * FROM raw"}
+    partition: {column: day, every: day, start: 2024-01-01}
+    write: {connection: lake, path: orders, mode: partition_overwrite}
+    checks:
+    - range: {column: amount, min: 0}
+    quarantine: orders_bad
+"""  # noqa: E501
+
+
+class ByDay(Orders):
+    """A node ``orders`` of partitions, behind a node ``raw`` that takes files in."""
+
+    def __init__(self, root: Path, spark: SparkSession) -> None:
+        Sandbox.__init__(self, root, spark, BY_DAY)
+
+    def both(self) -> None:
+        self.run("raw")
+        self.run("orders")
+
+
+def test_partitions_that_are_replaced_are_replaced_in_the_quarantine_too(tmp_path: Path, spark: SparkSession) -> None:
+    box = ByDay(tmp_path, spark)
+    box.deliver("1", (1, 5.0, "2024-01-01"), (2, -3.0, "2024-01-01"), (3, -1.0, "2024-01-02"))
+    box.both()
+    assert (box.good(), box.bad()) == ([(1, 5.0)], [(2, -3.0, NEGATIVE), (3, -1.0, NEGATIVE)])
+    box.deliver("2", (4, 4.0, "2024-01-01"))
+    box.both()
+    assert (box.good(), box.bad()) == ([(1, 5.0), (4, 4.0)], [(2, -3.0, NEGATIVE), (3, -1.0, NEGATIVE)])
+    box.run("orders", start="2024-01-01", end="2024-01-02")
+    assert (box.good(), box.bad()) == ([(1, 5.0), (4, 4.0)], [(2, -3.0, NEGATIVE), (3, -1.0, NEGATIVE)])
+
+
+def test_a_rewind_takes_the_undone_rows_out_of_the_quarantine_and_they_come_back_once(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = Orders(tmp_path, spark)
+    for number in (1, 2, 3):
+        box.deliver(str(number), (number, 1.0), (number + 10, -1.0))
+        box.run("orders")
+    bad = [(number, -1.0, NEGATIVE) for number in (11, 12, 13)]
+    box.rewind(0)
+    assert (box.good(), box.bad()) == ([(1, 1.0)], bad[:1])
+    box.run("orders")
+    assert (len(box.good()), box.bad()) == (3, bad)
+    box.rewind(1)
+    assert (len(box.good()), box.bad()) == (2, bad[:2])
+    box.rewind(2)
+    assert (len(box.good()), box.bad()) == (3, bad), "forward again, to rows that a rewind has undone"
+    assert box.run("orders").status is RunStatus.NO_DATA
+    assert box.bad() == bad
+
+
+def test_a_rewind_to_before_the_first_bad_row_empties_the_quarantine(tmp_path: Path, spark: SparkSession) -> None:
+    box = Orders(tmp_path, spark)
+    box.deliver("1", (1, 1.0))
+    box.run("orders")
+    box.deliver("2", (2, -1.0))
+    box.run("orders")
+    box.rewind(0)
+    assert box.bad() == []
+    box.run("orders")
+    assert box.bad() == [(2, -1.0, NEGATIVE)]
+
+
+def test_a_rewind_that_dies_is_completed_by_the_next_run(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = Orders(tmp_path, spark)
+    for number in (1, 2):
+        box.deliver(str(number), (number, 1.0), (number + 10, -1.0))
+        box.run("orders")
+    live_again = dying(monkeypatch, "odi_assets.nodes.recovery.rewind.bring_in_step")
+    with pytest.raises(Killed):
+        box.rewind(0)
+    live_again()
+    assert len(box.bad()) == 2
+    box.run("orders")
+    assert (len(box.good()), len(box.bad())) == (2, 2)
+
+
+def test_the_quarantine_takes_on_new_columns(tmp_path: Path, spark: SparkSession) -> None:
+    box = Orders(tmp_path, spark, "mode: append, schema: evolve")
+    box.deliver("1", (1, -1.0))
+    box.run("orders")
+    file = tmp_path / "odibi.yaml"
+    file.write_text(file.read_text().replace("day DATE", "day DATE, note STRING"))
+    wider = Orders.__new__(Orders)
+    wider.__dict__.update(box.__dict__)
+    wider.project = Project.load(file)
+    wider.land("orders/2.json", ['{"id": 2, "amount": -2.0, "day": "2024-01-01", "note": "late"}'])
+    wider.run("orders")
+    assert list(wider.quarantine().columns) == ["id", "amount", "day", "failed_checks", "note"]
+    assert wider.bad() == [(1, -1.0, NEGATIVE), (2, -2.0, NEGATIVE)]
+
+
+def test_a_table_that_is_no_quarantine_is_left_alone(tmp_path: Path, spark: SparkSession) -> None:
+    box = Orders(tmp_path, spark)
+    write_deltalake(str(tmp_path / "lake" / "orders_bad"), pa.table({"id": [1]}))
+    box.deliver("1", (1, -1.0))
+    with pytest.raises(TableError, match="is no quarantine"):
+        box.run("orders")
+    assert not box.table("orders").exists
