@@ -15,7 +15,7 @@ from odi_assets.errors import ChecksFailedError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.planning.plan import NodePlan
-from odi_assets.nodes.result import CHECKS, LAG, ROWS_BELOW, NodeResult, RunInfo, is_cancellation
+from odi_assets.nodes.result import CHECKS, LAG, QUARANTINED, ROWS_BELOW, NodeResult, RunInfo, is_cancellation
 from odi_assets.state.records import RunStatus
 from odi_assets.tables.engine import WriteResult
 from odi_assets.util.words import counted
@@ -65,9 +65,14 @@ def as_one(results: Sequence[NodeResult]) -> NodeResult:
     partitions = dict.fromkeys(value for one in results for value in one.partitions)
     lag = {name: first.metrics[name] for name in LAG if name in first.metrics}
     metrics = {**last.metrics, **lag, STEPS: len(results)}
-    for name in ("rows_updated", "files_added", "files_removed", "bytes_written", "rows_deleted"):
+    for name in ("rows_updated", "files_added", "files_removed", "bytes_written", "rows_deleted", QUARANTINED):
         if name in last.metrics:
             metrics[name] = _sum([one.metrics.get(name) for one in results])
+    if CHECKS in last.metrics:
+        # A check of several steps: of the last one that failed it, or else of the last one.
+        of_steps = [one for result in results for one in result.metrics.get(CHECKS) or ()]
+        latest = {one["check"]: one for one in sorted(of_steps, key=lambda one: not one["passed"])}
+        metrics[CHECKS] = list(latest.values())
     return replace(
         last,
         status=RunStatus.SUCCESS if RunStatus.SUCCESS in [one.status for one in results] else last.status,

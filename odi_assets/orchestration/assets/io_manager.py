@@ -11,13 +11,14 @@ import dagster as dg
 
 from odi_assets.config.write_modes import WriteMode
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import ConfigError
+from odi_assets.errors import ChecksFailedError, ConfigError
 from odi_assets.nodes.execution.materialize import Computed
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.nodes.run_node import NodeRun, finish
 from odi_assets.orchestration.assets.failures import remedy_first
 from odi_assets.orchestration.assets.partitions import PartitionSize, partition_keys, sizes_by_partition
+from odi_assets.orchestration.assets.row_checks import report_stopped
 from odi_assets.orchestration.assets.suppress_materialization import suppress_materialization
 from odi_assets.orchestration.assets.words import words_of_assets
 from odi_assets.orchestration.metadata import (
@@ -48,10 +49,15 @@ SPARK, STATE, HISTORY = "spark", "state", "run_history"
 @dataclass(frozen=True)
 class StepOutput:
     """The output of a node's step: rows not computed yet, and the run they are for; or the result of a node that a
-    resumed run leaves out."""
+    resumed run leaves out.
+
+    Attributes:
+        checked: the step's asset has the checks of the node's rows.
+    """
 
     run: NodeRun
     work: Computed | NodeResult
+    checked: bool = False
 
 
 @dataclass
@@ -82,7 +88,12 @@ class DeltaIOManager(dg.IOManager):
             return
         history: DagsterRunHistory = getattr(context.resources, self.project.resource_prefix + HISTORY)
         with idle_nodes_shown(self.project, history, context.log_event):
-            result = finish(obj.run, obj.work)
+            try:
+                result = finish(obj.run, obj.work)
+            except ChecksFailedError as error:
+                if obj.checked:
+                    report_stopped(context, error)
+                raise
             partition = partition_of(self.project, result.key)
             if result.status is RunStatus.NO_DATA:
                 _report_nothing_new(context, result)

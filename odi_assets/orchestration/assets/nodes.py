@@ -8,6 +8,7 @@ schema of its configuration, which takes longer than all the rest.
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from odi_assets.orchestration.assets.io_manager import (
     idle_nodes_shown,
 )
 from odi_assets.orchestration.assets.partitions import partitions_definition, run_bounds
+from odi_assets.orchestration.assets.row_checks import check_results, check_specs
 from odi_assets.orchestration.assets.suppress_materialization import PLANNED
 from odi_assets.orchestration.metadata import UP_TO_DATE, check_metadata, definition_attributes
 from odi_assets.orchestration.naming import DagsterNames, partition_of
@@ -79,7 +81,7 @@ def node_asset(
         sources: the project's sources, for an asset that Dagster shows: with its lineage, owner, tags and description.
             None makes one that is only run.
         partitioned: False for one without the node's partitions: its runs take in what is new.
-        checked: with the asset check ``up_to_date``.
+        checked: with the asset check ``up_to_date``, and the checks of its rows.
     """
     names = DagsterNames.of(project)
     deps = [names.asset(above) for above in project.graph.upstream(key)]
@@ -90,7 +92,8 @@ def node_asset(
     partition = partition_of(project, key) if partitioned else None
     asset = names.asset(key)
     inputs = {"__".join(dep.path).replace("-", "_"): dep for dep in deps}
-    check = dg.AssetCheckSpec(UP_TO_DATE, asset=asset, description=_CHECK_TEXT)
+    checks = {UP_TO_DATE: dg.AssetCheckSpec(UP_TO_DATE, asset=asset, description=_CHECK_TEXT)}
+    checks = {**checks, **check_specs(project, key, asset)} if checked else {}
     version = code_version(project, key)
     manager, name = names.resources + IO_MANAGER, names.step(key, of_ranges=partition is not None)
     step = partial(_step, project, key, checked)
@@ -106,7 +109,7 @@ def node_asset(
             ins=dict.fromkeys(inputs, _INPUT),
             outs={
                 _TABLE: _out(dg.Any, io_manager_key=manager),
-                **({UP_TO_DATE: _out(dg.Nothing, io_manager_key=manager)} if checked else {}),
+                **{name: _out(dg.Nothing, io_manager_key=manager) for name in checks},
             },
             config_schema=_CONFIG,
             required_resource_keys={names.resources + one for one in (SPARK, STATE, HISTORY)},
@@ -124,7 +127,7 @@ def node_asset(
             keys_by_input_name=inputs,
             keys_by_output_name={_TABLE: asset},
             node_def=op,
-            check_specs_by_output_name={UP_TO_DATE: check} if checked else None,
+            check_specs_by_output_name=checks or None,
             specs=[spec],
             backfill_policy=dg.BackfillPolicy.single_run() if partition else None,
         )
@@ -138,15 +141,16 @@ _CHECK_TEXT = (
 
 def _step(
     project: Project, key: NodeKey, checked: bool, context: dg.OpExecutionContext, inputs: Mapping[str, Any]
-) -> Iterator[dg.Output[StepOutput] | dg.AssetCheckResult]:
+) -> Iterator[dg.Output[StepOutput] | dg.Output[None] | dg.AssetCheckResult]:
     del inputs
     config = NodeRunConfig(**context.op_config)
-    yield dg.Output(_computed(project, key, context, config), _TABLE, metadata=PLANNED)
+    yield dg.Output(replace(_computed(project, key, context, config), checked=checked), _TABLE, metadata=PLANNED)
     if not checked:
         return
     # Dagster goes on here once the IO manager has committed the rows.
     names = DagsterNames.of(project)
-    result = getattr(context.resources, names.resources + HISTORY).results[key]
+    history: DagsterRunHistory = getattr(context.resources, names.resources + HISTORY)
+    result = history.results[key]
     yield dg.AssetCheckResult(
         passed=not any(result.metrics.get(name) for name in ROWS_BELOW),
         severity=dg.AssetCheckSeverity.WARN,
@@ -154,6 +158,7 @@ def _step(
         check_name=UP_TO_DATE,
         metadata=check_metadata(project, result),
     )
+    yield from check_results(project, key, names.asset(key), history)
 
 
 _SIGNATURE = inspect.Signature(list(inspect.signature(_step).parameters.values())[-2:])

@@ -1,0 +1,102 @@
+"""The checks of a node's rows as asset checks of its asset, evaluated in the step that writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import dagster as dg
+from dagster._core.events import DagsterEvent
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.config.models.checks import Check
+from odi_assets.errors import ChecksFailedError
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.result import CHECKS
+from odi_assets.nodes.run_history import RunHistory
+
+_LOOKED_AT = 50
+"""Rows of history that are asked for the last evaluated checks."""
+_SHOWN = ("rows_failed", "rows", "severity", "samples")
+
+
+def check_specs(project: Project, key: NodeKey, asset: dg.AssetKey) -> dict[str, dg.AssetCheckSpec]:
+    """The checks of a node, by their names. Those that stop an increment are blocking."""
+    node = project.graph.node(key)
+    quarantines = node.quarantine is not None
+    return {
+        check.name: dg.AssetCheckSpec(
+            check.name,
+            asset=asset,
+            description=_description(check, node.quarantine),
+            blocking=check.blocks and not (quarantines and check.by_row),
+        )
+        for check in node.all_checks
+    }
+
+
+def check_results(
+    project: Project, key: NodeKey, asset: dg.AssetKey, history: RunHistory
+) -> Iterator[dg.AssetCheckResult | dg.Output[None]]:
+    """What a node's step gives for each of its checks, once its rows are committed. Where there was nothing new, the
+    results are those of the last increment: Dagster would show checks without a result as skipped."""
+    metrics: Mapping[str, Any] = history.results[key].metrics
+    checks = project.graph.node(key).all_checks
+    text = ""
+    if checks and CHECKS not in metrics:
+        metrics, text = _last(history, key)
+    found = {one["check"]: one for one in metrics.get(CHECKS) or ()}
+    for check in checks:
+        if check.name in found:
+            # The increment is committed: whatever failed did not stop it.
+            yield _result(asset, found[check.name], dg.AssetCheckSeverity.WARN, text)
+        else:
+            yield dg.Output(None, check.name)
+
+
+def _last(history: RunHistory, key: NodeKey) -> tuple[Mapping[str, Any], str]:
+    """The metrics of the last run of the node in which its checks were evaluated, and which run that was, in words."""
+    for row in history.state.list_runs(pipeline=key.pipeline, node=key.node, limit=_LOOKED_AT):
+        if row.metrics.get(CHECKS):
+            return row.metrics, f" (nothing new since; run {row.run_id[:8]})"
+    return {}, ""
+
+
+def report_stopped(context: dg.OutputContext, error: ChecksFailedError) -> None:
+    """Record the checks of an increment that was not committed. Its step gives no more events: it fails."""
+    for one in error.checks:
+        severity = dg.AssetCheckSeverity.WARN if one["severity"] == "warn" else dg.AssetCheckSeverity.ERROR
+        result = _result(context.asset_key, one, severity)
+        # An event of a step is stored when it is made.
+        step = context.step_context
+        DagsterEvent.asset_check_evaluation(step, result.to_asset_check_evaluation(step))
+
+
+def _result(
+    asset: dg.AssetKey, one: Mapping[str, Any], severity: dg.AssetCheckSeverity, text: str = ""
+) -> dg.AssetCheckResult:
+    shown = {name: _value(one[name]) for name in _SHOWN if one[name] not in (None, [])}
+    return dg.AssetCheckResult(
+        passed=bool(one["passed"]),
+        asset_key=asset,
+        check_name=one["check"],
+        severity=severity,
+        description=f"{one['text']}{text}",
+        metadata=shown,
+    )
+
+
+def _value(value: Any) -> Any:
+    return "\n".join(value) if isinstance(value, list) else value
+
+
+def _description(check: Check, quarantine: str | None) -> str:
+    config = check.config
+    given = config.expression or config.sql
+    what = f"{check.kind} of {', '.join(check.columns)}" if check.columns else check.kind
+    text = f"{what}: {given}" if given else what
+    if not check.blocks:
+        return f"{text}. Says so; the increment is committed."
+    if quarantine is not None and check.by_row:
+        return f"{text}. Rows that fail go to `{quarantine}`."
+    return f"{text}. An increment that fails is not committed."
