@@ -77,6 +77,12 @@ class Box:
         """What the target must hold once a run was left alone."""
         return self.scenario.model(self.landed)
 
+    @property
+    def quarantined(self) -> tuple[Rows, Rows]:
+        """What the quarantine must hold once a run was left alone, and what it holds."""
+        expected = Counter() if self.scenario.bad is None else self.scenario.bad(self.landed)
+        return expected, self._rows_of(self.root / "lake" / "target_bad")
+
     def version(self) -> int:
         """The target's version; -1 before there is one."""
         try:
@@ -86,8 +92,11 @@ class Box:
 
     def rows(self, version: int | None = None) -> Rows:
         """The target's rows, in the order of its model's columns."""
+        return self._rows_of(self.target, version)
+
+    def _rows_of(self, table: Path, version: int | None = None) -> Rows:
         try:
-            found = DeltaTable(str(self.target), version=version).to_pyarrow_table()
+            found = DeltaTable(str(table), version=version).to_pyarrow_table()
         except TableNotFoundError:
             return Counter()
         names = [name for name in ("id", "v", "day", "n", "total") if name in found.column_names]

@@ -47,10 +47,16 @@ class RowsWatch:
         return Verdict()
 
     def after_recovery(self) -> Verdict:
-        """Once a run was left alone: the table is the model."""
-        expected, found = self._box.expected, self._box.rows()
-        differs = [f"missing: {expected - found}; too many or wrong: {found - expected}"] if expected != found else []
-        return Verdict((expected - found).total(), (found - expected).total(), differs)
+        """Once a run was left alone: the table is the model, and so is its quarantine."""
+        verdict = Verdict()
+        for what, (expected, found) in {
+            "": (self._box.expected, self._box.rows()),
+            "of the quarantine, ": self._box.quarantined,
+        }.items():
+            missing, wrong = expected - found, found - expected
+            differs = [f"{what}missing: {missing}; too many or wrong: {wrong}"] if expected != found else []
+            verdict.add(Verdict(missing.total(), wrong.total(), differs))
+        return verdict
 
 
 class Watch(RowsWatch):

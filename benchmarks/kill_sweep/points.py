@@ -34,7 +34,7 @@ class Point:
     name: str
     function: str
     moment: Moment
-    needs: Literal["", "ledger", "repair"] = ""
+    needs: Literal["", "ledger", "repair", "quarantine"] = ""
     often: bool = False
 
 
@@ -50,6 +50,9 @@ POINTS = (
     Point("Parquet written, footers not read", "odi_assets.tables.modes.base.written_files", "before", often=True),
     Point("before the commit", "odi_assets.delta.commit._commit_once", "before"),
     Point("committed, not acknowledged", "odi_assets.delta.commit._commit_once", "after"),
+    Point("bad rows staged", "odi_assets.nodes.execution.checks.guard.Guard._staged", "after", "quarantine"),
+    Point("committed, bad rows not", "odi_assets.nodes.execution.checks.guard.bring_in_step", "before", "quarantine"),
+    Point("bad rows committed", "odi_assets.nodes.execution.checks.quarantine.commit", "after", "quarantine"),
     Point("before advance", "odi_assets.nodes.execution.materialize.advance", "before"),
     Point("advanced", "odi_assets.nodes.execution.materialize.advance", "after"),
     Point("before the row of history", "odi_assets.nodes.run_history.record", "before"),

@@ -42,6 +42,16 @@ def sums_by_day(landed: Iterable[SourceRow]) -> Rows:
     return Counter((day, len(values), sum(values)) for day, values in days.items())
 
 
+def good_rows(landed: Iterable[SourceRow]) -> Rows:
+    """An append with a check: the rows that pass it."""
+    return Counter(tuple(row) for row in landed if row.v % 3)
+
+
+def bad_rows(landed: Iterable[SourceRow]) -> Rows:
+    """The quarantine beside it: the rows that do not."""
+    return Counter(tuple(row) for row in landed if not row.v % 3)
+
+
 _FILES = """\
     read: {connection: landing, format: csv, path: "*.csv", schema: "id BIGINT, v BIGINT, day DATE",
            options: {header: "true"}, incremental: {mode: files}}
@@ -51,6 +61,13 @@ _TABLE = """\
 """
 _APPEND = "    write: {connection: lake, path: target, mode: append}\n"
 _UPSERT = "    write: {connection: lake, path: target, mode: upsert, keys: [id], only_if_newer: v}\n"
+_CHECKED = (
+    _APPEND
+    + """\
+    checks: [{unique: v}, {expression: "v % 3 <> 0", name: no_third}]
+    quarantine: target_bad
+"""
+)
 _BY_DAY = """\
     transform: {sql: "SELECT day, count(*) AS n, sum(v) AS total FROM df GROUP BY day"}
     partition: {column: day, every: day, start: 2024-01-01}
@@ -69,6 +86,7 @@ class Scenario:
         attack: how it is run when it is killed.
         ids_again: whether rows of ids that landed before land again.
         kills: how many kills a project lives through.
+        bad: what its quarantine must hold; None if it has none.
     """
 
     name: str
@@ -78,11 +96,13 @@ class Scenario:
     attack: Attack = "one run"
     ids_again: bool = False
     kills: int = 8
+    bad: Model | None = None
 
     @property
     def has(self) -> set[str]:
         """What points may need that a run of this scenario has."""
         found = {"", "ledger"} if self.source == "files" else {""}
+        found |= {"quarantine"} if self.bad is not None else set()
         return found | {"upsert"} if self.ids_again else found
 
 
@@ -99,6 +119,9 @@ SCENARIOS = (
     Scenario("backfill beside increment", _BY_VERSION + _BY_DAY, "table", sums_by_day, "backfill and increment"),
     Scenario("two runs", _FILES + _APPEND, "files", every_row, "two runs"),
     Scenario("two runs, upsert", _FILES + _UPSERT, "files", newest_rows, "two runs", ids_again=True),
+    Scenario("quarantine", _FILES + _CHECKED, "files", good_rows, bad=bad_rows),
+    Scenario("two runs, quarantine", _FILES + _CHECKED, "files", good_rows, "two runs", bad=bad_rows),
+    Scenario("full refresh, quarantine", _FILES + _CHECKED, "files", good_rows, "full refresh", bad=bad_rows),
 )
 WHOLE = Scenario("odi run, JVM and all", _FILES + _APPEND, "files", every_row, "odi run", kills=4)
 """Kills of the process group of an ``odi run``: far slower, and nothing is left out."""

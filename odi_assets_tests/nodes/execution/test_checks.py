@@ -262,3 +262,24 @@ def test_the_rows_of_an_increment_are_computed_once(tmp_path: Path, spark: Spark
     box.land("orders/1.json", GOOD)
     box.run("orders")
     assert calls.read_text() == "xx"
+
+
+def test_what_the_statistics_of_files_do_not_tell_is_looked_at(tmp_path: Path, spark: SparkSession) -> None:
+    pipeline = """
+    - pipeline: p
+      nodes:
+      - name: orders
+        read: {connection: landing, format: csv, path: orders, schema: "id BIGINT, amount DOUBLE", incremental: files}
+        write: {connection: lake, path: orders, mode: append}
+        checks: [{range: {column: amount, min: 0, max: 10}}, {unique: [id, amount]}]
+    """
+    box = Sandbox(tmp_path, spark, pipeline)
+    box.land("orders/1.csv", ["1,5.0", "2,NaN"])
+    with pytest.raises(ChecksFailedError, match="1 of 2 rows has `amount` below 0 or above 10"):
+        box.run("orders")
+    box.land("orders/1.csv", ["1,5.0", "1,", "1,", "1,6.0"])
+    assert box.run("orders").rows_written == 4
+    box.land("orders/2.csv", ["7,1.0"])
+    box.land("orders/3.csv", ["7,1.0"])
+    with pytest.raises(ChecksFailedError, match="2 of 2 rows share their `id`, `amount` with another row"):
+        box.run("orders")

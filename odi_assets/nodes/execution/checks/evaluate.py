@@ -4,7 +4,7 @@ compares rows, or looks them up."""
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -19,7 +19,7 @@ from odi_assets.tables.columns import quoted
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row
+    from pyspark.sql import Column, DataFrame
 
     Lookup = Callable[[Reference], DataFrame]
     """The values that a foreign key may have: a frame of one column."""
@@ -29,7 +29,7 @@ FAILED_CHECKS = "failed_checks"
 
 _SAMPLES = 3
 _SHOWN_COLUMNS, _SHOWN_TEXT = 8, 40
-_HIT, _KEY = "__odi_hit", "__odi_key"
+_HIT, _KEY, _ROWS = "__odi_hit", "__odi_key", "__odi_rows"
 
 
 @dataclass
@@ -42,6 +42,8 @@ class Evaluation:
         lookup: gives the values of foreign keys.
         counts: tells which rows are looked at; None: all of them. Others are never found to fail.
         keys: columns that tell which row a row is; samples begin with them.
+        passes: whether it is known without the rows that none of them fails a check.
+        total: how many rows are looked at, if that is known.
     """
 
     rows: DataFrame
@@ -50,6 +52,8 @@ class Evaluation:
     lookup: Lookup
     counts: Column | None = None
     keys: Sequence[str] = ()
+    passes: Callable[[Check], bool] = lambda _: False
+    total: int | None = None
     outcomes: tuple[Outcome, ...] = field(init=False, default=())
 
     def run(self) -> tuple[Outcome, ...]:
@@ -62,17 +66,24 @@ class Evaluation:
 
         looked_at = self.rows if self.counts is None else self.rows.where(self.counts)
         self._require_columns()
-        own = {check.name: self._condition(check) for check in self.checks}
-        wanted = [F.count(F.lit(1)).alias("__odi_rows")]
-        wanted += [F.count_if(one).alias(name) for name, one in own.items() if one is not None]
+        known = {check.name for check in self.checks if self.passes(check)}
+        own = {check.name: self._condition(check) for check in self.checks if check.name not in known}
+        wanted = [F.count_if(one).alias(name) for name, one in own.items() if one is not None]
         for check in self.checks:
             if check.config.freshness is not None:
                 newest = F.max(quoted(check.columns[0])).cast("timestamp")
                 age = (F.unix_micros(F.current_timestamp()) - F.unix_micros(newest)) / F.lit(1_000_000)
                 wanted += [age.alias(check.name), newest.cast("string").alias(f"{check.name} newest")]
         with self._named():
-            totals = looked_at.agg(*wanted).collect()[0]
-            self.outcomes = tuple(self._outcome(check, looked_at, own[check.name], totals) for check in self.checks)
+            totals: dict[str, Any] = {_ROWS: self.total}
+            if wanted or self.total is None:
+                totals = looked_at.agg(F.count(F.lit(1)).alias(_ROWS), *wanted).collect()[0].asDict()
+            self.outcomes = tuple(
+                self._outcome(check, looked_at, own[check.name], totals)
+                if check.name in own
+                else _passed(check, int(totals[_ROWS]))
+                for check in self.checks
+            )
         return self.outcomes
 
     def with_failed_checks(self) -> DataFrame:
@@ -116,8 +127,8 @@ class Evaluation:
             return F.coalesce(~F.expr(f"({config.expression})"), _no())
         return None
 
-    def _outcome(self, check: Check, rows: DataFrame, condition: Column | None, totals: Row) -> Outcome:
-        config, total = check.config, int(totals["__odi_rows"])
+    def _outcome(self, check: Check, rows: DataFrame, condition: Column | None, totals: Mapping[str, Any]) -> Outcome:
+        config, total = check.config, int(totals[_ROWS])
         if config.row_count is not None:
             return _row_count(check, config.row_count, total)
         if config.freshness is not None:
@@ -126,7 +137,7 @@ class Evaluation:
             return self._by_query(check, config.sql, rows, total)
         failed = int(totals[check.name]) if condition is not None else self._compared(check, rows)
         if not failed:
-            return Outcome(check, passed=True, text=f"no row of {total:,} fails", rows=total, rows_failed=0)
+            return _passed(check, total)
         bad = rows.where(condition) if condition is not None else self._bad(rows, check)
         text = f"{failed:,} of {counted(total, 'row')} {_what(check, failed)}"
         return Outcome(check, False, text, total, failed, self._samples(bad, check))
@@ -247,6 +258,10 @@ def _no() -> Column:
     return F.lit(False)
 
 
+def _passed(check: Check, total: int) -> Outcome:
+    return Outcome(check, passed=True, text=f"no row of {total:,} fails", rows=total, rows_failed=0)
+
+
 def _row_count(check: Check, wanted: RowCount, total: int) -> Outcome:
     passed = (wanted.min is None or total >= wanted.min) and (wanted.max is None or total <= wanted.max)
     least = None if wanted.min is None else f"at least {wanted.min:,}"
@@ -255,7 +270,7 @@ def _row_count(check: Check, wanted: RowCount, total: int) -> Outcome:
     return Outcome(check, passed, text, total)
 
 
-def _freshness(check: Check, wanted: Freshness, total: int, totals: Row) -> Outcome:
+def _freshness(check: Check, wanted: Freshness, total: int, totals: Mapping[str, Any]) -> Outcome:
     age, newest = totals[check.name], totals[f"{check.name} newest"]
     if age is None:
         return Outcome(check, False, f"no row has a value of `{wanted.column}`", total)

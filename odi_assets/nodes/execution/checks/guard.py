@@ -14,6 +14,7 @@ from odi_assets.delta.commit import Stamp
 from odi_assets.delta.schema_evolution import plan_schema
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError, SourceError
+from odi_assets.nodes.execution.checks.by_files import passed_by_files
 from odi_assets.nodes.execution.checks.evaluate import FAILED_CHECKS, Evaluation
 from odi_assets.nodes.execution.checks.outcomes import Outcome, stopped
 from odi_assets.nodes.execution.checks.quarantine import (
@@ -64,9 +65,16 @@ class Guard:
             SourceError: a foreign key leads to a node that has no table.
             TableError: the quarantine cannot take the rows.
         """
-        node = self.plan.node
+        node, location, kept = self.plan.node, self.plan.target.location, self._kept()
         found = Evaluation(
-            rows, self._checks(), str(node), looked_up(node, rows.sparkSession), self._kept(), node.config.write.keys
+            rows,
+            self._checks(),
+            str(node),
+            looked_up(node, rows.sparkSession),
+            kept,
+            node.config.write.keys,
+            lambda check: passed_by_files(check, location, files),
+            sum(file.rows for file in files) if kept is None else None,
         )
         self.outcomes = found.run()
         blocking = [one for one in self.outcomes if one.blocks]

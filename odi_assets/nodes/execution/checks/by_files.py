@@ -1,0 +1,96 @@
+"""What the files of staged rows tell of checks without a job of Spark: by their statistics, or by their keys alone.
+
+A shuffle of all keys takes Spark longer than the write of some million rows. This process reads the keys of at most
+that many: what it holds does not grow further with the rows. What is not certain by the files, Spark looks at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from odi_assets.connections.location import Location
+
+if TYPE_CHECKING:
+    from odi_assets.config.models.checks import Check
+    from odi_assets.delta.files.footers import WrittenFile
+
+MOST_ROWS = 5_000_000
+"""More rows than that are compared by Spark. So many keys of eight bytes are 40 MB."""
+
+
+def passed_by_files(check: Check, location: Location, files: Sequence[WrittenFile]) -> bool:
+    """Whether the files of all rows, below ``location``, say for certain that no row fails the check."""
+    config = check.config
+    if config.not_null is not None:
+        return without_null(files, check.columns[0])
+    if config.range is not None:
+        return within(files, check.columns[0], config.range.min, config.range.max)
+    return config.unique is not None and come_once(location, files, check.columns)
+
+
+def come_once(location: Location, files: Sequence[WrittenFile], columns: Sequence[str]) -> bool:
+    """Whether it is certain that no two rows of ``files`` have the same values in ``columns``, rows with a NULL apart.
+
+    False also means that somebody else has to look: there are too many rows, or the values are of a type that Arrow
+    compares in another way than Spark, or a column is not in the files.
+    """
+    if not files or sum(file.rows for file in files) > MOST_ROWS:
+        return False
+    filesystem, root = location.in_store()
+    tables = []
+    for file in files:
+        with filesystem.open(f"{root.rstrip('/')}/{file.path}", "rb") as stream:
+            parquet = pq.ParquetFile(stream)
+            if any(name not in parquet.schema_arrow.names for name in columns):
+                return False
+            tables.append(parquet.read(columns=list(columns)))
+    keys = pa.concat_tables(tables)
+    if not all(_same_in_both(field.type) for field in keys.schema):
+        return False
+    whole = keys.drop_null()
+    return bool(whole.group_by(list(columns)).aggregate([]).num_rows == whole.num_rows)
+
+
+def _same_in_both(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_integer(kind)
+        or types.is_string(kind)
+        or types.is_date32(kind)
+        or types.is_timestamp(kind)
+        or types.is_decimal(kind)
+    )
+
+
+def without_null(files: Sequence[WrittenFile], column: str) -> bool:
+    """Whether the statistics of ``files`` say that the column has no NULL."""
+    return bool(files) and all(one.get("nullCount", {}).get(column) == 0 for one in _statistics(files))
+
+
+def within(files: Sequence[WrittenFile], column: str, least: Any, most: Any) -> bool:
+    """Whether the statistics of ``files`` say that all numbers of the column are within two bounds; None is no bound.
+
+    Of floats, only the least is looked at: NaN is greater than all numbers, and in no statistics.
+    """
+    if not files or not all(_is_number(bound) for bound in (least, most) if bound is not None):
+        return False
+    for one in _statistics(files):
+        low, high = one.get("minValues", {}).get(column), one.get("maxValues", {}).get(column)
+        if not _is_number(low) or not _is_number(high) or (most is not None and isinstance(high, float)):
+            return False
+        if (least is not None and low < least) or (most is not None and high > most):
+            return False
+    return True
+
+
+def _statistics(files: Sequence[WrittenFile]) -> list[dict[str, Any]]:
+    return [json.loads(file.stats) for file in files]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
