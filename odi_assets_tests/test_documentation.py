@@ -41,6 +41,24 @@ def test_the_project_file_of_a_document_runs(
     assert {result.key.node: result.rows_written for result in results} == expected
 
 
+def test_the_project_file_of_the_page_on_checks_sends_bad_rows_to_the_quarantine(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    (tmp_path / "odibi.yaml").write_text(project_of("checks.md"), encoding="utf-8")
+    for name, text in {
+        "customers": "id,name\n1,ann\n",
+        "orders": "id,customer,state,amount,fee,at\n1,1,new,5,1,2024-01-01T00:00:00Z\n2,9,lost,-1,,2024-01-01T00:00:00Z\n",
+    }.items():
+        (tmp_path / "landing" / name).mkdir(parents=True)
+        (tmp_path / "landing" / name / "a.csv").write_text(text, encoding="utf-8")
+    project = Project.load(tmp_path / "odibi.yaml")
+    history = RunHistory(project, project.open_state(), "documentation")
+    _, orders = [run_node(NodeRun(history, key, lambda: spark)) for key in project.pipeline_nodes()]
+    assert (orders.rows_written, orders.metrics["rows_quarantined"]) == (1, 1)
+    failed = {one["check"] for one in orders.metrics["checks"] if not one["passed"]}
+    assert failed == {"accepted_values_state", "range_amount", "references_customer"}
+
+
 def test_the_session_of_a_document_goes_as_it_is_printed_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmarks.exactly_once import append, growth, late, memory, planning, streaming, upsert
+from benchmarks.exactly_once import append, checks, growth, late, memory, planning, streaming, upsert
 from benchmarks.exactly_once.lab import Lab, lab
 from benchmarks.exactly_once.sizes import SIZES, Sizes
 from benchmarks.harness import Benchmark, Options, Row, in_labs
 
 _PARTS: Mapping[str, Callable[[Lab, Sizes], Sequence[Row]]] = {
     "append": append.append,
+    "checks": checks.checks,
     "memory": memory.memory,
     "growth": growth.growth,
     "late": late.late,

@@ -11,6 +11,7 @@ from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError, IncrementError, OdiError
 from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
+from odi_assets.nodes.execution.checks.quarantine import out_of_step as quarantine_out_of_step
 from odi_assets.nodes.history.attempts import NodeAttempt, open_attempts
 from odi_assets.nodes.history.repair import GRACE, attempt_of, own_rows, stamps_without_row
 from odi_assets.nodes.mark import NodeMark
@@ -110,11 +111,23 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool)
     yield from _hwm(node, state, target)
     yield from _ahead(node, marks, target)
     yield from files_of_node(node, state, target, deep=deep)
+    yield from _quarantine(node, target)
     yield from _history(project, state, key, target)
     if target.exists:
         yield from _inputs(node, state)
     if node.captures:
         yield from lag_found(project, state, key)
+
+
+def _quarantine(node: Node, target: TableHandle) -> Iterator[Disagreement]:
+    """What runs and rewinds that died have left undone in the quarantine."""
+    found = quarantine_out_of_step(node, target)
+    lacks = [f"lacks the bad rows of version {version}" for version, _ in found.missing]
+    too_many = [f"has bad rows of version {version}, which was undone" for version, _ in found.undone]
+    if found:
+        text = f"its quarantine {'; '.join([*lacks, *too_many])}"
+        remedy = f"odi run {node.command}: it completes that first, even without new data"
+        yield Disagreement(node.key, Kind.QUARANTINE_APART, text, remedy)
 
 
 def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:

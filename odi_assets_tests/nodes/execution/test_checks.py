@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.errors import ChecksFailedError, ConfigError, SourceError
+from odi_assets.nodes.project import Project
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -283,3 +284,29 @@ def test_what_the_statistics_of_files_do_not_tell_is_looked_at(tmp_path: Path, s
     box.land("orders/3.csv", ["7,1.0"])
     with pytest.raises(ChecksFailedError, match="2 of 2 rows share their `id`, `amount` with another row"):
         box.run("orders")
+
+
+def test_a_node_in_python_has_checks_and_a_quarantine(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "checked_nodes.py").write_text(
+        "import odi_assets\n"
+        "@odi_assets.node(pipeline='p', inputs=['states'], write={'connection': 'lake', 'path': 'known'},\n"
+        "                 checks=[{'accepted_values': {'column': 'state', 'values': ['new']}}],\n"
+        "                 quarantine='known_bad')\n"
+        "def known(states):\n"
+        "    return states\n"
+    )
+    pipeline = """
+    - pipeline: p
+      nodes:
+      - name: states
+        read: {connection: landing, format: json, path: states, schema: "state STRING", incremental: files}
+        write: {connection: lake, path: states, mode: append}
+    """
+    box = Sandbox(tmp_path, spark, pipeline)
+    file = tmp_path / "odibi.yaml"
+    file.write_text(f"python: [checked_nodes]\n{file.read_text()}")
+    box.project = Project.load(file)
+    box.land("states/1.json", ['{"state": "new"}', '{"state": "lost"}'])
+    box.run("states")
+    result = box.run("known")
+    assert (box.rows("known"), result.metrics["rows_quarantined"]) == ([("new",)], 1)

@@ -17,6 +17,8 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ChecksFailedError, TableError
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.doctor import examine
+from odi_assets.nodes.recovery.findings import Kind
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.table_versions import at_version
 from odi_assets.state.records import RunStatus
@@ -198,7 +200,10 @@ def test_what_a_run_left_undone_is_done_by_a_run_that_has_nothing_new(
         box.run("orders")
     live_again()
     assert (box.good(), box.quarantine().exists) == ([(1, 5.0)], False)
+    (found,) = [one for one in examine(box.project, box.state, [_KEY]) if one.kind is Kind.QUARANTINE_APART]
+    assert found.message == "its quarantine lacks the bad rows of version 0"
     assert box.run("orders").status is RunStatus.NO_DATA
+    assert examine(box.project, box.state, [_KEY]) == []
     assert box.bad() == [(2, -3.0, NEGATIVE)]
     assert box.run("orders").status is RunStatus.NO_DATA
     assert (box.bad(), box.quarantine().version) == ([(2, -3.0, NEGATIVE)], 0)
