@@ -47,7 +47,8 @@ def test_the_project_file_of_the_page_on_checks_sends_bad_rows_to_the_quarantine
     (tmp_path / "odibi.yaml").write_text(project_of("checks.md"), encoding="utf-8")
     for name, text in {
         "customers": "id,name\n1,ann\n",
-        "orders": "id,customer,state,amount,fee,at\n1,1,new,5,1,2024-01-01T00:00:00Z\n2,9,lost,-1,,2024-01-01T00:00:00Z\n",
+        "orders": "id,customer,state,amount,fee,at\n1,1,new,5,1,2024-01-01T00:00:00Z\n"
+        "2,9,lost,-1,,2024-01-01T00:00:00Z\n",
     }.items():
         (tmp_path / "landing" / name).mkdir(parents=True)
         (tmp_path / "landing" / name / "a.csv").write_text(text, encoding="utf-8")

@@ -28,6 +28,7 @@ from odi_assets.nodes.audit.rows import (
     by_keys,
     by_rows,
 )
+from odi_assets.nodes.execution.checks.quarantine import quarantine_of
 from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.node import Node
@@ -44,6 +45,7 @@ from odi_assets.sources.source import Source
 from odi_assets.spark.own_session import own_session
 from odi_assets.state.backend import StateBackend
 from odi_assets.streaming.explain.query.plan import read_outline
+from odi_assets.tables.columns import quoted
 from odi_assets.tables.engine import engine_of
 
 if TYPE_CHECKING:
@@ -84,7 +86,7 @@ def _compared(node: Node, target: TableHandle, spark: SparkSession, state: State
     marks = _marks(node, state, target)
     frames = {source.name: _loaded(source, marks, spark) for source in node.sources}
     made = transformed(spark, node.config, node.project.root, frames, str(node))
-    table = engine_of(target).read(spark, target)
+    table = _with_quarantined(node, engine_of(target).read(spark, target))
     source = as_stored(made, table.schema, target.partition_columns)
     table = as_stored(table, table.schema, target.partition_columns)
     scope = _scope(node, frames, source, table, spark)
@@ -103,6 +105,20 @@ def _compared(node: Node, target: TableHandle, spark: SparkSession, state: State
         tuple(AuditRange(one, _name(one, ranges), _command(node, one, ranges, scope)) for one in found),
         groups_only=scope.regroups and set(scope.compared) < set(table.columns),
     )
+
+
+def _with_quarantined(node: Node, table: DataFrame) -> DataFrame:
+    """The rows of the table and of its quarantine: together they are what the sources gave, unless rows are known by
+    keys, where the table may hold an earlier row of the same key."""
+    location = quarantine_of(node)
+    if location is None or node.config.write.mode.traits.needs_keys:
+        return table
+    held = TableHandle.open(location)
+    if not held.exists:
+        return table
+    rows = engine_of(held).read(table.sparkSession, held)
+    present = [quoted(name) for name in table.columns if name in rows.columns]
+    return table.unionByName(rows.select(*present), allowMissingColumns=True)
 
 
 def _require_auditable(node: Node, target: TableHandle) -> None:

@@ -16,11 +16,14 @@ from pyspark.sql import SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ChecksFailedError, TableError
+from odi_assets.nodes.audit.audit import audit
+from odi_assets.nodes.idle_run import outlook
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.nodes.recovery.findings import Kind
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.table_versions import at_version
+from odi_assets.nodes.request import RunRequest
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.tables.support import read_table
@@ -218,12 +221,22 @@ def test_a_store_that_fails_after_the_nodes_commit_does_not_fail_the_run(
     def fails(*_: Any) -> None:
         raise TableError("the store is away")
 
+    assert outlook(box.project, box.state, [_KEY], RunRequest()).idle is None
     monkeypatch.setattr("odi_assets.nodes.execution.checks.quarantine.commit", fails)
     assert box.run("orders").status is RunStatus.SUCCESS
     monkeypatch.undo()
+    assert outlook(box.project, box.state, [_KEY], RunRequest()).idle is None, "there is something left to do"
     box.deliver("2", (4, 4.0), (5, -5.0))
     box.run("orders")
     assert box.bad() == [(2, -3.0, NEGATIVE), (5, -5.0, NEGATIVE)]
+
+
+def test_an_audit_counts_the_rows_of_the_quarantine(tmp_path: Path, spark: SparkSession) -> None:
+    box = Orders(tmp_path, spark)
+    box.deliver("1", (1, 5.0), (2, -3.0))
+    box.run("orders")
+    assert not audit(box.project, spark, box.state, _KEY).differing
+    assert outlook(box.project, box.state, [_KEY], RunRequest()).idle is not None
 
 
 def test_an_overwrite_replaces_the_quarantine_too(tmp_path: Path, spark: SparkSession) -> None:
