@@ -19,10 +19,9 @@ from odi_assets.cli.terminal.options import (
 )
 from odi_assets.cli.terminal.output import Column, data_json, data_table, hwm_change, note
 from odi_assets.delta.maintenance.restore import lost_files
-from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, TableError
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.start import start_of
+from odi_assets.nodes.planning.start import table_and_start
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -182,8 +181,8 @@ def accept(
     project = settings.project()
     key = project.node_named(node)
     own, state = Node.of(project, key), project.open_state()
-    target = TableHandle.open(own.target.location)
-    hwm = start_of(own, state.get_entry(own.state_key, deleted=True), target).hwm
+    target, start = table_and_start(own, state)
+    hwm = start.hwm
     if hwm is None:
         raise ConfigError(f"{key} has no high-water mark", fix="its next run reads everything", node=str(key))
     now = f"is at version {target.version}, with {target.rows} rows" if target.exists else "does not exist"
