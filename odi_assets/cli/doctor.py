@@ -72,11 +72,11 @@ def doctor(
     from odi_assets.cli.terminal.selection import selected_nodes
     from odi_assets.nodes.recovery.doctor import examine, kept_gaps, unfinished
     from odi_assets.nodes.recovery.files import files_of_system, not_looked_at
-    from odi_assets.nodes.recovery.findings import NOTED, Kind
+    from odi_assets.nodes.recovery.findings import NOTED, Kind, lasting
 
     project = settings.project()
     state, keys = project.open_state(), selected_nodes(project, pipeline, node)
-    of_system = list(files_of_system(project, state, deep=deep))
+    of_system = lasting(lambda deeply: list(files_of_system(project, state, deep=deeply)), deep=deep)
     examined = [*of_system, *examine(project, state, keys, deep=deep)]
     found = [one for one in examined if one.kind not in NOTED]
     rest = [*(one for one in examined if one.kind in NOTED), *not_looked_at(project, keys, deep=deep)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odi_assets.config.graph import NodeKey, state_key
@@ -24,7 +25,7 @@ from odi_assets.nodes.planning.stream_marks import Match, out_of_step, stream_ma
 from odi_assets.nodes.planning.target_check import what_is_behind
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.files import files_of_node, files_of_stream
-from odi_assets.nodes.recovery.findings import Disagreement, Kind, over
+from odi_assets.nodes.recovery.findings import Disagreement, Kind, lasting, over
 from odi_assets.nodes.recovery.recover import find_recovery
 from odi_assets.nodes.recovery.slots import lag_found, slots_found
 from odi_assets.nodes.remedies import remedies_named
@@ -47,14 +48,18 @@ def examine(
     Args:
         deep: read every data file and every commit, too.
     """
-    found: list[Disagreement] = []
-    for key in keys:
-        try:
-            with remedies_named(Node.of(project, key)):
-                found.extend(_of_node(project, state, key, deep=deep))
-        except (OdiError, OSError) as error:
-            found.append(over(key, error))
+    found = [one for key in keys for one in lasting(partial(_look, project, state, key), deep=deep)]
     found.extend(slots_found(project, state, keys))
+    return found
+
+
+def _look(project: Project, state: StateBackend, key: NodeKey, deep: bool) -> list[Disagreement]:
+    found: list[Disagreement] = []
+    try:
+        with remedies_named(Node.of(project, key)):
+            found.extend(_of_node(project, state, key, deep=deep))
+    except (OdiError, OSError) as error:
+        found.append(over(key, error))
     return found
 
 

@@ -204,21 +204,22 @@ def test_a_table_that_is_not_there_has_to_come_back_before_it_is_rewound(box: Sa
         box.plan("raw")
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("reading", ["get_entry", "list_runs"])
 def test_a_run_that_commits_during_a_look_at_its_node_is_no_disagreement(
-    box: Sandbox, monkeypatch: pytest.MonkeyPatch, reading: str
+    box: Sandbox, monkeypatch: pytest.MonkeyPatch, reading: str, when: str
 ) -> None:
     land(box, 3)
     state = box.project.open_state()
     read = getattr(state, reading)
 
-    def after_a_run(*args: object, **how: object) -> object:
-        if box.plan("raw").reads[0].nothing_new:
-            return read(*args, **how)
-        box.run("raw")
-        return read(*args, **how)
+    def beside_a_run(*args: object, **how: object) -> object:
+        found = read(*args, **how) if when == "after" else None
+        if not box.plan("raw").nothing_new:
+            box.run("raw")
+        return found or read(*args, **how)
 
-    monkeypatch.setattr(state, reading, after_a_run)
+    monkeypatch.setattr(state, reading, beside_a_run)
     if reading == "get_entry":
         assert plan_node(box.project, state, RAW).nothing_new
         land(box, 4)
