@@ -113,7 +113,7 @@ def recover(
     as_json: JsonOption = False,
 ) -> None:
     """Bring state and run history up to what the tables' logs say, as each node's next run would."""
-    from odi_assets.nodes.recovery.recover import apply_recovery, find_recovery
+    from odi_assets.nodes.recovery.recover import find_recovery, recover_hwm
 
     project = settings.project()
     keys = [project.node_named(name) for name in nodes] if nodes else list(project.graph.order())
@@ -122,14 +122,12 @@ def recover(
     unreadable: dict[NodeKey, TableError] = {}
     for key in keys:
         try:
-            one = find_recovery(project, state, key)
+            one = (find_recovery if dry_run else recover_hwm)(project, state, key)
         except TableError as error:
             unreadable[key] = error
             continue
         if one is not None:
             found.append(one)
-            if not dry_run:
-                apply_recovery(project, state, one)
     readable = [key for key in keys if key not in unreadable]
     rows = recover_history(project, state, nodes=readable, every_commit=True, dry_run=dry_run)
     done = [*(one.to_json() for one in found), *map(_row_json, rows)]

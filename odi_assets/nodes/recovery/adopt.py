@@ -184,7 +184,7 @@ def apply_adoption(state: StateBackend, adoption: Adoption) -> None:
         )
     elif entry is not None and not entry.deleted and not node.following:
         # It follows nothing any more.
-        state.delete_hwm(node.state_key)
+        state.delete_hwm(node.state_key, expected_revision=entry.revision)
     if adoption.former_key is not None:
         state.delete_hwm(adoption.former_key)
 
