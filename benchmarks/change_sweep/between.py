@@ -56,9 +56,10 @@ COMMANDS = (
     ("plan",),
     ("doctor",),
     ("state", "recover"),
-    ("tables", "maintain", "--retain-hours", "0", "--yes"),
     ("state", "rewind", "p.added", "--to-version", "0", "--cascade", "--yes"),
     *(("audit", node) for node in ("added", "newest", "below", "changes")),
+    # The last: there is no way back from it.
+    ("tables", "maintain", "--retain-hours", "0", "--yes"),
 )
 """What runs while others commit. None of these may find fault with what another run does."""
 _BELOW = ("below", "changes", "whole")
