@@ -310,3 +310,12 @@ def test_a_node_in_python_has_checks_and_a_quarantine(tmp_path: Path, spark: Spa
     box.run("states")
     result = box.run("known")
     assert (box.rows("known"), result.metrics["rows_quarantined"]) == ([("new",)], 1)
+
+
+def test_a_sample_has_the_users_columns_alone(tmp_path: Path, spark: SparkSession) -> None:
+    box = box_with(tmp_path, spark, BAD["range"][0], "{connection: lake, path: orders, mode: upsert, keys: [id]}")
+    box.land("orders/1.json", [order(amount=-1)])
+    box.land("orders/2.json", [order(4)])
+    with pytest.raises(ChecksFailedError) as caught:
+        box.run("orders")
+    assert caught.value.checks[0]["samples"] == ["id=3, amount=-1.0, fee=1.0, state=new, at=2024-01-03 00:00:00"]

@@ -29,7 +29,9 @@ FAILED_CHECKS = "failed_checks"
 
 _SAMPLES = 3
 _SHOWN_COLUMNS, _SHOWN_TEXT = 8, 40
-_HIT, _KEY, _ROWS = "__odi_hit", "__odi_key", "__odi_rows"
+_OURS = "__odi_"
+"""How columns begin that are not the user's."""
+_HIT, _KEY, _ROWS = f"{_OURS}hit", f"{_OURS}key", f"{_OURS}rows"
 
 
 @dataclass
@@ -185,7 +187,7 @@ class Evaluation:
 
     def _by_query(self, check: Check, query: str, rows: DataFrame, total: int) -> Outcome:
         spark, view = rows.sparkSession, f"odi_rows_{uuid.uuid4().hex}"
-        rows.createOrReplaceTempView(view)
+        rows.drop(*[name for name in rows.columns if name.startswith(_OURS)]).createOrReplaceTempView(view)
         try:
             with self._named(check):
                 text = f"WITH df AS (SELECT * FROM {view}) SELECT * FROM (\n{query.strip().rstrip(';')}\n)"
@@ -213,7 +215,8 @@ class Evaluation:
     def _samples(self, bad: DataFrame, check: Check) -> tuple[str, ...]:
         present = {name.casefold(): name for name in bad.columns}
         first = [present[name.casefold()] for name in (*self.keys, *check.columns) if name.casefold() in present]
-        names = list(dict.fromkeys([*first, *bad.columns]))[:_SHOWN_COLUMNS]
+        others = [name for name in bad.columns if not name.startswith(_OURS)]
+        names = list(dict.fromkeys([*first, *others]))[:_SHOWN_COLUMNS]
         # As text, for not every value of Spark has one in Python.
         found = bad.selectExpr(*[f"CAST({quoted(name)} AS STRING) AS {quoted(name)}" for name in names])
         return tuple(_row_text(row.asDict()) for row in found.limit(_SAMPLES).collect())
