@@ -53,7 +53,22 @@ def come_once(location: Location, files: Sequence[WrittenFile], columns: Sequenc
     if not all(_same_in_both(field.type) for field in keys.schema):
         return False
     whole = keys.drop_null()
-    return bool(whole.group_by(list(columns)).aggregate([]).num_rows == whole.num_rows)
+    if len(columns) == 1 and (numbers := _as_numbers(whole.column(0))) is not None:
+        numbers = numbers.copy()
+        numbers.sort()
+        return not bool((numbers[1:] == numbers[:-1]).any())
+    return bool(whole.group_by(list(columns), use_threads=False).aggregate([]).num_rows == whole.num_rows)
+
+
+def _as_numbers(column: pa.ChunkedArray) -> Any:
+    """The values as an array of numbers, which is sorted in a tenth of the time that their hashes take; None if they
+    are not of such a type."""
+    kind = column.type
+    if pa.types.is_date32(kind):
+        return column.cast(pa.int32()).to_numpy()
+    if pa.types.is_timestamp(kind):
+        return column.cast(pa.int64()).to_numpy()
+    return column.to_numpy() if pa.types.is_integer(kind) else None
 
 
 def _same_in_both(kind: pa.DataType) -> bool:
