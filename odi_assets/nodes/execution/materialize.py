@@ -208,7 +208,7 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
     written, rows_read = _written(rows, stamp, guard)
     table = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
     if guard is not None:
-        guard.committed(TableHandle.open(plan.target.location, written.version) if plan.target.exists else table)
+        guard.committed(written.version)
     if plan.moves_hwm:
         advance(plan, state, plan.hwm_after, written.version, run.run_id, plan.origin(table.table_id))
         for read in plan.reads:

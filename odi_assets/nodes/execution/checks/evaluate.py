@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -68,7 +69,7 @@ class Evaluation:
 
         looked_at = self.rows if self.counts is None else self.rows.where(self.counts)
         self._require_columns()
-        known = {check.name for check in self.checks if self.passes(check)}
+        known = {check.name for check in self.checks if check.kind != "unique" and self.passes(check)}
         own = {check.name: self._condition(check) for check in self.checks if check.name not in known}
         wanted = [F.count_if(one).alias(name) for name, one in own.items() if one is not None]
         for check in self.checks:
@@ -76,14 +77,17 @@ class Evaluation:
                 newest = F.max(quoted(check.columns[0])).cast("timestamp")
                 age = (F.unix_micros(F.current_timestamp()) - F.unix_micros(newest)) / F.lit(1_000_000)
                 wanted += [age.alias(check.name), newest.cast("string").alias(f"{check.name} newest")]
-        with self._named():
+        with self._named(), ThreadPoolExecutor(1) as beside:
+            # This process compares keys while Spark looks at the rows.
+            compared = {one.name: beside.submit(self.passes, one) for one in self.checks if one.kind == "unique"}
             totals: dict[str, Any] = {_ROWS: self.total}
             if wanted or self.total is None:
                 totals = looked_at.agg(F.count(F.lit(1)).alias(_ROWS), *wanted).collect()[0].asDict()
+            known |= {name for name, passed in compared.items() if passed.result()}
             self.outcomes = tuple(
-                self._outcome(check, looked_at, own[check.name], totals)
-                if check.name in own
-                else _passed(check, int(totals[_ROWS]))
+                _passed(check, int(totals[_ROWS]))
+                if check.name in known
+                else self._outcome(check, looked_at, own[check.name], totals)
                 for check in self.checks
             )
         return self.outcomes

@@ -156,13 +156,13 @@ class Guard:
         """What the node's commit says of its bad rows."""
         return {} if self.bad is None else {FACT: self.bad.to_json()}
 
-    def committed(self, target: TableHandle) -> None:
-        """Put the bad rows into the quarantine. The node's commit has named them, so they count already: if this fails,
-        the node's next run does it."""
+    def committed(self, version: int) -> None:
+        """Put the bad rows into the quarantine, once ``version`` of the node's table is made. The commit has named
+        them, so they count already: if this fails, the node's next run does it."""
         if self.bad is None or self.bad.write_id is None:
             return
         try:
-            bring_in_step(self.plan.node, target)
+            bring_in_step(self.plan.node, TableHandle.open(self.plan.target.location, version))
         except OdiError as error:
             text = "%s: its quarantine will be brought in step by its next run: %s"
             _log.warning(text, self.plan.node, error.message)
