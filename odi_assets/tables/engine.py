@@ -144,9 +144,11 @@ class TableEngine(ABC):
 
     Attributes:
         features: which features of Delta's protocol a table may use.
+        admits: whether its writes of DataFrames call ``WriteSpec.admit``.
     """
 
     features: ClassVar[TakenFeatures]
+    admits: ClassVar[bool] = False
 
     def open(self, location: Location) -> TableHandle:
         """The table as it is now, or a handle that says it does not exist."""

@@ -11,6 +11,7 @@ from odi_assets.config.compared_columns import known_rows
 from odi_assets.config.models import FileFormat
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.table import TableHandle
+from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.advance import advance
 from odi_assets.nodes.execution.deliveries import DELIVERY, numbered
 from odi_assets.nodes.execution.errors import computation_named
@@ -197,6 +198,12 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
     if plan.node.config.checks:
         from odi_assets.nodes.execution.checks.guard import Guard
 
+        if not engine_of(plan.target).admits:
+            raise ConfigError(
+                f"{plan.node} has checks, and the table engine `{plan.target.location.table_engine}` makes none",
+                fix="check the rows in a node whose connection has another `table_engine`; nothing was committed",
+                node=str(plan.node),
+            )
         guard = Guard(plan)
     late = guard.facts if guard is not None else None
     stamp = Stamp(plan.write.app_id, plan.write.number, facts, fences=plan.request.bounds is None, late_facts=late)

@@ -35,6 +35,7 @@ class EmbeddedEngine(TableEngine):
     """Writes DataFrames and Arrow tables as Parquet files, and reads tables by the list of their files."""
 
     features = BY_FILES
+    admits = True
 
     def read_files(
         self, spark: SparkSession, handle: TableHandle, files: Iterable[LiveFile], *, file_as: str | None = None

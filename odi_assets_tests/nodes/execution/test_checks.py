@@ -319,3 +319,14 @@ def test_a_sample_has_the_users_columns_alone(tmp_path: Path, spark: SparkSessio
     with pytest.raises(ChecksFailedError) as caught:
         box.run("orders")
     assert caught.value.checks[0]["samples"] == ["id=3, amount=-1.0, fee=1.0, state=new, at=2024-01-03 00:00:00"]
+
+
+def test_a_table_engine_that_makes_no_checks_is_refused(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = box_with(tmp_path, spark, BAD["range"][0])
+    box.land("orders/1.json", GOOD)
+    monkeypatch.setattr("odi_assets.tables.embedded.engine.EmbeddedEngine.admits", False)
+    with pytest.raises(ConfigError, match="the table engine `embedded` makes none"):
+        box.run("orders")
+    assert not box.table("orders").exists
