@@ -64,7 +64,25 @@ NAIVE_POINTS = (
     Point("before the HWM", "benchmarks.kill_sweep.naive.advance", "before"),
     Point("after the HWM", "benchmarks.kill_sweep.naive.advance", "after"),
 )
-_BY_NAME = {point.name: point for point in (*POINTS, *NAIVE_POINTS)}
+CAPTURE_POINTS = (
+    Point("before planning", "odi_assets.nodes.run_history.begin", "after"),
+    Point("planned", "odi_assets.nodes.run_node.plan_node", "after"),
+    Point("before the publication", "odi_assets.sources.cdc.postgres.server.ServerSession.publish", "before"),
+    Point("published", "odi_assets.sources.cdc.postgres.server.ServerSession.publish", "after"),
+    Point("slot made", "odi_assets.sources.cdc.postgres.server.ServerSession.create_slot", "after"),
+    Point("log begun", "odi_assets.sources.cdc.source.LogSource.begun", "after"),
+    Point("step read", "odi_assets.sources.cdc.source.LogSource.step", "after"),
+    Point("before the commit", "odi_assets.delta.commit._commit_once", "before"),
+    Point("committed, not acknowledged", "odi_assets.delta.commit._commit_once", "after"),
+    Point("before the slot moves", "odi_assets.sources.cdc.source.LogSource.acknowledge", "before"),
+    Point("slot moved", "odi_assets.sources.cdc.source.LogSource.acknowledge", "after"),
+    Point("before advance", "odi_assets.nodes.execution.materialize.advance", "before"),
+    Point("advanced", "odi_assets.nodes.execution.materialize.advance", "after"),
+    Point("before the row of history", "odi_assets.nodes.run_history.record", "before"),
+    Point("after the row of history", "odi_assets.nodes.run_history.record", "after"),
+)
+"""Those of a node that captures the log of a database, which come by without Spark."""
+_BY_NAME = {point.name: point for point in (*CAPTURE_POINTS, *POINTS, *NAIVE_POINTS)}
 _LONGEST_WRITE = 0.5
 
 

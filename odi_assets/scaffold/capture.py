@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from odi_assets.errors import SourceError
-from odi_assets.sources.cdc.postgres.server import ListedTable, PostgresTable, ServerSession
+from odi_assets.sources.cdc.postgres.server import ServerSession
+from odi_assets.sources.cdc.postgres.tables import ListedTable, PostgresTable
 
 _LEAVES = (
     "SELECT t.relid::regclass::text FROM pg_partition_tree(%s::oid) t JOIN pg_class c ON c.oid = t.relid "

@@ -643,6 +643,7 @@ def test_a_missing_slot_is_not_made_unasked(capture: Capture, orders: Database) 
 NARROW = [
     (f"CREATE PUBLICATION {SLOT} FOR TABLE orders WITH (publish = 'insert')", "leaves out update, delete, truncate"),
     (f"CREATE PUBLICATION {SLOT} FOR TABLE orders WHERE (id > 3)", "leaves out rows of public.orders"),
+    (f"CREATE PUBLICATION {SLOT} FOR TABLE orders (note)", "leaves out id of public.orders, a column of its key"),
 ]
 
 
