@@ -96,7 +96,7 @@ def _unpublished(
     published = session.published(publication)
     if published is not None:
         try:
-            session.require_all_published(publication, [table.name for table in tables])
+            session.require_all_published(publication, {table.name: table.key for table in tables})
         except SourceError as error:
             yield Need(error.message.removeprefix(f"{session.label}: "), str(error.fix))
     missing = [table for table in tables if published is None or table.name not in published]

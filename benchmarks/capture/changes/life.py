@@ -202,11 +202,11 @@ class Life:
                     continue
                 theirs = table_of(database, there[full], SLOT)
                 self._judged(table_differences(name, theirs, world.rows_of(name)))
-                if name == "b":
-                    history = world.rows_of("b_history")
+                if name == "c":
+                    history = world.rows_of("c_history")
                     self._past = [*self._past, (self.replay.last, theirs)][-_KEPT:]
                     for upto, past in self._past:
-                        self._judged(history_differences(f"b_history at {upto}", past, history, upto))
+                        self._judged(history_differences(f"c_history at {upto}", past, history, upto))
 
     def _judged(self, differences: Any) -> None:
         found = list(differences)

@@ -180,9 +180,10 @@ def table_differences(name: str, theirs: DatabaseTable, ours: Any) -> Iterator[s
 def history_differences(name: str, theirs: DatabaseTable, history: Any, upto: int) -> Iterator[str]:
     """Where the rows that were current after a change, by a history, differ from the database's at that time.
 
-    Columns with values that logs may leave out are not compared, nor those that are gone since.
+    Columns that are gone since are not compared.
     """
     current: dict[tuple[str, ...], dict[str, Any]] = {}
+    gone: dict[str, Any] = {}
     if history is None:
         yield f"{name}: there is no table"
         return
@@ -192,10 +193,12 @@ def history_differences(name: str, theirs: DatabaseTable, history: Any, upto: in
         if row["_op"] == "t":
             current.clear()
         elif row["_op"] == "d":
-            current.pop(tuple(row["_key"]), None)
+            gone = current.pop(tuple(row["_key"]), {})
         else:
-            current[tuple(row["_key"] or (str(row["_n"]),))] = row
-    kinds = [one for one in theirs.kinds if one in history.column_names and one != "body"]
+            key = tuple(row["_key"] or (str(row["_n"]),))
+            former = gone if row["_op"] == "c" else current.get(key, {})
+            current[key] = {**row, **{name: former.get(name) for name in row["_unchanged"] or ()}}
+    kinds = [one for one in theirs.kinds if one in history.column_names]
     if theirs.has_key:
         wanted = [{one: row[one] for one in kinds} for row in theirs.rows.values()]
         yield from _row_differences(name, wanted, [{one: row[one] for one in kinds} for row in current.values()])

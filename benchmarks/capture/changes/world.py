@@ -31,7 +31,7 @@ from odi_assets_tests.sources.sql.servers import DATABASE, PostgresServer, postg
 
 SLOT = "odi_sweep"
 NAMES = ("a", "b", "c")
-"""Tables that nodes apply; `b` has a history too."""
+"""Tables that nodes apply; `c` has a history too."""
 _SCHEMA = """
 DROP SCHEMA IF EXISTS other CASCADE; DROP SCHEMA public CASCADE; CREATE SCHEMA public;
 CREATE TYPE mood AS ENUM ('low', 'high'); CREATE TYPE pair AS (x int, y text); CREATE DOMAIN small AS int;
@@ -142,7 +142,7 @@ class World:
 
     @property
     def nodes(self) -> list[str]:
-        histories = ["b_history"] if "b" in self.applied else []
+        histories = ["c_history"] if "c" in self.applied else []
         return [self.capture, *self.applied, *histories]
 
     def save(self) -> None:

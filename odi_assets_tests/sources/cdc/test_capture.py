@@ -494,6 +494,8 @@ def test_history_keeps_every_version_of_a_row(capture: Capture, orders: Database
     ]
     assert [(row["_op"], row["state"]) for row in rows] == [("r", "new"), ("u", "paid"), ("d", None)]
     assert rows[1]["_committed_at"] <= rows[2]["_committed_at"]
+    # What the log does not have is not taken for NULL.
+    assert [(row["note"] is None, row["_unchanged"]) for row in rows] == [(False, None), (True, ["note"]), (True, None)]
 
 
 def test_a_quiet_publication_lets_the_servers_log_go(
