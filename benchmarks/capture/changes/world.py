@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,8 +15,8 @@ from typing import Any, cast
 
 import psycopg
 
+from benchmarks.capture.kills import killed_at
 from benchmarks.capture.postgres import opened
-from benchmarks.kill_sweep.points import CAPTURE_POINTS
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.project import Project
@@ -172,13 +169,12 @@ class World:
 
     def run_and_kill(self, draw: random.Random) -> str:
         """Run the capture in a process that dies by SIGKILL at a named point or at any moment; what happened."""
-        point = draw.choice([one.name for one in CAPTURE_POINTS] + ["random"] * 3)
-        arguments = [str(self.file), self.capture, point, str(draw.choice([1, 1, 1, 2])), str(draw.random())]
-        command = [sys.executable, "-m", "benchmarks.capture.changes.attempt", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-        killed = done.returncode == -signal.SIGKILL
-        self.kills += killed
-        return f"{'killed at' if killed else 'not killed at'} {point}{'' if killed else _last_line(done.stderr)}"
+        try:
+            point = killed_at(self.file, self.capture, draw)
+        except RuntimeError as stopped:
+            return f"not killed: {stopped}"
+        self.kills += point is not None
+        return "not killed" if point is None else f"killed at {point}"
 
     def rows_of(self, node: str) -> Any:
         """The table of a node as Arrow has it; None if there is none."""
@@ -190,11 +186,6 @@ class World:
         if self.open is not None:
             self.open.close()
             self.open = None
-
-
-def _last_line(text: str) -> str:
-    lines = [one for one in text.splitlines() if re.match(r"\S*(Error|error)", one)]
-    return f": {lines[-1]}" if lines else ""
 
 
 def error_text(error: BaseException) -> str:
