@@ -21,8 +21,8 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.run_history import RunHistory
 from odi_assets.nodes.run_node import NodeRun, run_node
 
-_MOST, _OF_A_LIFE, _AT_ONCE = 500, 25, 3
-"""Kills of a sweep and of one capture; one in three attempts is killed at any moment."""
+_MOST, _OF_A_LIFE, _AT_ONCE = 500, 10, 4
+"""Kills of a sweep and of one capture; one in four attempts is killed at any moment."""
 _PATIENCE = 120.0
 
 
@@ -42,7 +42,8 @@ def kills(options: Options) -> list[Row]:
             with postgres.written(server, seed):
                 before = killed.total()
                 while killed.total() - before < min(_OF_A_LIFE, most):
-                    if point := killed_at(place / "odibi.yaml", "changes", chance):
+                    is_first = killed.total() == before
+                    if point := killed_at(place / "odibi.yaml", "changes", chance, only_first=is_first):
                         killed[point] += 1
             log = _finished(place / "odibi.yaml")
             for one in (found := [*_repeated(log), *log_differences(postgres, server, log)])[:3]:
@@ -59,15 +60,18 @@ def kills(options: Options) -> list[Row]:
     ]
 
 
-def killed_at(file: Path, node: str, chance: random.Random) -> str | None:
+def killed_at(file: Path, node: str, chance: random.Random, *, only_first: bool = False) -> str | None:
     """Run a capture in a process that dies at a point; the point, or None if the run does not come by there.
+
+    Args:
+        only_first: at one that the first run alone comes by.
 
     Raises:
         RuntimeError: the run failed.
     """
-    points = [one.name for one in CAPTURE_POINTS]
-    point = "random" if chance.randrange(_AT_ONCE) == 0 else chance.choice(points)
-    arguments = [str(file), node, point, str(chance.choice([1, 1, 2, 4])), str(chance.random())]
+    points = [one.name for one in CAPTURE_POINTS if not only_first or one.needs == "first"]
+    point = "random" if not only_first and chance.randrange(_AT_ONCE) == 0 else chance.choice(points)
+    arguments = [str(file), node, point, str(1 if only_first else chance.choice([1, 1, 1, 2])), str(chance.random())]
     command = [sys.executable, "-m", "benchmarks.capture.changes.attempt", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE)
     if done.returncode not in (0, -signal.SIGKILL):

@@ -27,14 +27,14 @@ class Point:
     Attributes:
         function: dotted name, as its caller looks it up.
         moment: when, seen from the call of that function.
-        needs: what a scenario must have for a run to come by; every run does, if empty.
+        needs: what a scenario must have for a run to come by; every run does, if empty. `first`: a capture that begins.
         often: whether an upsert comes by more than once.
     """
 
     name: str
     function: str
     moment: Moment
-    needs: Literal["", "ledger", "repair"] = ""
+    needs: Literal["", "ledger", "repair", "first"] = ""
     often: bool = False
 
 
@@ -67,9 +67,9 @@ NAIVE_POINTS = (
 CAPTURE_POINTS = (
     Point("before planning", "odi_assets.nodes.run_history.begin", "after"),
     Point("planned", "odi_assets.nodes.run_node.plan_node", "after"),
-    Point("before the publication", "odi_assets.sources.cdc.postgres.server.ServerSession.publish", "before"),
-    Point("published", "odi_assets.sources.cdc.postgres.server.ServerSession.publish", "after"),
-    Point("slot made", "odi_assets.sources.cdc.postgres.server.ServerSession.create_slot", "after"),
+    Point("before the publication", "odi_assets.sources.cdc.postgres.server.ServerSession.publish", "before", "first"),
+    Point("published", "odi_assets.sources.cdc.postgres.server.ServerSession.publish", "after", "first"),
+    Point("slot made", "odi_assets.sources.cdc.postgres.server.ServerSession.create_slot", "after", "first"),
     Point("log begun", "odi_assets.sources.cdc.source.LogSource.begun", "after"),
     Point("step read", "odi_assets.sources.cdc.source.LogSource.step", "after"),
     Point("before the commit", "odi_assets.delta.commit._commit_once", "before"),
