@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.capture.apply import apply
 from benchmarks.capture.changes.sweep import changes
 from benchmarks.capture.handover import handovers, mariadb_handovers
 from benchmarks.capture.kills import kills
@@ -16,6 +17,7 @@ BENCHMARK = Benchmark(
         "rates": rates,
         "changes": changes,
         "kills": kills,
+        "apply": apply,
         "mariadb-handovers": mariadb_handovers,
         "mariadb-rates": mariadb_rates,
     },

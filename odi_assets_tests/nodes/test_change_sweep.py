@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.change_sweep.between import between
 from benchmarks.change_sweep.changes import CHANGES
 from benchmarks.change_sweep.histories import CorrectionsLife, HistoryLife
 from benchmarks.change_sweep.life import Life, Step
@@ -37,6 +38,13 @@ def test_of_tables_put_back_and_of_corrected_rows_nothing_is_lost_in_silence(
     tally = sweep(FEW_STEPS, tmp_path, print, seed=seed, kind=kind)
     assert tally.violations == []
     assert min(tally.runs, tally.stops, tally.by_remedy.total()) > 0
+
+
+def test_a_run_that_commits_between_two_looks_of_a_command_is_no_fault_of_its_table(tmp_path: Path) -> None:
+    commands = [("doctor",), ("run", "p", "--node", "changes")]
+    found = between(tmp_path / "world", print, commands, every=6)
+    assert found.violations == []
+    assert found.tried > len(commands)
 
 
 FROM_THE_PAST = ("copy the state", "delete the state", "land", "run", "put an older state back")
