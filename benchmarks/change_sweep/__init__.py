@@ -8,7 +8,12 @@ from benchmarks.harness import Benchmark
 BENCHMARK = Benchmark(
     "change-sweep",
     "runs between changes of project, state, files and tables: rows lost, rows repeated; --steps says how many",
-    {"changes": report.changes, "histories": report.histories, "corrections": report.corrections},
+    {
+        "changes": report.changes,
+        "histories": report.histories,
+        "corrections": report.corrections,
+        "landing": report.landing,
+    },
     headline=report.headline,
     in_all=False,
 )
