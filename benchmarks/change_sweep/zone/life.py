@@ -97,7 +97,8 @@ class ZoneLife(Life):
         if at.upstream is not None:
             now = oracle.up_to(known.mark, table_rows(home.source(at)))
             is_other = at.increment.get("column") and now != known.above
-            return ["other rows below the mark"] if is_other else []
+            lack = oracle.lack_of_k(at, known, oracle.columns_of(home.node(at.upstream)))
+            return [*lack, *(["other rows below the mark"] if is_other else [])]
         if at.increment.get("column"):
             return [] if files_in(home.source(at)) else ["there is no file"]
         return oracle.reasons_to_stop(at, known, files_in(home.source(at)))
@@ -111,7 +112,10 @@ class ZoneLife(Life):
             return _below(known, at, table_rows(home.source(at)), full=full)
         now = files_in(home.source(at))
         if at.increment.get("column"):
-            rows = oracle.whole(at, now.values()) if full else oracle.by_cursor(at, known, now)
+            rows, whole = oracle.by_cursor(at, known, now), oracle.whole(at, now.values())
+            # Where any file changed, an overwrite may be made again though no row is new.
+            again = at.node["write"]["mode"] == "overwrite" and table_rows(home.target(at)) == whole
+            rows = whole if full or again else rows
             mark = oracle.greatest(oracle.rows_of(now.values(), oracle.columns_of(at)), 0 if full else known.mark)
             return oracle.holding(replace(known, mark=mark), rows)
         if full:

@@ -75,7 +75,7 @@ def arrivals(loaded: Files, now: Files, columns: Collection[str]) -> Arrivals:
         frozenset(rewritten),
         shifted,
         {path: old for path, old in pairs.items() if path not in shifted},
-        frozenset(left - rewritten),
+        frozenset(left - rewritten - shifted.keys()),
     )
 
 
@@ -98,8 +98,13 @@ def reasons_to_stop(at: NodeAt, known: Known, now: Files) -> list[str]:
     works = found.new or (is_reload and found.changed)
     if at.node["write"]["mode"] == "partition_overwrite" and works and found.gone:
         return [f"gone: {', '.join(sorted(found.gone))}"]
-    lacks = works and "k" not in columns_of(at) and any(map(_k, known.wanted))
-    return ["the table has a column more"] if lacks and "schema" not in at.node["write"] else []
+    return lack_of_k(at, known, columns_of(at)) if works else []
+
+
+def lack_of_k(at: NodeAt, known: Known, columns: Collection[str]) -> list[str]:
+    """That rows of these ``columns`` have no ``k``, which the table has, if that stops a run of the node."""
+    takes = at.node["write"]["mode"] == "overwrite" or "schema" in at.node["write"] or "k" in columns
+    return [] if takes or not any(map(_k, known.wanted)) else ["the table has a column more"]
 
 
 def after_run(at: NodeAt, known: Known, now: Files) -> tuple[Counter[Row], dict[str, FileThen]]:
