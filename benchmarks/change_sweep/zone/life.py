@@ -10,10 +10,12 @@ from datetime import date
 from pathlib import Path
 from typing import ClassVar
 
+from deltalake import DeltaTable
+
 from benchmarks.change_sweep.changes.change import Change
 from benchmarks.change_sweep.judge import Violation
 from benchmarks.change_sweep.life import Found, Life
-from benchmarks.change_sweep.model import table_rows
+from benchmarks.change_sweep.model import table_rows, table_version
 from benchmarks.change_sweep.remedies import Remedy
 from benchmarks.change_sweep.world import Config, Expected, Home, NodeAt, Row, World
 from benchmarks.change_sweep.zone import oracle, ways_on
@@ -97,11 +99,12 @@ class ZoneLife(Life):
         if at.upstream is not None:
             now = oracle.up_to(known.mark, table_rows(home.source(at)))
             is_other = at.increment.get("column") and now != known.above
-            lack = oracle.lack_of_k(at, known, oracle.columns_of(home.node(at.upstream)))
+            lack = _lack(home, at, oracle.columns_of(home.node(at.upstream)))
             return [*lack, *(["other rows below the mark"] if is_other else [])]
         if at.increment.get("column"):
             return [] if files_in(home.source(at)) else ["there is no file"]
-        return oracle.reasons_to_stop(at, known, files_in(home.source(at)))
+        reasons = oracle.reasons_to_stop(at, known, files_in(home.source(at)))
+        return [*reasons, *_lack(home, at, oracle.columns_of(at))]
 
     def must_hold(
         self, home: Home, at: NodeAt, *, full: bool = False, days: tuple[date, date] | None = None
@@ -128,6 +131,15 @@ class ZoneLife(Life):
     def named_remedies(self, home: Home, at: NodeAt, message: str, pending: list[str]) -> list[Remedy]:
         del pending
         return ways_on.named(self._world, home, at, message)
+
+
+def _lack(home: Home, at: NodeAt, columns: list[str]) -> list[str]:
+    """Why rows of these columns may stop a run: a remedy took a column away that the table has."""
+    path = home.target(at)
+    if at.node["write"]["mode"] == "overwrite" or "schema" in at.node["write"] or table_version(path) is None:
+        return []
+    there = {field.name for field in DeltaTable(str(path)).schema().fields}
+    return [f"the table has {name}" for name in sorted(there.difference(columns))]
 
 
 def _below(known: Known, at: NodeAt, above: Counter[Row], *, full: bool) -> Known:

@@ -98,13 +98,7 @@ def reasons_to_stop(at: NodeAt, known: Known, now: Files) -> list[str]:
     works = found.new or (is_reload and found.changed)
     if at.node["write"]["mode"] == "partition_overwrite" and works and found.gone:
         return [f"gone: {', '.join(sorted(found.gone))}"]
-    return lack_of_k(at, known, columns_of(at)) if works else []
-
-
-def lack_of_k(at: NodeAt, known: Known, columns: Collection[str]) -> list[str]:
-    """That rows of these ``columns`` have no ``k``, which the table has, if that stops a run of the node."""
-    takes = at.node["write"]["mode"] == "overwrite" or "schema" in at.node["write"] or "k" in columns
-    return [] if takes or not any(map(_k, known.wanted)) else ["the table has a column more"]
+    return []
 
 
 def after_run(at: NodeAt, known: Known, now: Files) -> tuple[Counter[Row], dict[str, FileThen]]:
