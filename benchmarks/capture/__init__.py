@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.capture.apply import apply
 from benchmarks.capture.handover import handovers, mariadb_handovers
 from benchmarks.capture.rates import mariadb_rates, rates
 from benchmarks.harness import Benchmark
@@ -12,6 +13,7 @@ BENCHMARK = Benchmark(
     {
         "handovers": handovers,
         "rates": rates,
+        "apply": apply,
         "mariadb-handovers": mariadb_handovers,
         "mariadb-rates": mariadb_rates,
     },

@@ -6,9 +6,11 @@ import logging
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.change_sweep.between import between as runs_between
 from benchmarks.change_sweep.histories import CorrectionsLife, HistoryLife
 from benchmarks.change_sweep.life import Life
 from benchmarks.change_sweep.sweep import Tally, sweep
@@ -41,7 +43,36 @@ def landing(options: Options) -> list[Row]:
     return _swept(options, ZoneLife, min(options.steps, _LANDING))
 
 
+def between(options: Options) -> list[Row]:
+    """Runs commit between what a command reads."""
+    with _session(options) as folder:
+        found = runs_between(folder, options.say)
+    options.say(f"{found.second} commands came second, and said so")
+    silent = sum(one.kind == "silent" for one in found.violations)
+    others = len(found.violations) - silent
+    return [
+        _counted("commands with a run between two of their looks", found.tried, ">= 100", found.tried >= 100),
+        _counted(_SILENT, silent, "0", not silent),
+        _counted(_OTHERS, others, "0", not others),
+    ]
+
+
 def _swept(options: Options, kind: type[Life], steps: int) -> list[Row]:
+    with _session(options) as folder:
+        tally = sweep(steps, folder, options.say, seed=options.seed, kind=kind)
+    _tell_counts(tally, options)
+    return [
+        _counted(_STEPS, tally.steps, f">= {steps}", tally.steps >= steps),
+        _counted(_LOSSES, tally.losses, "0", not tally.losses),
+        _counted(_REPEATS, tally.repeats, "0", not tally.repeats),
+        _counted(_SILENT, tally.silent, "0", not tally.silent),
+        _counted(_OTHERS, tally.dead_ends, "0", not tally.dead_ends),
+    ]
+
+
+@contextmanager
+def _session(options: Options) -> Iterator[Path]:
+    """A folder, and an active Spark session that says little."""
     from odi_assets.cli.run.command import quiet_libraries
     from odi_assets.config.models import SparkConfig
     from odi_assets.spark.session import open_session
@@ -52,18 +83,10 @@ def _swept(options: Options, kind: type[Life], steps: int) -> list[Row]:
     logging.getLogger("odi_assets").setLevel(logging.ERROR)
     session = open_session(SparkConfig(master="local[2]", conf={"spark.sql.shuffle.partitions": "1"}))
     try:
-        tally = sweep(steps, folder, options.say, seed=options.seed, kind=kind)
+        yield folder
     finally:
         session.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    _tell_counts(tally, options)
-    return [
-        _counted(_STEPS, tally.steps, f">= {steps}", tally.steps >= steps),
-        _counted(_LOSSES, tally.losses, "0", not tally.losses),
-        _counted(_REPEATS, tally.repeats, "0", not tally.repeats),
-        _counted(_SILENT, tally.silent, "0", not tally.silent),
-        _counted(_OTHERS, tally.dead_ends, "0", not tally.dead_ends),
-    ]
 
 
 def headline(rows: Sequence[Row]) -> str:

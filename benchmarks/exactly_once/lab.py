@@ -37,7 +37,7 @@ project: exactly_once
 connections:
   landing: {type: local, base_path: landing}
   lake: {type: local, base_path: lake}
-system: {connection: lake, path: system}
+CONNECTIONSsystem: {connection: lake, path: system}
 pipelines:
 - pipeline: p
   nodes:
@@ -47,13 +47,14 @@ pipelines:
 class Pipeline:
     """A project with one pipeline, ``p``, that reads Parquet files landing in ``orders``."""
 
-    def __init__(self, root: Path, nodes: str) -> None:
+    def __init__(self, root: Path, nodes: str, connections: str = "") -> None:
         from odi_assets.nodes.project import Project
 
         root.mkdir(parents=True, exist_ok=True)
         file = root / "odibi.yaml"
         if not file.exists():
-            file.write_text(_HEAD + textwrap.indent(textwrap.dedent(nodes), "  "), encoding="utf-8")
+            head = _HEAD.replace("CONNECTIONS", connections)
+            file.write_text(head + textwrap.indent(textwrap.dedent(nodes), "  "), encoding="utf-8")
         self.root = root
         self.landing = root / "landing" / "orders"
         self.landing.mkdir(parents=True, exist_ok=True)
@@ -118,13 +119,17 @@ class Lab:
     def spark(self) -> SparkSession:
         return open_spark().spark
 
-    def pipeline(self, nodes: str, modules: Mapping[str, str] | None = None) -> Pipeline:
-        """A new project, with the text of the Python modules beside its file, by name."""
+    def pipeline(self, nodes: str, modules: Mapping[str, str] | None = None, connections: str = "") -> Pipeline:
+        """A new project, with the text of the Python modules beside its file, by name.
+
+        Args:
+            connections: lines of the project file, beside ``landing`` and ``lake``.
+        """
         root = self.root / f"project{next(self._made)}"
         root.mkdir()
         for name, text in (modules or {}).items():
             (root / f"{name}.py").write_text(text, encoding="utf-8")
-        return Pipeline(root, nodes)
+        return Pipeline(root, nodes, connections)
 
     def files(self, rows: DataFrame, count: int | None = None) -> Path:
         """A folder with ``rows`` as Parquet, to land from; in ``count`` files, or as many as Spark likes."""

@@ -19,10 +19,9 @@ from odi_assets.cli.terminal.options import (
 )
 from odi_assets.cli.terminal.output import Column, data_json, data_table, hwm_change, note
 from odi_assets.delta.maintenance.restore import lost_files
-from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, TableError
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.start import start_of
+from odi_assets.nodes.planning.start import table_and_start
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -73,11 +72,11 @@ def doctor(
     from odi_assets.cli.terminal.selection import selected_nodes
     from odi_assets.nodes.recovery.doctor import examine, kept_gaps, unfinished
     from odi_assets.nodes.recovery.files import files_of_system, not_looked_at
-    from odi_assets.nodes.recovery.findings import NOTED, Kind
+    from odi_assets.nodes.recovery.findings import NOTED, Kind, lasting
 
     project = settings.project()
     state, keys = project.open_state(), selected_nodes(project, pipeline, node)
-    of_system = list(files_of_system(project, state, deep=deep))
+    of_system = lasting(lambda deeply: list(files_of_system(project, state, deep=deeply)), deep=deep)
     examined = [*of_system, *examine(project, state, keys, deep=deep)]
     found = [one for one in examined if one.kind not in NOTED]
     rest = [*(one for one in examined if one.kind in NOTED), *not_looked_at(project, keys, deep=deep)]
@@ -114,7 +113,7 @@ def recover(
     as_json: JsonOption = False,
 ) -> None:
     """Bring state and run history up to what the tables' logs say, as each node's next run would."""
-    from odi_assets.nodes.recovery.recover import apply_recovery, find_recovery
+    from odi_assets.nodes.recovery.recover import find_recovery, recover_hwm
 
     project = settings.project()
     keys = [project.node_named(name) for name in nodes] if nodes else list(project.graph.order())
@@ -123,14 +122,12 @@ def recover(
     unreadable: dict[NodeKey, TableError] = {}
     for key in keys:
         try:
-            one = find_recovery(project, state, key)
+            one = (find_recovery if dry_run else recover_hwm)(project, state, key)
         except TableError as error:
             unreadable[key] = error
             continue
         if one is not None:
             found.append(one)
-            if not dry_run:
-                apply_recovery(project, state, one)
     readable = [key for key in keys if key not in unreadable]
     rows = recover_history(project, state, nodes=readable, every_commit=True, dry_run=dry_run)
     done = [*(one.to_json() for one in found), *map(_row_json, rows)]
@@ -182,8 +179,8 @@ def accept(
     project = settings.project()
     key = project.node_named(node)
     own, state = Node.of(project, key), project.open_state()
-    target = TableHandle.open(own.target.location)
-    hwm = start_of(own, state.get_entry(own.state_key, deleted=True), target).hwm
+    target, start = table_and_start(own, state)
+    hwm = start.hwm
     if hwm is None:
         raise ConfigError(f"{key} has no high-water mark", fix="its next run reads everything", node=str(key))
     now = f"is at version {target.version}, with {target.rows} rows" if target.exists else "does not exist"

@@ -203,10 +203,11 @@ class StateBackend(ABC):
             StateConflictError: it has another revision or value. Nothing was written.
         """
 
-        def check(_change: KeyChange, current: HwmEntry | None) -> None:
+        at_revision = _require_revision(expected_revision)
+
+        def check(change: KeyChange, current: HwmEntry | None) -> None:
+            at_revision(change, current)
             found = None if current is None else current.revision
-            if found != expected_revision:
-                raise _changed(key, found, expected_revision)
             if current is None or expected_value is ANY_VALUE:
                 return
             if encode(current.value) != encode(expected_value):
@@ -237,11 +238,16 @@ class StateBackend(ABC):
             )
         return self._write(list(changes.values())) if changes else []
 
-    def delete_hwm(self, key: str) -> bool:
-        """Delete ``key``; False if it was not set."""
+    def delete_hwm(self, key: str, *, expected_revision: Any = ANY_VALUE) -> bool:
+        """Delete ``key``; False if it was not set.
+
+        Raises:
+            StateConflictError: it has another revision than the one that is given. Nothing was written.
+        """
         if self.get_entry(key) is None:
             return False
-        self._write([KeyChange(key, deleted=True)])
+        check = any_change if expected_revision is ANY_VALUE else _require_revision(expected_revision)
+        self._write([KeyChange(key, deleted=True, check=check)])
         return True
 
     def restore(self, moves: Sequence[KeyRestore]) -> list[HwmEntry]:
@@ -304,6 +310,15 @@ class StateBackend(ABC):
     def maintain(self, *, keep_runs_for: timedelta | None = None, dry_run: bool = False) -> dict[str, int]:
         """Compact files, drop runs older than ``keep_runs_for`` and what nothing refers to; counts of what was done, or
         with ``dry_run`` would be. The newest run of each node always stays."""
+
+
+def _require_revision(expected: int | None) -> Check:
+    def check(change: KeyChange, current: HwmEntry | None) -> None:
+        found = None if current is None else current.revision
+        if found != expected:
+            raise _changed(change.key, found, expected)
+
+    return check
 
 
 def _changed(key: str, found: int | None, expected: int | None) -> StateConflictError:

@@ -32,13 +32,14 @@ def set_back(backend: StateBackend, present: HwmEntry | None, wanted: HwmEntry) 
     Raises:
         StateConflictError: the key was changed since.
     """
+    expected = None if present is None or present.deleted else present.revision
     if wanted.deleted:
-        backend.delete_hwm(wanted.key)
+        backend.delete_hwm(wanted.key, expected_revision=expected)
         return wanted
     return backend.compare_and_set(
         wanted.key,
         wanted.value,
-        expected_revision=None if present is None or present.deleted else present.revision,
+        expected_revision=expected,
         target_commit=wanted.target_commit,
         origin=wanted.origin,
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.change_sweep.between import between
 from benchmarks.change_sweep.changes import CHANGES
 from benchmarks.change_sweep.histories import CorrectionsLife, HistoryLife
 from benchmarks.change_sweep.life import Life, Step
@@ -57,6 +58,13 @@ def test_a_life_of_a_landing_zone_finds_that_a_file_with_other_values_counts_as_
     found = ZoneLife(MOVED, tmp_path / "world").live()
     assert found is not None
     assert found.kind == "silent"
+
+
+def test_a_run_that_commits_between_two_looks_of_a_command_is_no_fault_of_its_table(tmp_path: Path) -> None:
+    commands = [("doctor",), ("run", "p", "--node", "changes")]
+    found = between(tmp_path / "world", print, commands, every=6)
+    assert found.violations == []
+    assert found.tried > len(commands)
 
 
 FROM_THE_PAST = ("copy the state", "delete the state", "land", "run", "put an older state back")

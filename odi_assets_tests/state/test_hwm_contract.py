@@ -175,6 +175,17 @@ def test_compare_and_set_takes_a_deleted_key_for_one_not_set(backend: StateBacke
     assert backend.compare_and_set("k", 2, expected_revision=None).revision == 3
 
 
+def test_a_deletion_wants_the_revision_it_saw(backend: StateBackend) -> None:
+    first = backend.set_hwm("k", 1)
+    second = backend.set_hwm("k", 2)
+    for seen in (first.revision, None):
+        with pytest.raises(StateConflictError, match="another writer was first"):
+            backend.delete_hwm("k", expected_revision=seen)
+    assert backend.get_hwm("k") == 2
+    assert backend.delete_hwm("k", expected_revision=second.revision)
+    assert not backend.delete_hwm("k", expected_revision=second.revision)
+
+
 def test_a_batch_sets_all_keys_and_of_two_updates_of_one_key_the_last(backend: StateBackend, reopen: Reopen) -> None:
     backend.set_hwm("b", 1)
     updates = [{"key": "a", "value": 1}, {"key": "b", "value": 2}, {"key": "a", "value": 3, "run_id": "r"}]

@@ -66,7 +66,7 @@ def delete(
     if dry_run:
         return
     require_consent(yes)
-    state.delete_hwm(key)
+    state.delete_hwm(key, expected_revision=present.revision)
     note(f"{key}: {shown(present)} → deleted")
 
 

@@ -33,7 +33,7 @@ from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.range import Unit, floor_of, next_of, range_way
 from odi_assets.nodes.planning.same_history import in_same_history
-from odi_assets.nodes.planning.start import marks_of, start_of
+from odi_assets.nodes.planning.start import Start, marks_of, table_and_start
 from odi_assets.nodes.planning.target_check import require_target
 from odi_assets.nodes.project import Project
 from odi_assets.sources.cursor.window import Window
@@ -72,16 +72,16 @@ def audit(project: Project, spark: SparkSession, state: StateBackend, key: NodeK
         SourceError, TableError: a side cannot be read.
     """
     node = Node.of(project, key)
-    target = TableHandle.open(node.target.location)
+    target, start = table_and_start(node, state)
     _require_auditable(node, target)
     with own_session(spark), errors_named(node, ()):
         if node.config.apply is not None:
             return audit_applied(node, target, spark, state, by)
-        return _compared(node, target, spark, state, by)
+        return _compared(node, target, start, spark, by)
 
 
-def _compared(node: Node, target: TableHandle, spark: SparkSession, state: StateBackend, by: str | None) -> Audit:
-    marks = _marks(node, state, target)
+def _compared(node: Node, target: TableHandle, start: Start, spark: SparkSession, by: str | None) -> Audit:
+    marks = _marks(node, start, target)
     frames = {source.name: _loaded(source, marks, spark) for source in node.sources}
     made = transformed(spark, node.config, node.project.root, frames, str(node))
     table = engine_of(target).read(spark, target)
@@ -128,9 +128,8 @@ def _applies(capture: Node, key: NodeKey) -> bool:
     return Node.of(capture.project, key).applies == capture.key
 
 
-def _marks(node: Node, state: StateBackend, target: TableHandle) -> dict[str, Mark]:
+def _marks(node: Node, start: Start, target: TableHandle) -> dict[str, Mark]:
     """The marks that the next run starts from: nothing below them is ever loaded again."""
-    start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
     if node.following:
         require_target(node, start, target)
     return in_same_history(node, marks_of(node, start, target), target)

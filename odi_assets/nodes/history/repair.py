@@ -124,8 +124,9 @@ def commits_without_row(
     for key in keys:
         try:
             if every:
+                table = TableHandle.open(project.target(key))
                 rows = own_rows(project, state.list_runs(pipeline=key.pipeline, node=key.node))
-                found += (attempt_of(key, stamp) for stamp in stamps_without_row(project, key, rows))
+                found += (attempt_of(key, stamp) for stamp in stamps_without_row(key, table, rows))
                 continue
             last += last_attempts(key, TableHandle.open(project.target(key)))
         except TableError as error:
@@ -147,8 +148,10 @@ def unrecorded(state: StateBackend, attempts: Iterable[NodeAttempt]) -> list[Nod
     return [one for one in attempts if (str(one.key), one.run_id, one.attempt) not in known]
 
 
-def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]) -> list[CommittedStamp]:
+def stamps_without_row(key: NodeKey, table: TableHandle, rows: Sequence[RunRecord]) -> list[CommittedStamp]:
     """The commits of ``key`` that have no row among ``rows``, its history; oldest first.
+
+    ``table`` was opened before the rows were read: a run that ends right now has its row then.
 
     Of an attempt that made several, it is the last.
 
@@ -157,7 +160,7 @@ def stamps_without_row(project: Project, key: NodeKey, rows: Sequence[RunRecord]
     known = {(row.run_id, row.attempt) for row in rows}
     oldest = min((row.started_at or row.timestamp for row in rows), default=datetime.min.replace(tzinfo=UTC))
     found = []
-    for stamp in TableHandle.open(project.target(key)).stamps():
+    for stamp in table.stamps():
         if stamp.app_id not in app_ids(key) or not _names_run(stamp) or stamp.committed_at < oldest:
             continue
         attempt = attempt_of(key, stamp)

@@ -18,7 +18,7 @@ from odi_assets.nodes.request import RunRequest
 from odi_assets.state.backend import StateBackend
 
 if TYPE_CHECKING:
-    from odi_assets.nodes.planning.planner import Hwms
+    from odi_assets.nodes.planning.start import Hwms
     from odi_assets.sources.losses import Loss
 
 

@@ -16,7 +16,7 @@ from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.partition_column import partition_column, require_partition_column
 from odi_assets.nodes.planning.plan import NodePlan, WritePlan
 from odi_assets.nodes.planning.same_history import in_same_history
-from odi_assets.nodes.planning.start import Start, marks_of, start_of
+from odi_assets.nodes.planning.start import Start, marks_of, table_and_start
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.request import RunRequest
@@ -27,17 +27,10 @@ from odi_assets.sources.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Protocol
 
+    from odi_assets.nodes.planning.start import Hwms
     from odi_assets.state.backend import StateBackend
     from odi_assets.state.records import HwmEntry
-
-    class Hwms(Protocol):
-        """What planning needs of state: a state backend, or its entries as they were at one moment."""
-
-        def get_entry(self, key: str, *, deleted: bool = False) -> HwmEntry | None:
-            """As of ``StateBackend``."""
-            ...
 
 
 @dataclass(frozen=True)
@@ -85,12 +78,11 @@ def plan_node(project: Project, state: Hwms, key: NodeKey, request: RunRequest =
 
 def _planned(node: Node, state: Hwms, request: RunRequest) -> NodePlan:
     key, project = node.key, node.project
-    target = TableHandle.open(node.target.location)
     if node.config.stream is not None:
         from odi_assets.nodes.planning.stream import planned_stream
 
-        return planned_stream(node, target, request)
-    start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
+        return planned_stream(node, TableHandle.open(node.target.location), request)
+    target, start = table_and_start(node, state)
     if (target.exists or start.origin is not None) and not request.full_refresh:
         from odi_assets.nodes.planning.identity import require_own
 

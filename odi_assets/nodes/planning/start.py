@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
@@ -12,7 +13,18 @@ from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import matched
 from odi_assets.sources.marks import Mark
-from odi_assets.state.records import HwmEntry
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from odi_assets.state.records import HwmEntry
+
+    class Hwms(Protocol):
+        """What planning needs of state: a state backend, or its entries as they were at one moment."""
+
+        def get_entry(self, key: str, *, deleted: bool = False) -> HwmEntry | None:
+            """As of ``StateBackend``."""
+            ...
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,17 @@ class Start:
     def is_typed(self) -> bool:
         """Whether the HWM was stored with its type. Other tools store none."""
         return self.repaired or self.entry is None or self.entry.value_type is not None
+
+
+def table_and_start(node: Node, state: Hwms) -> tuple[TableHandle, Start]:
+    """The table of a node, and where its next run starts.
+
+    State is read first: the table has each commit that state knows then. In the other order, a run that commits in
+    between makes the table look as if it had been put back.
+    """
+    entry = state.get_entry(node.state_key, deleted=True)
+    target = TableHandle.open(node.target.location)
+    return target, start_of(node, entry, target)
 
 
 def start_of(node: Node, entry: HwmEntry | None, target: TableHandle, fence: str | None = None) -> Start:

@@ -11,7 +11,7 @@ from odi_assets.nodes.commit_facts import HwmOrigin
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.identity import same_sources
-from odi_assets.nodes.planning.start import start_of
+from odi_assets.nodes.planning.start import table_and_start
 from odi_assets.nodes.project import Project
 from odi_assets.sources.files import ledger
 from odi_assets.sources.marks import FilesMark
@@ -30,8 +30,7 @@ def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | No
         StateConflictError: somebody else changed the HWM since.
     """
     node = Node.of(project, key)
-    target = TableHandle.open(node.target.location)
-    start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
+    target, start = table_and_start(node, state)
     if start.hwm is None:
         return None
     lost = lost_files(target.location, target.live_files)

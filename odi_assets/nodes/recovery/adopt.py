@@ -108,6 +108,7 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
         ConfigError: there is no such node.
     """
     node = Node.of(project, key)
+    entry = None if node.config.stream is not None else state.get_entry(node.state_key, deleted=True)
     target = TableHandle.open(node.target.location)
     writer = other_writer(node, target)
     if node.config.stream is not None:
@@ -119,7 +120,6 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
         stream, changed = found
         batch = stream.facts.mark
         return Adoption(node, target, None, batch, batch, origin_now(node), tuple(changed), stream=stream)
-    entry = state.get_entry(node.state_key, deleted=True)
     former, kept = _kept_before(state, node, writer, entry)
     fence = app_id(node.key if writer is None else NodeKey.parse(writer.nodes[0]))
     start = start_of(node, kept, target, fence)
@@ -184,7 +184,7 @@ def apply_adoption(state: StateBackend, adoption: Adoption) -> None:
         )
     elif entry is not None and not entry.deleted and not node.following:
         # It follows nothing any more.
-        state.delete_hwm(node.state_key)
+        state.delete_hwm(node.state_key, expected_revision=entry.revision)
     if adoption.former_key is not None:
         state.delete_hwm(adoption.former_key)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odi_assets.config.graph import NodeKey, state_key
@@ -17,14 +18,14 @@ from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import require_own, same_sources
 from odi_assets.nodes.planning.kept_rows import batches_text, kept_marks
-from odi_assets.nodes.planning.start import marks_of, start_of
+from odi_assets.nodes.planning.start import Start, marks_of, table_and_start
 from odi_assets.nodes.planning.stream import require_own_stream
 from odi_assets.nodes.planning.stream_inputs import require_known
 from odi_assets.nodes.planning.stream_marks import Match, out_of_step, stream_marks
 from odi_assets.nodes.planning.target_check import what_is_behind
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.files import files_of_node, files_of_stream
-from odi_assets.nodes.recovery.findings import Disagreement, Kind, over
+from odi_assets.nodes.recovery.findings import Disagreement, Kind, lasting, over
 from odi_assets.nodes.recovery.recover import find_recovery
 from odi_assets.nodes.recovery.slots import lag_found, slots_found
 from odi_assets.nodes.remedies import remedies_named
@@ -47,14 +48,18 @@ def examine(
     Args:
         deep: read every data file and every commit, too.
     """
-    found: list[Disagreement] = []
-    for key in keys:
-        try:
-            with remedies_named(Node.of(project, key)):
-                found.extend(_of_node(project, state, key, deep=deep))
-        except (OdiError, OSError) as error:
-            found.append(over(key, error))
+    found = [one for key in keys for one in lasting(partial(_look, project, state, key), deep=deep)]
     found.extend(slots_found(project, state, keys))
+    return found
+
+
+def _look(project: Project, state: StateBackend, key: NodeKey, deep: bool) -> list[Disagreement]:
+    found: list[Disagreement] = []
+    try:
+        with remedies_named(Node.of(project, key)):
+            found.extend(_of_node(project, state, key, deep=deep))
+    except (OdiError, OSError) as error:
+        found.append(over(key, error))
     return found
 
 
@@ -91,23 +96,23 @@ def kept_gaps(project: Project, keys: Sequence[NodeKey]) -> dict[NodeKey, str]:
 
 def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool) -> Iterator[Disagreement]:
     node = Node.of(project, key)
-    target = TableHandle.open(node.target.location)
     if node.config.stream is not None:
+        target = TableHandle.open(node.target.location)
         found = list(_stream(node, target))
         yield from found
         yield from files_of_stream(node, target, deep=deep)
         goes_on = not any(one.kind in (Kind.STREAM_APART, Kind.REDEFINED) for one in found)
         yield from _history(project, state, key, target, goes_on=goes_on)
         return
+    target, start = table_and_start(node, state)
     try:
-        start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
         require_own(node, start, target)
         marks = marks_of(node, start, target)
     except IdentityMismatchError as error:
         # What else there is to say would be about another definition.
         yield Disagreement(key, Kind.REDEFINED, error.message, str(error.fix))
         return
-    yield from _hwm(node, state, target)
+    yield from _hwm(node, state, start, target)
     yield from _ahead(node, marks, target)
     yield from files_of_node(node, state, target, deep=deep)
     yield from _history(project, state, key, target)
@@ -151,7 +156,7 @@ def _kept_rows(node: Node, target: TableHandle, marks: StreamMarks) -> Iterator[
             yield Disagreement(node.key, Kind.KEPT_BEHIND, "; ".join(mark.apart), remedy)
 
 
-def _hwm(node: Node, state: StateBackend, target: TableHandle) -> Iterator[Disagreement]:
+def _hwm(node: Node, state: StateBackend, start: Start, target: TableHandle) -> Iterator[Disagreement]:
     if not node.following:
         return
     recovery = find_recovery(node.project, state, node.key)
@@ -165,7 +170,7 @@ def _hwm(node: Node, state: StateBackend, target: TableHandle) -> Iterator[Disag
             f"odi state recover {node} (the node's next run does it too)",
         )
         return
-    entry = state.get_entry(node.state_key)
+    entry = start.current
     why = what_is_behind(node.key, entry, target, look_at_files=False) if entry is not None else None
     if entry is not None and why is not None:
         yield Disagreement(
@@ -258,7 +263,7 @@ def _history(
     """
     rows = own_rows(project, state.list_runs(pipeline=key.pipeline, node=key.node))
     noted = {one.identity: one for one in open_attempts(project) if one.key == key}
-    for stamp in stamps_without_row(project, key, rows):
+    for stamp in stamps_without_row(key, target, rows):
         attempt = attempt_of(key, stamp)
         gone = _is_gone(noted.pop(attempt.identity, attempt))
         if gone is not False:
@@ -278,7 +283,8 @@ def _history(
                 f"{attempt.started_at:%Y-%m-%d %H:%M:%S} UTC, and has no row of history",
                 f"odi state recover {key}",
             )
-    yield from _rows_without_commit(project, state, key, target, rows, goes_on=goes_on)
+    # A table that is opened after the rows were read has the commits of all of them.
+    yield from _rows_without_commit(project, state, key, target.refreshed(), rows, goes_on=goes_on)
 
 
 def _is_gone(attempt: NodeAttempt) -> bool | None:

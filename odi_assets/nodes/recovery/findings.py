@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -43,6 +43,8 @@ class Kind(StrEnum):
 NOTED = (Kind.NOT_LOOKED_AT, Kind.SLOT_HELD)
 """What is said, and is no disagreement."""
 
+_OF_FILES = (Kind.FILES_MISSING, Kind.UNREADABLE, Kind.DAMAGED)
+
 
 @dataclass(frozen=True)
 class Disagreement:
@@ -70,6 +72,24 @@ def over(key: NodeKey | None, error: OdiError | OSError) -> Disagreement:
     if isinstance(error, OSError):
         return Disagreement(key, Kind.UNREADABLE, str(error), "look at its permissions and its storage")
     return Disagreement(key, Kind.UNREADABLE, error.message, error.fix or "see the message")
+
+
+def lasting(look: Callable[[bool], list[Disagreement]], *, deep: bool) -> list[Disagreement]:
+    """What is found at a second look too, if the first one found a disagreement: a run may have committed between the
+    parts of a look.
+
+    Args:
+        look: finds disagreements; its argument says whether it reads data files. It does so twice where some are
+            damaged.
+    """
+    found = look(deep)
+    kinds = {one.kind for one in found}
+    if kinds <= set(NOTED):
+        return found
+    again = look(deep and not kinds.isdisjoint(_OF_FILES))
+    # A look that was cut short has not found what it would have found.
+    known = set(Kind) if Kind.UNREADABLE in kinds else {*kinds, *NOTED}
+    return [one for one in again if one.kind in known]
 
 
 def lost_text(handle: TableHandle, lost: Sequence[LostFile]) -> str:

@@ -17,11 +17,10 @@ from odi_assets.cursors import (
     parse,
 )
 from odi_assets.cursors.editing import states_of, with_stream
-from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, CursorDocumentError, StateError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.identity import origin_now
-from odi_assets.nodes.planning.start import start_of
+from odi_assets.nodes.planning.start import table_and_start
 from odi_assets.nodes.project import Project
 from odi_assets.sources.marks import READ, Mark
 from odi_assets.sources.source import Source
@@ -86,9 +85,7 @@ def take_over(
             f"the document has no state of {name}, which {node} reads",
             fix=f"it has {', '.join(sorted(states)) or 'none at all'}: name one with --stream",
         )
-    target = TableHandle.open(node.target.location)
-    entry = state.get_entry(node.state_key, deleted=True)
-    start = start_of(node, entry, target)
+    target, start = table_and_start(node, state)
     if start.hwm is not None and not force:
         raise StateError(
             f"{node} has a position of its own, and would lose or repeat rows from another one",
@@ -130,7 +127,7 @@ def _stream(node: Node, state: StateBackend) -> CursorStream:
     source = _source(node)
     if source.table is None:
         raise ConfigError(f"{node} reads a query, and OLake's streams are tables", fix="name a `table`", node=str(node))
-    start = start_of(node, state.get_entry(node.state_key, deleted=True), TableHandle.open(node.target.location))
+    _, start = table_and_start(node, state)
     if start.hwm is None:
         raise StateError(f"{node} has no position yet", fix=f"run it first: odi run {node.command}", key=node.state_key)
     written = source.stream_state(SnapshotMark.of(_read(node).unmarked(start.hwm.value), source.label))

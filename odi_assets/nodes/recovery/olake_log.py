@@ -22,11 +22,10 @@ from odi_assets.cursors import (
     parse,
 )
 from odi_assets.cursors.editing import with_shared, with_stream
-from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, CursorDocumentError, SourceError, StateError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.identity import origin_now
-from odi_assets.nodes.planning.start import start_of
+from odi_assets.nodes.planning.start import table_and_start
 from odi_assets.nodes.project import Project
 from odi_assets.sources.cdc.mark import CaptureMark, lsn_text
 from odi_assets.sources.cdc.postgres.database import PostgresDatabase, PostgresLog
@@ -64,8 +63,7 @@ def take_over_log(
     """
     node = Node.of(project, key)
     (source, database), lsn = _source(node), _lsn_of(document)
-    target = TableHandle.open(node.target.location)
-    start = start_of(node, state.get_entry(node.state_key, deleted=True), target)
+    target, start = table_and_start(node, state)
     if start.hwm is not None or target.exists:
         what = "a position" if start.hwm is not None else "a change log"
         raise StateError(
@@ -208,7 +206,7 @@ def given_out_log(
     """
     node = Node.of(project, key)
     source, database = _source(node)
-    start = start_of(node, state.get_entry(node.state_key, deleted=True), TableHandle.open(node.target.location))
+    _, start = table_and_start(node, state)
     mark = None if start.hwm is None else CaptureMark.of(start.hwm.value, source.label)
     left = ["all tables"] if mark is None or not mark.tables else mark.snapshots_left
     if mark is None or left:

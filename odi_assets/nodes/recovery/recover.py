@@ -7,6 +7,7 @@ from typing import Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
+from odi_assets.errors import StateConflictError
 from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
 from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node, app_id
@@ -75,6 +76,17 @@ def find_recovery(project: Project, state: StateBackend, key: NodeKey) -> Recove
     )
 
 
+def recover_hwm(project: Project, state: StateBackend, key: NodeKey) -> Recovery | None:
+    """Write the HWM that state lacks, and say what was written; None if it lacks none, or a run was first."""
+    while (found := find_recovery(project, state, key)) is not None:
+        try:
+            apply_recovery(project, state, found)
+        except StateConflictError:
+            continue
+        return found
+    return None
+
+
 def apply_recovery(project: Project, state: StateBackend, found: Recovery) -> None:
     """Write the HWM that the table's log carries into state.
 
@@ -83,7 +95,7 @@ def apply_recovery(project: Project, state: StateBackend, found: Recovery) -> No
     """
     name = Node.of(project, found.key).state_key
     if found.hwm_after is None:
-        state.delete_hwm(name)
+        state.delete_hwm(name, expected_revision=found.expected)
         return
     state.compare_and_set(
         name,

@@ -438,12 +438,12 @@ def _move_hwm(node: Node, state: StateBackend, rewind: Rewind, version: int, run
     if not node.following:
         return
     name = node.state_key
-    if rewind.hwm_after is None:
-        state.delete_hwm(name)
-        return
     revision = rewind.entry.revision if rewind.entry and not rewind.entry.deleted else None
     origin = _facts(node, rewind, run_id).origin(rewind.before.table_id)
     try:
+        if rewind.hwm_after is None:
+            state.delete_hwm(name, expected_revision=revision)
+            return
         state.compare_and_set(
             name,
             rewind.hwm_after.value,

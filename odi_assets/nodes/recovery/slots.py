@@ -8,11 +8,10 @@ from typing import Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ServerConnection
-from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError
 from odi_assets.nodes.commit_facts import HwmOrigin
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.start import start_of
+from odi_assets.nodes.planning.start import table_and_start
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import Disagreement, Kind
 from odi_assets.sources.cdc.lag import LogLag
@@ -67,7 +66,7 @@ def lag_of(project: Project, state: StateBackend, key: NodeKey) -> CaptureLag | 
     """
     node = Node.of(project, key)
     source = _source(node)
-    start = start_of(node, state.get_entry(node.state_key, deleted=True), TableHandle.open(node.target.location))
+    _, start = table_and_start(node, state)
     if start.hwm is None:
         return None
     lag = source.lag(CaptureMark.of(start.hwm.value, source.label))

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import StateError, TargetBehindStateError
+from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.recovery import table_versions as points
 from odi_assets.nodes.recovery.accept import accept
 from odi_assets.nodes.recovery.doctor import Kind, examine
@@ -201,3 +202,25 @@ def test_a_table_that_is_not_there_has_to_come_back_before_it_is_rewound(box: Sa
     drop(box)
     with pytest.raises(TargetBehindStateError, match="or rewind: once the table is back from a copy, go on there"):
         box.plan("raw")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("reading", ["get_entry", "list_runs"])
+def test_a_run_that_commits_during_a_look_at_its_node_is_no_disagreement(
+    box: Sandbox, monkeypatch: pytest.MonkeyPatch, reading: str, when: str
+) -> None:
+    land(box, 3)
+    state = box.project.open_state()
+    read = getattr(state, reading)
+
+    def beside_a_run(*args: object, **how: object) -> object:
+        found = read(*args, **how) if when == "after" else None
+        if not box.plan("raw").nothing_new:
+            box.run("raw")
+        return found or read(*args, **how)
+
+    monkeypatch.setattr(state, reading, beside_a_run)
+    if reading == "get_entry":
+        assert plan_node(box.project, state, RAW).nothing_new
+        land(box, 4)
+    assert examine(box.project, state, [RAW]) == []
