@@ -127,7 +127,11 @@ def test_a_transaction_that_stays_open_keeps_no_run_waiting(
     with opened(server, autocommit=False) as other:
         orders.execute("UPDATE orders SET state = 'paid' WHERE id = 1")
         other.execute("UPDATE orders SET state = 'open' WHERE id = 2")
+        next_number = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"
+        before = orders.execute(next_number).fetchone()
         box.run("changes")
+        # No transaction of ours has written anything.
+        assert orders.execute(next_number).fetchone() == before
         assert held(box, "orders")[1]["state"] == "new"
     run_all(box)
     assert held(box, "orders") == rows_of(orders, "orders")

@@ -21,7 +21,7 @@ from odi_assets.sources.cdc.mark import lsn_of
 from odi_assets.sources.cdc.postgres.pgoutput import row_values
 from odi_assets.sources.cdc.postgres.tables import ListedTable, PostgresTable, no_table, why_not_logged
 from odi_assets.sources.cdc.postgres.visible import Visible
-from odi_assets.sources.cdc.postgres.waiting import wait
+from odi_assets.sources.cdc.postgres.waiting import reaches, wait
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect
 from odi_assets.sources.sql.errors import database_error
@@ -42,6 +42,8 @@ _SETTINGS = {
 _FIRST_BLOCK, _LARGEST_BLOCK = 1_000, 50_000
 _BLOCK_BYTES, _PART_BYTES = 2 << 20, 4 << 20
 """Messages that are fetched at a time."""
+_MARGIN = 0.2
+"""Seconds beyond the time in which a server writes its log to the disk."""
 _NAMES_COLUMNS = 150_000
 """The version from which a publication may name columns and rows."""
 
@@ -136,19 +138,23 @@ class ServerSession:
         self.rows("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [name, lsn])
 
     def log_end(self) -> int:
-        """Where the log ends now: all transactions that anybody sees are below it."""
-        return lsn_of(self.one("SELECT pg_current_wal_insert_lsn()::text"))
+        """Where the log ends on the server's disk: all transactions that anybody sees now are below it.
+
+        A commit that did not wait for the disk is there after three delays of the WAL writer. What is not there then is
+        of open transactions, and may stay in memory for long on a quiet server.
+        """
+        end = lsn_of(self.one("SELECT pg_current_wal_insert_lsn()::text"))
+        if self._flushed() < end:
+            milliseconds = self.one("SELECT setting::int FROM pg_settings WHERE name = 'wal_writer_delay'")
+            reaches(lambda: self._flushed() >= end, 3 * int(milliseconds) / 1000 + _MARGIN)
+        return min(end, self._flushed())
 
     def await_flushed(self, lsn: int) -> None:
-        """Wait until the log up to ``lsn`` is on the server's disk: only then it can be read."""
-        if self._is_flushed(lsn):
-            return
-        # Of an open transaction, a server without commits writes whole pages alone, for 15 seconds. So one commits.
-        self.rows("SELECT pg_current_xact_id()")
-        wait(self.label, lambda: self._is_flushed(lsn), "the server's log does not reach its disk")
+        """Wait until the log up to ``lsn`` is on the server's disk, as it is unless the server was started again."""
+        wait(self.label, lambda: self._flushed() >= lsn, "the server's log does not reach its disk")
 
-    def _is_flushed(self, lsn: int) -> bool:
-        return lsn_of(self.one("SELECT pg_current_wal_flush_lsn()::text")) >= lsn
+    def _flushed(self) -> int:
+        return lsn_of(self.one("SELECT pg_current_wal_flush_lsn()::text"))
 
     def snapshot(self) -> Visible:
         """The transactions that this session sees; in a repeatable read, as long as it lasts."""
