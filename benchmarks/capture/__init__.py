@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from benchmarks.capture.apply import apply
+from benchmarks.capture.changes.sweep import changes
 from benchmarks.capture.handover import handovers, mariadb_handovers
+from benchmarks.capture.kills import kills
 from benchmarks.capture.rates import mariadb_rates, rates
 from benchmarks.harness import Benchmark
 
@@ -13,6 +15,8 @@ BENCHMARK = Benchmark(
     {
         "handovers": handovers,
         "rates": rates,
+        "changes": changes,
+        "kills": kills,
         "apply": apply,
         "mariadb-handovers": mariadb_handovers,
         "mariadb-rates": mariadb_rates,

@@ -39,7 +39,7 @@ def _handovers(options: Options, lab: Any) -> list[Row]:
         for number in range(lives):
             log, made = _life(lab, server, Path(folder), options.seed + number)
             rows, steps = rows + len(log), steps + made
-            differences = _differences(lab, server, log)
+            differences = log_differences(lab, server, log)
             wrong += len(differences)
             if number % 10 == 9:
                 options.say(f"  {number + 1} of {lives} hand-overs")
@@ -85,7 +85,8 @@ def _run(
             return mark, steps
 
 
-def _differences(lab: Any, server: Server, log: list[dict[str, Any]]) -> list[str]:
+def log_differences(lab: Any, server: Server, log: list[dict[str, Any]]) -> list[str]:
+    """Where the rows that a log gives differ from the database's, and gaps in its numbers."""
     if [row["n"] for row in log] != list(range(1, len(log) + 1)):
         return ["the numbers of the log have gaps"]
     ours, found = _applied(log), []

@@ -12,6 +12,7 @@ BENCHMARK = Benchmark(
         "changes": report.changes,
         "histories": report.histories,
         "corrections": report.corrections,
+        "landing": report.landing,
         "between": report.between,
     },
     headline=report.headline,

@@ -36,15 +36,15 @@ class Violation:
         return f"{self.kind}: {self.what}"
 
 
-def difference(path: Path, expected: frozenset[Row]) -> tuple[Counter[Row], Counter[Row]]:
+def difference(path: Path, wanted: Counter[Row]) -> tuple[Counter[Row], Counter[Row]]:
     """Rows that the table lacks, and rows that it has too many."""
-    found, wanted = table_rows(path), Counter(expected)
+    found = table_rows(path)
     return wanted - found, found - wanted
 
 
-def compared(kind: Kind, node: str, path: Path, expected: frozenset[Row]) -> Violation | None:
+def compared(kind: Kind, node: str, path: Path, wanted: Counter[Row]) -> Violation | None:
     """Whether a table is what it must be; None if so."""
-    missing, surplus = difference(path, expected)
+    missing, surplus = difference(path, wanted)
     if not missing and not surplus:
         return None
     told = [f"{words} {shown(rows)}" for words, rows in (("lacks", missing), ("has too many", surplus)) if rows]

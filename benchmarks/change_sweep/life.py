@@ -25,7 +25,6 @@ from benchmarks.change_sweep.remedies import DeadEnd, Refused, Remedy, remedies_
 from benchmarks.change_sweep.runs import Ended, Runner, run_by_command
 from benchmarks.change_sweep.world import Expected, Home, NodeAt, World, shown
 
-STEPS_OF_A_LIFE = 24
 _RUNS = {"run": 40, "run one node": 6, "run with --full-refresh": 3, "run a range": 4}
 _ROWS_STAY = {change.name for change in CHANGES.values() if change.rows_stay}
 _MOST_REMEDIES = 8
@@ -53,10 +52,12 @@ class Life:
     """A life of ``seed`` in ``folder``.
 
     Attributes:
+        length: how many steps it has.
         told: what happened, in words.
         runs, stops, remedies: how many runs there were, how many of their nodes stopped, and which remedies were taken.
     """
 
+    length: ClassVar[int] = 24
     runs_drawn: ClassVar[Mapping[str, int]] = _RUNS
     changes_drawn: ClassVar[Mapping[str, Change]] = CHANGES
 
@@ -77,6 +78,10 @@ class Life:
     def named_remedies(self, home: Home, at: NodeAt, message: str, pending: list[str]) -> list[Remedy]:
         """The ways on that a stop names, as far as they fit what was changed."""
         return remedies_of(self._world, home, at, message, _ROWS_STAY.issuperset(pending))
+
+    def reasons(self, home: Home, at: NodeAt) -> list[str]:
+        """Why a run of a node may stop; empty if it must not."""
+        return self._world.pending(home.target(at))
 
     def must_hold(
         self, home: Home, at: NodeAt, *, full: bool = False, days: tuple[date, date] | None = None
@@ -103,7 +108,7 @@ class Life:
     def _drawn(self, draw: random.Random) -> Iterator[Step]:
         names = {**self.runs_drawn, **{name: change.weight for name, change in self.changes_drawn.items()}}
         yield Step("land", draw.getrandbits(32))
-        while len(self.steps) < STEPS_OF_A_LIFE:
+        while len(self.steps) < self.length:
             (name,) = draw.choices(list(names), list(names.values()))
             yield Step(name, draw.getrandbits(32))
 
@@ -191,14 +196,14 @@ class Life:
         world, path = self._world, home.target(at)
         if not ended.well:
             held = world.expected(path)
-            if not world.pending(path) and (found := compared("stopped and written", ended.node, path, held.rows)):
+            if not self.reasons(home, at) and (found := compared("stopped and written", ended.node, path, held.wanted)):
                 raise Found(found)
             return
         expected = self.must_hold(home, at, full=full, days=days)
         if full and not consent and (lost := world.gone & world.expected(path).rows - expected.rows):
             what = f"{ended.node}: a full refresh drops rows of deleted files and does not ask: {shown(Counter(lost))}"
             raise Found(Violation("silent", what, missing=len(lost)))
-        if found := compared("silent", f"{ended.node} {ended.status}", path, expected.rows):
+        if found := compared("silent", f"{ended.node} {ended.status}", path, expected.wanted):
             raise Found(
                 replace(found, what=f"{found.what} (changed before: {', '.join(expected.pending) or 'nothing'})")
             )
@@ -221,7 +226,7 @@ class Life:
         self.told.append(f"  stops: {stopped.error}")
         home = self._world.homes[number]
         at = home.node(stopped.node)
-        pending = self._world.pending(home.target(at))
+        pending = self.reasons(home, at)
         is_table = at.upstream is not None or at.node["read"]["format"] == "delta"
         if is_table and table_version(home.source(at)) is None:
             return

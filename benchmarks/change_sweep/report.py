@@ -14,11 +14,12 @@ from benchmarks.change_sweep.between import between as runs_between
 from benchmarks.change_sweep.histories import CorrectionsLife, HistoryLife
 from benchmarks.change_sweep.life import Life
 from benchmarks.change_sweep.sweep import Tally, sweep
+from benchmarks.change_sweep.zone.life import ZoneLife
 from benchmarks.harness import Options, Row
 
 _STEPS, _LOSSES, _REPEATS, _SILENT = "steps", "losses", "repeats", "silent"
-_HISTORIES, _CORRECTIONS = 500, 300
-"""How many steps the sweeps of histories and of corrections make, unless fewer are asked for."""
+_HISTORIES, _CORRECTIONS, _LANDING = 500, 300, 1000
+"""How many steps the sweeps of histories, of corrections and of landing zones make, unless fewer are asked for."""
 _OTHERS = "stops without need or without a way on"
 
 
@@ -35,6 +36,11 @@ def histories(options: Options) -> list[Row]:
 def corrections(options: Options) -> list[Row]:
     """Rows that were read are corrected."""
     return _swept(options, CorrectionsLife, min(options.steps, _CORRECTIONS))
+
+
+def landing(options: Options) -> list[Row]:
+    """Files of a landing zone are moved, renamed, rewritten, copied, hidden, packed and put back."""
+    return _swept(options, ZoneLife, min(options.steps, _LANDING))
 
 
 def between(options: Options) -> list[Row]:

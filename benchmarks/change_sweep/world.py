@@ -109,6 +109,7 @@ class Expected:
 
     Attributes:
         rows: the rows it must hold.
+        repeated: those that it must hold more than once, with how often more.
         seen: rows of its source that were taken in, or left out for good; they are not to be added (again).
         marks: by source and cursor column, how far the source was read by that column.
         read_from: the source that was read last, and how often that had been rewritten by then.
@@ -118,12 +119,18 @@ class Expected:
     """
 
     rows: frozenset[Row] = frozenset()
+    repeated: Counter[Row] = field(default_factory=Counter)
     seen: frozenset[Row] = frozenset()
     marks: dict[tuple[str, str], int] = field(default_factory=dict)
     read_from: tuple[str, int] | None = None
     versions: dict[int, Expected] = field(default_factory=dict)
     pending: list[str] = field(default_factory=list)
     instead_of: Expected | None = None
+
+    @property
+    def wanted(self) -> Counter[Row]:
+        """The rows it must hold, with how often."""
+        return Counter(self.rows) + self.repeated
 
 
 @dataclass

@@ -27,14 +27,14 @@ class Point:
     Attributes:
         function: dotted name, as its caller looks it up.
         moment: when, seen from the call of that function.
-        needs: what a scenario must have for a run to come by; every run does, if empty.
+        needs: what a scenario must have for a run to come by; every run does, if empty. `first`: a capture that begins.
         often: whether an upsert comes by more than once.
     """
 
     name: str
     function: str
     moment: Moment
-    needs: Literal["", "ledger", "repair", "quarantine"] = ""
+    needs: Literal["", "ledger", "repair", "first", "quarantine"] = ""
     often: bool = False
 
 
@@ -67,7 +67,25 @@ NAIVE_POINTS = (
     Point("before the HWM", "benchmarks.kill_sweep.naive.advance", "before"),
     Point("after the HWM", "benchmarks.kill_sweep.naive.advance", "after"),
 )
-_BY_NAME = {point.name: point for point in (*POINTS, *NAIVE_POINTS)}
+CAPTURE_POINTS = (
+    Point("before planning", "odi_assets.nodes.run_history.begin", "after"),
+    Point("planned", "odi_assets.nodes.run_node.plan_node", "after"),
+    Point("before the publication", "odi_assets.sources.cdc.postgres.server.ServerSession.publish", "before", "first"),
+    Point("published", "odi_assets.sources.cdc.postgres.server.ServerSession.publish", "after", "first"),
+    Point("slot made", "odi_assets.sources.cdc.postgres.server.ServerSession.create_slot", "after", "first"),
+    Point("log begun", "odi_assets.sources.cdc.source.LogSource.begun", "after"),
+    Point("step read", "odi_assets.sources.cdc.source.LogSource.step", "after"),
+    Point("before the commit", "odi_assets.delta.commit._commit_once", "before"),
+    Point("committed, not acknowledged", "odi_assets.delta.commit._commit_once", "after"),
+    Point("before the slot moves", "odi_assets.sources.cdc.source.LogSource.acknowledge", "before"),
+    Point("slot moved", "odi_assets.sources.cdc.source.LogSource.acknowledge", "after"),
+    Point("before advance", "odi_assets.nodes.execution.materialize.advance", "before"),
+    Point("advanced", "odi_assets.nodes.execution.materialize.advance", "after"),
+    Point("before the row of history", "odi_assets.nodes.run_history.record", "before"),
+    Point("after the row of history", "odi_assets.nodes.run_history.record", "after"),
+)
+"""Those of a node that captures the log of a database, which come by without Spark."""
+_BY_NAME = {point.name: point for point in (*CAPTURE_POINTS, *POINTS, *NAIVE_POINTS)}
 _LONGEST_WRITE = 0.5
 
 

@@ -76,8 +76,9 @@ class Node:
         """
         config = project.graph.node(key)
         write, partition = config.write, config.partition
-        target = Target(str(key), project.target(key), write.mode.traits, tuple(write.keys), write.schema_policy)
-        partition_by = write.partition_by or ((partition.column,) if partition else ())
+        partition_by = tuple(write.partition_by or ((partition.column,) if partition else ()))
+        traits, keys = write.mode.traits, tuple(write.keys)
+        target = Target(str(key), project.target(key), traits, keys, write.schema_policy, partition_by)
         waits_for = tuple(project.graph.resolve(key, name) for name in config.depends_on)
         return cls(project, key, config, state_key(key, config), waits_for, target, partition_by)
 

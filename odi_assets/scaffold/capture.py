@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from odi_assets.errors import SourceError
-from odi_assets.sources.cdc.postgres.server import ListedTable, PostgresTable, ServerSession
+from odi_assets.sources.cdc.postgres.server import ServerSession
+from odi_assets.sources.cdc.postgres.tables import ListedTable, PostgresTable
 
 _LEAVES = (
     "SELECT t.relid::regclass::text FROM pg_partition_tree(%s::oid) t JOIN pg_class c ON c.oid = t.relid "
@@ -95,7 +96,7 @@ def _unpublished(
     published = session.published(publication)
     if published is not None:
         try:
-            session.require_all_published(publication, [table.name for table in tables])
+            session.require_all_published(publication, {table.name: table.key for table in tables})
         except SourceError as error:
             yield Need(error.message.removeprefix(f"{session.label}: "), str(error.fix))
     missing = [table for table in tables if published is None or table.name not in published]

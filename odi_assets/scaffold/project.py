@@ -19,7 +19,8 @@ from odi_assets.scaffold.file import LAKE, SYSTEM, Node, ProjectFile
 from odi_assets.scaffold.names import node_names, slug
 from odi_assets.scaffold.reading import reading_of
 from odi_assets.scaffold.values import OddValue, odd_values
-from odi_assets.sources.cdc.postgres.server import PostgresTable, connected
+from odi_assets.sources.cdc.postgres.server import connected
+from odi_assets.sources.cdc.postgres.tables import PostgresTable
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
 from odi_assets.util.extras import install_command

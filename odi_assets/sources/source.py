@@ -41,6 +41,7 @@ class Target:
         traits: the traits of the node's write mode.
         keys: the node's ``write.keys``.
         schema_policy: what happens to rows with other columns than the table.
+        partition_by: the columns of its partitions.
     """
 
     node: str
@@ -48,6 +49,7 @@ class Target:
     traits: WriteTraits
     keys: tuple[str, ...]
     schema_policy: SchemaPolicy = "fail"
+    partition_by: tuple[str, ...] = ()
 
     @property
     def rows_are_known(self) -> bool:

@@ -10,7 +10,7 @@ from benchmarks.kill_sweep import points
 from odi_assets_tests.cluster import killed
 
 NAMED = {
-    **{point.name: point.function for point in (*points.POINTS, *points.NAIVE_POINTS)},
+    **{point.name: point.function for point in (*points.POINTS, *points.CAPTURE_POINTS, *points.NAIVE_POINTS)},
     **{f"on a cluster, {name}": function for name, (function, _) in killed.POINTS.items()},
 }
 

@@ -14,11 +14,15 @@ from benchmarks.change_sweep.changes import CHANGES
 from benchmarks.change_sweep.histories import CorrectionsLife, HistoryLife
 from benchmarks.change_sweep.life import Life, Step
 from benchmarks.change_sweep.sweep import sweep
+from benchmarks.change_sweep.zone.life import ZoneLife
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning import identity, start
+from odi_assets.sources.files import arrivals
 
 STEPS = 200
 FEW_STEPS = 48
+MOVED = 7000
+"""A life in which a loaded file moves to a folder of another value."""
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -38,6 +42,22 @@ def test_of_tables_put_back_and_of_corrected_rows_nothing_is_lost_in_silence(
     tally = sweep(FEW_STEPS, tmp_path, print, seed=seed, kind=kind)
     assert tally.violations == []
     assert min(tally.runs, tally.stops, tally.by_remedy.total()) > 0
+
+
+def test_of_files_that_move_in_a_landing_zone_no_row_is_lost_or_repeated_in_silence(tmp_path: Path) -> None:
+    """The long form is ``python -m benchmarks change-sweep --only landing``."""
+    tally = sweep(ZoneLife.length, tmp_path, print, seed=MOVED, kind=ZoneLife)
+    assert tally.violations == []
+    assert tally.runs > 0
+
+
+def test_a_life_of_a_landing_zone_finds_that_a_file_with_other_values_counts_as_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "_values", lambda *_: frozenset())
+    found = ZoneLife(MOVED, tmp_path / "world").live()
+    assert found is not None
+    assert found.kind == "silent"
 
 
 def test_a_run_that_commits_between_two_looks_of_a_command_is_no_fault_of_its_table(tmp_path: Path) -> None:

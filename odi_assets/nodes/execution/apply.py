@@ -185,6 +185,7 @@ def _history(changes: DataFrame, shapes: Sequence[LogShape], types: ValueTypes) 
     """Each change as a row, with what it is and when it was committed."""
     kinds = column_types(shapes).items()
     columns = [typed(text_of(shapes, name), kind, name, types).alias(name) for name, kind in kinds]
+    lacking = F.array_compact(F.array(*[F.when(is_unchanged(shapes, name), F.lit(name)) for name, _ in kinds]))
     facts = [
         F.col("op").alias("_op"),
         F.col(_N).alias("_n"),
@@ -192,6 +193,8 @@ def _history(changes: DataFrame, shapes: Sequence[LogShape], types: ValueTypes) 
         F.col("xid").alias("_xid"),
         F.col("committed_at").alias("_committed_at"),
         F.col(_KEY).alias("_key"),
+        # Their NULL is no value: the log does not have large values that did not change.
+        F.when(F.col(_UNCHANGED).isNotNull(), lacking).alias("_unchanged"),
     ]
     return changes.select(*columns, *facts)
 

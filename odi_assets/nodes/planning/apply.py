@@ -35,10 +35,19 @@ def key_of_log(plan: NodePlan) -> tuple[str, ...]:
     if not key:
         raise ConfigError(
             f"{node}: {config.table} has no key, so it is not known which row a change is of",
-            fix=f"give it a primary key; or keep its changes with `apply: {{…, table: {config.table}, history: true}}`",
+            fix=f"give it a primary key and run `{config.changes}` again; or keep its changes with "
+            f"`apply: {{…, table: {config.table}, history: true}}`",
             node=str(node),
         )
     return key
+
+
+def require_captured(plan: NodePlan) -> None:
+    """Raises ConfigError if the log does not capture the table that ``plan`` applies: nothing new would come of it."""
+    node, config = plan.node, plan.node.config.apply
+    for read in plan.reads:
+        if config is not None and isinstance(read.snapshot, TableSnapshot) and read.snapshot.handle.exists:
+            key_in_log(read.snapshot.handle, config.changes, config.table, str(node))
 
 
 def value_types(plan: NodePlan) -> ValueTypes:
@@ -69,7 +78,8 @@ def key_in_log(log: TableHandle, name: str, table: str, node: str) -> tuple[str,
         listed = ", ".join(sorted(tables)) or "none"
         raise ConfigError(
             f"{node}: the log `{name}` does not capture {table}; it captures {listed}",
-            fix="name one of these in `apply.table`, or add the table to `tables` of the capture",
+            fix="name one of these in `apply.table`; or add the table to `tables` of the capture; or take the node out "
+            "of the project",
             node=node,
         )
     return tuple(tables[table]["key"])

@@ -34,6 +34,10 @@ def known_by(node: Node) -> Mapping[str, Any] | None:
     names = compared_columns(node.config)
     if not names:
         return None
+    keys = sorted(key.casefold() for key in keys_compared(node.config))
+    if node.config.apply is not None:
+        # The log says the keys, whatever the node is called that captures.
+        return {"keys": keys, "columns": {"`apply.table`": node.config.apply.table}, "settings": {}}
     found = made_of(node.config, names, node.project.root)
     columns: dict[str, str] = {f"`{name.casefold()}`": one.text for name, one in found.items()}
     settings: dict[str, Settings] = {}
@@ -45,7 +49,6 @@ def known_by(node: Node) -> Mapping[str, Any] | None:
         if not all(one.sources for one in found.values()):
             # Which columns are in it is not known.
             settings[""] = _settings(node, ())
-    keys = sorted(key.casefold() for key in keys_compared(node.config))
     return {"keys": keys, "columns": columns, "settings": settings}
 
 

@@ -13,6 +13,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, StateError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.planning.apply import require_captured
 from odi_assets.nodes.planning.partition_column import partition_column, require_partition_column
 from odi_assets.nodes.planning.plan import NodePlan, WritePlan
 from odi_assets.nodes.planning.same_history import in_same_history
@@ -173,6 +174,8 @@ def _increment(plan: NodePlan) -> NodePlan:
         IncrementError: rows that are needed cannot be read any more.
     """
     following = [read for read in plan.reads if read.follows]
+    if plan.node.config.apply is not None:
+        require_captured(plan)
     if following and all(read.nothing_new for read in following):
         return replace(plan, nothing_new=True)
     scope = plan.write.mode.traits.increment

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,11 +86,14 @@ class DatabaseLog(ABC):
         """A position of the log as the database writes it."""
 
     @abstractmethod
-    def tables(self, patterns: Sequence[str]) -> dict[str, CapturedTable]:
+    def tables(self, patterns: Sequence[str], known: Collection[str] = ()) -> dict[str, CapturedTable]:
         """By name, the tables that ``patterns`` name.
 
+        Args:
+            known: the tables that are captured already.
+
         Raises:
-            ConfigError: a pattern names no table, or one whose changes the log does not have.
+            ConfigError: a pattern names no table, or one whose changes the log does not have, or has no more.
         """
 
     @abstractmethod
@@ -100,6 +103,10 @@ class DatabaseLog(ABC):
     @abstractmethod
     def shapes(self, tables: Sequence[CapturedTable]) -> dict[str, Shape]:
         """By table, its columns as the log has them, in its order."""
+
+    @abstractmethod
+    def columns_left_out(self) -> Mapping[str, Sequence[str]]:
+        """By table, the columns that somebody left out of the log."""
 
     @abstractmethod
     def publishing(self) -> Mapping[str, str]:

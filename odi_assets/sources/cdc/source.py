@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -72,6 +72,13 @@ def capture_source(name: str, label: str, read: ReadConfig, target: Target, conn
         database=database,
         chunks=read.snapshot,
     )
+
+
+def _short(tables: Sequence[str]) -> str:
+    """Names of tables for a message, of many the first."""
+    if len(tables) > _NAMED_TABLES:
+        return f"{tables[0]} and {counted(len(tables) - 1, 'other')} are"
+    return f"{', '.join(tables)} {'is' if len(tables) == 1 else 'are'}"
 
 
 def _slot_of(node: str) -> str:
@@ -195,8 +202,11 @@ class LogSource(Source):
         before = mark if isinstance(mark, CaptureMark) else None
         with self.opened() as log:
             log.require(before)
-            tables = log.tables(self.patterns)
+            tables = log.tables(self.patterns, () if before is None else before.tables)
             new = [name for name in tables if before is None or name not in before.tables]
+            for name, columns in log.columns_left_out().items() if self.until is None else ():
+                if name in tables:
+                    _log.warning("%s: the publication of %s lacks %s", self.target.node, name, ", ".join(columns))
             altered = self.altered(log, before, tables)
             log.require_captured([tables[name] for name in new])
             read = LogRead(snapshot=self._snapshot(log), summary="", before=before, follows=True, source=self)
@@ -215,6 +225,9 @@ class LogSource(Source):
             if oldest is not None:
                 return replace(read, summary=f"the log from {place} to {log.text(until)}: {lag}{behind}")
             words = f"no change above {place}"
+            gone = [name for name in before.tables if name not in tables]
+            if gone:
+                return replace(read, summary=f"{words}; {_short(gone)} captured no more")
             outrun = log.outrun(before, until, QUIET_BYTES) if self.until is None else None
             if outrun is not None:
                 return replace(read, summary=f"{words}; {outrun}")
@@ -260,7 +273,7 @@ class LogSource(Source):
 
     def begun(self, log: DatabaseLog, mark: CaptureMark | None) -> tuple[CaptureMark, dict[str, CapturedTable]]:
         """The mark with all tables that are captured now; the log holds their changes then."""
-        tables = log.tables(self.patterns)
+        tables = log.tables(self.patterns, () if mark is None else mark.tables)
         joined = {name: one for name, one in tables.items() if mark is None or name not in mark.tables}
         # One look: what happens after it is noticed by the next run.
         altered = self.altered(log, mark, tables)

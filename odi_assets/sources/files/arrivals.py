@@ -93,6 +93,7 @@ def arrivals(
     on_change: OnChange,
     traits: WriteTraits,
     columns: Collection[str] | None = None,
+    needed: Collection[str] = (),
     settle: timedelta = timedelta(0),
     folders: tuple[str, str] | None = None,
     now_ns: int | None = None,
@@ -102,6 +103,7 @@ def arrivals(
     Args:
         traits: of the write mode, which decide what an error advises.
         columns: those that rows can have, in small letters; None: all. Other ``name=value`` folders give no values.
+        needed: columns that the write cannot do without.
         settle: files that changed less than this ago, by this machine's clock, are left for a later increment.
         folders: the folder of the paths of loaded files, and the folder of ``listed`` paths; None if it is the same.
 
@@ -136,7 +138,7 @@ def arrivals(
     changed = (other - left_behind - moved.keys()) | shifted.keys()
     rewritten = [*(f.path for f in settled if f.path in changed), *renamed]
     if rewritten and on_change == "raise":
-        raise _other_rows(rewritten, shifted | renamed, label, traits)
+        raise _other_rows(rewritten, shifted | renamed, label, traits, needed)
     reload = rewritten if on_change == "reload" else []
     ignored = set(rewritten) - set(reload)
     take = (fresh | (other & left_behind) | set(reload)) - moved.keys() - unsettled - ignored
@@ -269,6 +271,11 @@ def _values(path: str, columns: Collection[str] | None) -> _Values:
     return frozenset(folder_values(path, columns).items()) if "=" in path else frozenset()
 
 
+def _columns_of_other_values(shifted: Mapping[str, str]) -> set[str]:
+    """The columns in small letters of which moved files have other values."""
+    return {name for now, old in shifted.items() for name, _ in _values(now, None) ^ _values(old, None)}
+
+
 def _renamed(paths: Iterable[str], former: Mapping[str, str], columns: Collection[str] | None) -> dict[str, str]:
     """The path and the former path of loaded files whose folders give other values, seen from another connection."""
     there = ((path, former[path]) for path in paths if path in former)
@@ -280,7 +287,9 @@ def _copied(new: Iterable[LoadedFile], gone: Iterable[LoadedFile]) -> tuple[str,
     return tuple(sorted(f.path for f in new if (f.etag or f.digest) and (f.size, f.etag or f.digest) in contents))
 
 
-def _other_rows(paths: Sequence[str], shifted: Mapping[str, str], label: str, traits: WriteTraits) -> IncrementError:
+def _other_rows(
+    paths: Sequence[str], shifted: Mapping[str, str], label: str, traits: WriteTraits, needed: Collection[str]
+) -> IncrementError:
     rewritten = [path for path in paths if path not in shifted]
     moves = [f"{shifted[path]} to {path}" for path in paths if path in shifted]
     texts, back = [], []
@@ -291,7 +300,9 @@ def _other_rows(paths: Sequence[str], shifted: Mapping[str, str], label: str, tr
     if moves:
         was = "was" if len(moves) == 1 else "were"
         texts.append(f"{was} loaded and moved to folders of other values, which are columns: {_some(moves)}")
-        back.append("move it back; or give a `read.schema` without these columns")
+        back.append("move it back")
+        if not _columns_of_other_values(shifted) & {name.lower() for name in needed}:
+            back.append("or give a `read.schema` without these columns")
     count = len(rewritten) or len(moves)
     text = f"{counted(count, 'file')} of {label} {texts[0]}"
     text += f"; {counted(len(moves), 'file')} {texts[1]}" if len(texts) > 1 else ""

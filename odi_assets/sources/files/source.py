@@ -119,6 +119,9 @@ class LandingFiles(Source):
 
     def plan(self, mark: Mark | None) -> PlannedRead:
         if not isinstance(self.increment, FilesIncrement):
+            if isinstance(mark, CursorMark) and not list_files(self.base, self.path):
+                # Files that were loaded may be put away.
+                return self._window(self._snapshot((), ()), mark)
             return super().plan(mark)
         listed, before = list_files(self.base, self.path), mark if isinstance(mark, FilesMark) else None
         found = self._arrivals(self.increment, listed, before)
@@ -207,6 +210,7 @@ class LandingFiles(Source):
             on_change=on_change,
             traits=self.target.traits,
             columns=columns,
+            needed=(*self.target.keys, *self.target.partition_by),
             **how,
         )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from odi_assets.errors import IncrementError
+from odi_assets.errors import IncrementError, NothingThereError
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -99,6 +99,18 @@ def test_an_append_stops_and_names_both_places_and_goes_on_once_the_file_is_back
     assert box.run("raw").status is RunStatus.NO_DATA
 
 
+@pytest.mark.parametrize("mode", [PARTITIONS, "upsert, keys: [k]", "append_once, keys: [id, k]"])
+def test_a_schema_without_a_column_that_the_write_needs_is_no_advice(make: Make, mode: str) -> None:
+    box = make(mode, files="{mode: files, on_change: raise}")
+    land(box, "k=1/a.csv", 1)
+    box.run("raw")
+    move(box, "k=1/a.csv", "k=2/a.csv")
+    with pytest.raises(IncrementError, match="which are columns") as error:
+        box.run("raw")
+    assert "read.schema" not in str(error.value.fix)
+    assert "move it back; or set `incremental.on_change` to `reload`" in str(error.value.fix)
+
+
 @pytest.mark.parametrize("mode", ["append", PARTITIONS, UPSERT])
 def test_a_move_that_changes_no_row_is_nothing_new(make: Make, mode: str) -> None:
     box = make(mode)
@@ -133,3 +145,21 @@ def test_an_append_that_loads_rewritten_files_again_says_that_their_former_rows_
     assert "1 rewritten, loaded again beside former rows (in/k=1/a.csv)" in box.plan("raw").summary
     box.run("raw")
     assert box.rows("raw") == [(1, 1), (1, 1), (2, 1)]
+
+
+@pytest.mark.parametrize("mode", ["append", UPSERT, "overwrite", PARTITIONS])
+def test_a_landing_zone_whose_files_were_put_away_has_nothing_new_for_a_cursor(make: Make, mode: str) -> None:
+    box = make(mode, files="{mode: stateful, column: id}")
+    land(box, "k=1/a.csv", 1)
+    box.run("raw")
+    (box.root / "landing/in/k=1/a.csv").unlink()
+    assert box.run("raw").status is RunStatus.NO_DATA
+    land(box, "k=1/b.csv", 2)
+    box.run("raw")
+    assert (2, 1) in box.rows("raw")
+
+
+def test_a_cursor_that_read_nothing_yet_stops_where_there_is_no_file(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "landing/in").mkdir(parents=True)
+    with pytest.raises(NothingThereError, match=r"no file matches in/"):
+        make("append", files="{mode: stateful, column: id}").run("raw")

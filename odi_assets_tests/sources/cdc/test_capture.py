@@ -494,6 +494,8 @@ def test_history_keeps_every_version_of_a_row(capture: Capture, orders: Database
     ]
     assert [(row["_op"], row["state"]) for row in rows] == [("r", "new"), ("u", "paid"), ("d", None)]
     assert rows[1]["_committed_at"] <= rows[2]["_committed_at"]
+    # What the log does not have is not taken for NULL.
+    assert [(row["note"] is None, row["_unchanged"]) for row in rows] == [(False, None), (True, ["note"]), (True, None)]
 
 
 def test_a_quiet_publication_lets_the_servers_log_go(
@@ -643,6 +645,7 @@ def test_a_missing_slot_is_not_made_unasked(capture: Capture, orders: Database) 
 NARROW = [
     (f"CREATE PUBLICATION {SLOT} FOR TABLE orders WITH (publish = 'insert')", "leaves out update, delete, truncate"),
     (f"CREATE PUBLICATION {SLOT} FOR TABLE orders WHERE (id > 3)", "leaves out rows of public.orders"),
+    (f"CREATE PUBLICATION {SLOT} FOR TABLE orders (note)", "leaves out id of public.orders, a column of its key"),
 ]
 
 

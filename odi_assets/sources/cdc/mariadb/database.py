@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -206,8 +206,8 @@ class MariadbLog(DatabaseLog):
 
     # Its tables
 
-    def tables(self, patterns: Sequence[str]) -> dict[str, CapturedTable]:
-        found = self._session.tables(patterns)
+    def tables(self, patterns: Sequence[str], known: Collection[str] = ()) -> dict[str, CapturedTable]:
+        found = self._session.tables(patterns, known)
         for table in found:
             if table.refused is not None:
                 why, fix = table.refused
@@ -228,6 +228,9 @@ class MariadbLog(DatabaseLog):
 
     def shapes(self, tables: Sequence[CapturedTable]) -> dict[str, Shape]:
         return self._session.shapes(tables)
+
+    def columns_left_out(self) -> Mapping[str, Sequence[str]]:
+        return {}
 
     def publishing(self) -> Mapping[str, str]:
         return {}

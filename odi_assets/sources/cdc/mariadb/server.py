@@ -8,7 +8,7 @@ replicas with one number that drive each other out. All values are written by se
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -217,11 +217,14 @@ class MariadbSession:
 
     # Its tables
 
-    def tables(self, patterns: Sequence[str]) -> list[MariadbTable]:
+    def tables(self, patterns: Sequence[str], known: Collection[str] = ()) -> list[MariadbTable]:
         """The tables that ``patterns`` name: ``shop.orders``, ``shop.customer*``.
 
+        Args:
+            known: the tables that are captured already.
+
         Raises:
-            ConfigError: a pattern names no table.
+            ConfigError: a pattern names no table, or one that the log has no more.
         """
         listed = self.rows(
             "SELECT table_schema, table_name, table_type, COALESCE(engine, '') FROM information_schema.tables "
@@ -232,8 +235,9 @@ class MariadbSession:
         for pattern in patterns:
             matched = [(name, row) for name, row in names if fnmatch.fnmatchcase(name, pattern)]
             kept = [(name, row) for name, row in matched if row[2] == "BASE TABLE"]
-            if not kept:
-                raise ConfigError(_why_no_table(pattern, matched, self))
+            left = [one for one in matched if one not in kept and one[0] in known]
+            if not kept or left:
+                raise _no_table(pattern, left or matched, self)
             for name, (database, table, _, engine) in kept:
                 if name not in found:
                     found[name] = self._table(name, str(database), str(table), str(engine))
@@ -365,19 +369,26 @@ def _asked(column: str, kind: str) -> str:
     return column
 
 
-def _why_no_table(pattern: str, matched: Sequence[tuple[str, Any]], session: MariadbSession) -> str:
+def _no_table(pattern: str, matched: Sequence[tuple[str, Any]], session: MariadbSession) -> ConfigError:
     kinds = {
         "VIEW": "a view",
         "SYSTEM VERSIONED": "a table that keeps its own history, whose deletions are none in the log",
         "SEQUENCE": "a sequence",
     }
     if not matched:
-        return (
+        return ConfigError(
             f"{session.label}: no table that its user may read is named `{pattern}`; tables are named with their "
-            "database"
+            "database",
+            fix="correct `tables`, or take it out",
         )
     listed = ", ".join(f"{name} is {kinds.get(row[2], row[2].lower())}" for name, row in matched)
-    return f"{session.label}: `{pattern}` names nothing whose changes the log has: {listed}"
+    name = matched[0][0]
+    leave = f"take it out of `tables`{'' if name == pattern else ': name the others there'}"
+    is_versioned = matched[0][1][2] == "SYSTEM VERSIONED"
+    return ConfigError(
+        f"{session.label}: `{pattern}` names what the log has no changes of: {listed}",
+        fix=f"{leave}; or ALTER TABLE {name} DROP SYSTEM VERSIONING" if is_versioned else leave,
+    )
 
 
 @contextmanager

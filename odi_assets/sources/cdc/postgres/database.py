@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +19,8 @@ from odi_assets.sources.cdc.log import Shape, ShapeColumn
 from odi_assets.sources.cdc.mark import CaptureMark, lsn_text
 from odi_assets.sources.cdc.postgres.definitions import definitions
 from odi_assets.sources.cdc.postgres.pgoutput import LogRelation, begun, completed, decode
-from odi_assets.sources.cdc.postgres.server import PostgresTable, ServerSession, Slot, connected
+from odi_assets.sources.cdc.postgres.server import PublicationGapError, ServerSession, Slot, connected
+from odi_assets.sources.cdc.postgres.tables import PostgresTable
 from odi_assets.sources.cdc.postgres.visible import Visible
 from odi_assets.sources.cdc.postgres.waiting import await_others, wait
 from odi_assets.sources.snapshot import Position
@@ -203,8 +204,8 @@ class PostgresLog(DatabaseLog):
                 fix=f"add `create: true` to `log`; or SELECT pg_create_logical_replication_slot('{name}', 'pgoutput')",
             )
 
-    def tables(self, patterns: Sequence[str]) -> dict[str, CapturedTable]:
-        found = {table.name: table for table in self.session.tables(patterns)}
+    def tables(self, patterns: Sequence[str], known: Collection[str] = ()) -> dict[str, CapturedTable]:
+        found = {table.name: table for table in self.session.tables(patterns, known)}
         self._oids |= {name: table.oid for name, table in found.items()}
         return dict(found)
 
@@ -221,6 +222,9 @@ class PostgresLog(DatabaseLog):
 
     def shapes(self, tables: Sequence[CapturedTable]) -> dict[str, Shape]:
         return self.session.shapes(cast(Sequence[PostgresTable], tables), self._publication)
+
+    def columns_left_out(self) -> Mapping[str, Sequence[str]]:
+        return self.session.columns_left_out(self._publication)
 
     def publishing(self) -> Mapping[str, str]:
         return self.session.publishing(self._publication)
@@ -255,7 +259,7 @@ class PostgresLog(DatabaseLog):
             start = session.create_slot(self._slot_name) if slot is None else slot.confirmed
             # The record that commits a transaction may begin exactly where the slot does.
             mark = CaptureMark(start - 1, start, 1, session.system())
-        session.require_all_published(publication, list(tables))
+        session.require_all_published(publication, {name: one.key for name, one in tables.items()})
         return mark
 
     def log_end(self) -> int:
@@ -287,7 +291,15 @@ class PostgresLog(DatabaseLog):
         return f"the server may let {gap:,} bytes of its log go" if gap > most_bytes else None
 
     def _peek(self, upto: int, most: int | None) -> Iterator[list[bytes]]:
-        return self.session.peek(self._slot_name, self._publication, upto, most)
+        try:
+            yield from self.session.peek(self._slot_name, self._publication, upto, most)
+        except PublicationGapError as error:
+            # The server reads the log with the catalog of the time of each change.
+            raise IdentityMismatchError(
+                f"{self._database.label}: there was no publication `{self._publication}` for a while, and the server "
+                "does not read its log over that time",
+                fix=f"SELECT pg_drop_replication_slot('{self._slot_name}'); then {self._database.again}",
+            ) from error
 
     def is_behind(self, mark: CaptureMark, upto: int, most: int) -> bool:
         del mark

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odi_assets.sources.cdc.definition import TableDefinition
-from odi_assets.sources.cdc.postgres.server import PostgresTable, ServerSession
+from odi_assets.sources.cdc.postgres.server import ServerSession
+from odi_assets.sources.cdc.postgres.tables import PostgresTable
 
 _KNOWS_MULTIRANGES = 140_000
 _COLUMNS = "a.attnum > 0 AND NOT a.attisdropped"

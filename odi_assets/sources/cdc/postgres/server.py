@@ -8,7 +8,7 @@ one session with fixed settings, in the log and in snapshots alike: the same val
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +16,12 @@ from typing import Any
 from odi_assets.config.models.databases import ServerConnection
 from odi_assets.errors import ConfigError, SourceError
 from odi_assets.sources.cdc.changes import Values
-from odi_assets.sources.cdc.database import CapturedTable
 from odi_assets.sources.cdc.log import Shape, ShapeColumn
 from odi_assets.sources.cdc.mark import lsn_of
 from odi_assets.sources.cdc.postgres.pgoutput import row_values
+from odi_assets.sources.cdc.postgres.tables import ListedTable, PostgresTable, no_table, why_not_logged
 from odi_assets.sources.cdc.postgres.visible import Visible
-from odi_assets.sources.cdc.postgres.waiting import wait
+from odi_assets.sources.cdc.postgres.waiting import reaches, wait
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect
 from odi_assets.sources.sql.errors import database_error
@@ -42,7 +42,8 @@ _SETTINGS = {
 _FIRST_BLOCK, _LARGEST_BLOCK = 1_000, 50_000
 _BLOCK_BYTES, _PART_BYTES = 2 << 20, 4 << 20
 """Messages that are fetched at a time."""
-_INHERITED = "a table that others inherit from"
+_MARGIN = 0.2
+"""Seconds beyond the time in which a server writes its log to the disk."""
 _NAMES_COLUMNS = 150_000
 """The version from which a publication may name columns and rows."""
 
@@ -66,37 +67,8 @@ class Slot:
     wal_status: str
 
 
-@dataclass(frozen=True)
-class PostgresTable(CapturedTable):
-    """A table of the database that can be captured.
-
-    Attributes:
-        identity: ``d``, ``i``, ``f`` or ``n``: what the log has of a row that was changed.
-    """
-
-    oid: int
-    identity: str
-
-    @property
-    def unidentified(self) -> str | None:
-        """Why the log does not say which of its rows was changed; None if it says so."""
-        if self.identity == "n":
-            return "REPLICA IDENTITY NOTHING"
-        return None if self.identity == "f" or self.key else "no primary key"
-
-
-@dataclass(frozen=True)
-class ListedTable:
-    """What the database has under the name of a table, captured or not.
-
-    Attributes:
-        schema: the schema that it is in.
-        why_not: why the log does not have its changes; None if it has them.
-    """
-
-    schema: str
-    table: PostgresTable
-    why_not: str | None
+class PublicationGapError(SourceError):
+    """A part of the log is of a time at which there was no publication of this name: it cannot be read over."""
 
 
 class ServerSession:
@@ -166,16 +138,23 @@ class ServerSession:
         self.rows("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [name, lsn])
 
     def log_end(self) -> int:
-        """Where the log ends now: all transactions that anybody sees are below it."""
-        return lsn_of(self.one("SELECT pg_current_wal_insert_lsn()::text"))
+        """Where the log ends on the server's disk: all transactions that anybody sees now are below it.
+
+        A commit that did not wait for the disk is there after three delays of the WAL writer. What is not there then is
+        of open transactions, and may stay in memory for long on a quiet server.
+        """
+        end = lsn_of(self.one("SELECT pg_current_wal_insert_lsn()::text"))
+        if self._flushed() < end:
+            milliseconds = self.one("SELECT setting::int FROM pg_settings WHERE name = 'wal_writer_delay'")
+            reaches(lambda: self._flushed() >= end, 3 * int(milliseconds) / 1000 + _MARGIN)
+        return min(end, self._flushed())
 
     def await_flushed(self, lsn: int) -> None:
-        """Wait until the log up to ``lsn`` is on the server's disk: only then it can be read."""
-        wait(
-            self.label,
-            lambda: lsn_of(self.one("SELECT pg_current_wal_flush_lsn()::text")) >= lsn,
-            "the server's log does not reach its disk",
-        )
+        """Wait until the log up to ``lsn`` is on the server's disk, as it is unless the server was started again."""
+        wait(self.label, lambda: self._flushed() >= lsn, "the server's log does not reach its disk")
+
+    def _flushed(self) -> int:
+        return lsn_of(self.one("SELECT pg_current_wal_flush_lsn()::text"))
 
     def snapshot(self) -> Visible:
         """The transactions that this session sees; in a repeatable read, as long as it lasts."""
@@ -183,8 +162,13 @@ class ServerSession:
 
     # Its tables
 
-    def listed(self) -> list[ListedTable]:
-        """All tables of the database, and what looks like tables, in the order of their names."""
+    def listed(self, *, partitions: bool = False) -> list[ListedTable]:
+        """All tables of the database, and what looks like tables, in the order of their names.
+
+        Args:
+            partitions: whether those of other tables are among them.
+        """
+        kept = "" if partitions else "AND NOT c.relispartition "
         listed = self.rows(
             "SELECT c.oid::bigint, n.nspname, c.relname, c.relreplident::text, c.relkind::text, "
             "c.relpersistence::text, "
@@ -197,9 +181,10 @@ class ServerSession:
             "  AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''), "
             "EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid), "
             "ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 "
-            "  AND NOT a.attisdropped AND a.attgenerated <> '' ORDER BY a.attnum) "
+            "  AND NOT a.attisdropped AND a.attgenerated <> '' ORDER BY a.attnum), "
+            "c.relispartition "
             "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND NOT c.relispartition "
+            f"WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') {kept}"
             "AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY n.nspname || '.' || c.relname"
         )
         return [
@@ -214,26 +199,30 @@ class ServerSession:
                     str(identity),
                     generated=tuple(generated),
                 ),
-                _why_not(str(kind), str(persistence), bool(inherited)),
+                why_not_logged(str(kind), str(persistence), bool(inherited), bool(of_other)),
             )
-            for oid, schema, name, identity, kind, persistence, key, layout, inherited, generated in listed
+            for oid, schema, name, identity, kind, persistence, key, layout, inherited, generated, of_other in listed
         ]
 
-    def tables(self, patterns: Sequence[str]) -> list[PostgresTable]:
+    def tables(self, patterns: Sequence[str], known: Collection[str] = ()) -> list[PostgresTable]:
         """The tables that ``patterns`` name: ``public.orders``, ``public.customer*``. What is the name of a table names
         that table alone.
 
+        Args:
+            known: the tables that are captured already.
+
         Raises:
-            ConfigError: a pattern names no table, or one whose changes the log does not have.
+            ConfigError: a pattern names no table, or one whose changes the log does not have, or has no more.
         """
-        listed = self.listed()
+        listed = self.listed(partitions=True)
         found: dict[str, PostgresTable] = {}
         for pattern in patterns:
             matched = [one for one in listed if one.table.name == pattern]
             matched = matched or [one for one in listed if fnmatch.fnmatchcase(one.table.name, pattern)]
             kept = [one.table for one in matched if one.why_not is None]
-            if not kept:
-                raise _no_table(pattern, matched, self.label)
+            left = next((one for one in matched if one.why_not is not None and one.table.name in known), None)
+            if not kept or left is not None:
+                raise no_table(pattern, matched if left is None else [left], self.label)
             found |= {table.name: table for table in kept}
         return [found[name] for name in sorted(found)]
 
@@ -270,8 +259,26 @@ class ServerSession:
         )
         return {str(name): set(columns) for name, columns in found if columns is not None}
 
-    def require_all_published(self, publication: str, tables: Sequence[str]) -> None:
-        """Raises SourceError if a publication leaves out operations, or rows of tables: they would be missing."""
+    def columns_left_out(self, publication: str) -> dict[str, list[str]]:
+        """By table of a publication, the columns that its list does not name."""
+        if self.opened.info.server_version < _NAMES_COLUMNS:
+            return {}
+        found = self.rows(
+            "SELECT t.schemaname || '.' || t.tablename, array_agg(a.attname::text ORDER BY a.attnum) "
+            "FROM pg_publication_tables t JOIN pg_namespace n ON n.nspname = t.schemaname "
+            "JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename "
+            "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
+            "AND a.attgenerated = '' AND a.attname <> ALL(t.attnames) WHERE t.pubname = %s GROUP BY 1",
+            [publication],
+        )
+        return {str(name): list(columns) for name, columns in found}
+
+    def require_all_published(self, publication: str, tables: Mapping[str, Sequence[str]]) -> None:
+        """Raises SourceError if a publication leaves out operations, rows of tables, or columns of their keys.
+
+        Args:
+            tables: by name, the columns of their keys.
+        """
         kinds = ("insert", "update", "delete", "truncate")
         (flags,) = self.rows(
             f"SELECT {', '.join(f'pub{kind}' for kind in kinds)} FROM pg_publication WHERE pubname = %s", [publication]
@@ -290,12 +297,14 @@ class ServerSession:
             "WHERE pubname = %s AND rowfilter IS NOT NULL AND schemaname || '.' || tablename = ANY(%s)",
             [publication, list(tables)],
         )
-        if filtered:
-            name, condition = filtered[0]
+        lacking = [(str(name), f"rows of {name}: it has those with {condition}") for name, condition in filtered]
+        for name, columns in self.columns_left_out(publication).items():
+            of_key = [column for column in columns if column in tables.get(name, ())]
+            lacking += [(name, f"{column} of {name}, a column of its key") for column in of_key]
+        for name, what in lacking:
             alter = f"ALTER PUBLICATION {publication}"
             raise SourceError(
-                f"{self.label}: the publication `{publication}` leaves out rows of {name}: it has those with "
-                f"{condition}",
+                f"{self.label}: the publication `{publication}` leaves out {what}",
                 fix=f"{alter} DROP TABLE {name}; {alter} ADD TABLE {name}",
                 label=self.label,
             )
@@ -377,7 +386,10 @@ class ServerSession:
             while True:
                 result = connection.exec_params(f"FETCH {block} FROM odi_peek".encode(), [], result_format=1)
                 if result.status != _TUPLES:
-                    raise _as_error(self.opened, result)
+                    error = _as_error(result)
+                    if f'publication "{publication}" does not exist' in str(error):
+                        raise PublicationGapError(f"{self.label}: {str(error).splitlines()[0]}")
+                    raise error
                 value, count = result.get_value, result.ntuples
                 fetched = [value(row, 0) for row in range(count)]
                 part += fetched
@@ -403,7 +415,7 @@ class ServerSession:
         query = f"COPY (SELECT {asked or 'NULL'} FROM {relation} WHERE {where}) TO STDOUT (FORMAT BINARY)"
         result = connection.exec_(query.encode())
         if result.status != _COPY_OUT:
-            raise _as_error(self.opened, result)
+            raise _as_error(result)
         rows: list[Any] = []
         take = connection.get_copy_data
         while True:
@@ -413,7 +425,7 @@ class ServerSession:
             rows.append(data)
         while (end := connection.get_result()) is not None:
             if end.status != _COMMAND_OK:
-                raise _as_error(self.opened, end)
+                raise _as_error(end)
         return row_values(rows, len(columns))
 
 
@@ -421,11 +433,10 @@ _COMMAND_OK, _TUPLES, _COPY_OUT = 1, 2, 3
 """libpq's ExecStatusType."""
 
 
-def _as_error(opened: Any, result: Any) -> Exception:
+def _as_error(result: Any) -> Exception:
     import psycopg
 
     text = result.error_message.decode(errors="replace") if result.error_message else "no answer"
-    del opened
     return psycopg.DatabaseError(text.strip())
 
 
@@ -441,31 +452,6 @@ def quoted_table(schema: str, name: str) -> str:
 def _literal(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace("'", "''")
     return f"E'{escaped}'"
-
-
-def _why_not(kind: str, persistence: str, is_inherited: bool) -> str | None:
-    """Why the log does not have the changes of a table."""
-    kinds = {"f": "a table of another server", "v": "a view", "m": "a materialized view"}
-    # Rows that come and go with a partition, or with a table that inherits, have no change in the log.
-    kinds["p"] = "a table with partitions, whose rows come and go without a change"
-    if kind in kinds:
-        return kinds[kind]
-    if is_inherited:
-        return _INHERITED
-    return None if persistence == "p" else "unlogged"
-
-
-def _no_table(pattern: str, matched: Sequence[ListedTable], label: str) -> ConfigError:
-    if not matched:
-        return ConfigError(
-            f"{label}: no table of the database is named `{pattern}`; tables are named with their schema",
-            fix="correct `tables`, or take it out",
-        )
-    listed = ", ".join(f"{one.table.name} is {one.why_not}" for one in matched)
-    fix = "take it out of `tables`"
-    if any(one.why_not == _INHERITED for one in matched):
-        fix += f"; or drop the inheritance: ALTER TABLE CHILD NO INHERIT {matched[0].table.quoted}"
-    return ConfigError(f"{label}: `{pattern}` names nothing whose changes the log has: {listed}", fix=fix)
 
 
 @contextmanager

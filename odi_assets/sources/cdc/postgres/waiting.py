@@ -28,7 +28,7 @@ would not do: transactions that began after the last one that ended are beyond i
 
 def wait(label: str, reached: Callable[[], bool], otherwise: str) -> None:
     """Wait until something is so; raises SourceError that says ``otherwise`` if it takes too long."""
-    if not _reaches(reached):
+    if not reaches(reached):
         raise SourceError(f"{label}: {otherwise}, for {_PATIENCE:.0f} seconds now", fix=_OPEN_FIX, label=label)
 
 
@@ -48,7 +48,7 @@ def await_others(label: str, ask: Callable[[str], Sequence[tuple[Any, ...]]]) ->
         left.intersection_update(number for number, _ in ask(_WRITING))
         return not left
 
-    if not left or _reaches(ended):
+    if not left or reaches(ended):
         return
     prepared = sorted(name for one in left if (name := before[one]) is not None)
     which = f"the transaction prepared as {prepared[0]!r}" if prepared else "a transaction that began before"
@@ -69,8 +69,9 @@ def _prepared_fix(name: str) -> str:
     )
 
 
-def _reaches(reached: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + _PATIENCE
+def reaches(reached: Callable[[], bool], seconds: float | None = None) -> bool:
+    """Whether something is so at last; it is waited for that long, or as long as for transactions of others."""
+    deadline = time.monotonic() + (_PATIENCE if seconds is None else seconds)
     while not reached():
         if time.monotonic() > deadline:
             return False

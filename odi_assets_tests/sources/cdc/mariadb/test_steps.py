@@ -443,6 +443,25 @@ def test_tables_whose_changes_the_log_does_not_have_are_refused(
         steps(patterns=f"odi.{table}").run()
 
 
+LEAVING = [
+    (["ALTER TABLE orders ADD SYSTEM VERSIONING"], "odi.orders is a table that keeps its own history"),
+    (["RENAME TABLE orders TO others", "CREATE VIEW orders AS SELECT * FROM others"], "odi.orders is a view"),
+]
+
+
+@pytest.mark.parametrize(("statements", "why"), LEAVING, ids=[why for _, why in LEAVING])
+def test_a_captured_table_of_a_pattern_does_not_leave_in_silence(
+    steps: Made, orders: Database, statements: list[str], why: str
+) -> None:
+    orders.execute("CREATE TABLE parts (id int PRIMARY KEY)")
+    found = steps(patterns="odi.*")
+    found.run()
+    for statement in statements:
+        orders.execute(statement)
+    with pytest.raises(ConfigError, match=why):
+        found.run()
+
+
 def test_times_as_older_versions_stored_them_are_refused(steps: Made, orders: Database, admin: Database) -> None:
     admin.execute("SET GLOBAL mysql56_temporal_format = OFF")
     try:

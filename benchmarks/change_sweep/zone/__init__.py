@@ -1,0 +1,1 @@
+"""Landing zones whose files are moved, renamed, rewritten, copied, hidden, packed and put back between runs."""

@@ -1,0 +1,197 @@
+"""The oracle: what docs promise of a landing zone, in plain Python.
+
+A file is known by its path and its content. One that is gone while its time and its bytes are found under another name
+was moved: it gives the rows that it gave, unless its folders give other values. All else that is not known is new.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from benchmarks.change_sweep.world import Config, Expected, NodeAt, Row
+from benchmarks.change_sweep.zone.listing import FileThen
+
+Files = Mapping[str, FileThen]
+
+
+@dataclass
+class Known(Expected):
+    """What a table must hold, and what its node read of the landing zone or of the table above.
+
+    Attributes:
+        loaded: by path, the files that were loaded.
+        mark: the greatest ``v`` that was read.
+        above: the rows of the table above, as the node read it last.
+    """
+
+    loaded: dict[str, FileThen] = field(default_factory=dict)
+    mark: int = 0
+    above: Counter[Row] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """The files of a landing zone, compared with those that were loaded.
+
+    Attributes:
+        new: files to be loaded.
+        rewritten: paths of loaded files that have other content.
+        shifted: by path, where a loaded file was, before it moved to folders of other values.
+        moved: by path, where a loaded file was that gives the same rows.
+        gone: paths of loaded files that are nowhere.
+    """
+
+    new: frozenset[str]
+    rewritten: frozenset[str]
+    shifted: Mapping[str, str]
+    moved: Mapping[str, str]
+    gone: frozenset[str]
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """Files that were loaded and give other rows now."""
+        return self.rewritten.union(self.shifted)
+
+
+def arrivals(loaded: Files, now: Files, columns: Collection[str]) -> Arrivals:
+    """What came, went and moved since files were ``loaded``."""
+    absent = [path for path, file in loaded.items() if path not in now or now[path].data != file.data]
+    arrived = [path for path in now if path not in loaded or path in absent]
+    pairs: dict[str, str] = {}
+    for keeps_values in (True, False):
+        for path in sorted(set(arrived) - pairs.keys()):
+            for old in sorted(set(absent) - set(pairs.values())):
+                same = now[path].values(columns) == loaded[old].values(columns)
+                if now[path].content == loaded[old].content and same == keeps_values:
+                    pairs[path] = old
+                    break
+    shifted = {path: old for path, old in pairs.items() if now[path].values(columns) != loaded[old].values(columns)}
+    left = set(absent) - set(pairs.values())
+    rewritten = {path for path in left if path in now and path not in pairs}
+    return Arrivals(
+        frozenset(arrived) - pairs.keys() - rewritten,
+        frozenset(rewritten),
+        shifted,
+        {path: old for path, old in pairs.items() if path not in shifted},
+        frozenset(left - rewritten - shifted.keys()),
+    )
+
+
+def rule(at: NodeAt) -> str:
+    """What a node does about files that give other rows now."""
+    default = "raise" if at.node["write"]["mode"] == "append" else "reload"
+    return str(at.increment.get("on_change", default))
+
+
+def columns_of(at: NodeAt) -> list[str]:
+    """The columns of a node that reads files."""
+    return [column.split()[0] for column in at.node["read"]["schema"].split(", ")]
+
+
+def reasons_to_stop(at: NodeAt, known: Known, now: Files) -> list[str]:
+    """Why a run of a node over ``files`` has to stop; empty if it must not."""
+    found, is_reload = arrivals(known.loaded, now, columns_of(at)), rule(at) == "reload"
+    if rule(at) == "raise" and found.changed:
+        return [f"other rows in {', '.join(sorted(found.changed))}"]
+    works = found.new or (is_reload and found.changed)
+    if at.node["write"]["mode"] == "partition_overwrite" and works and found.gone:
+        return [f"gone: {', '.join(sorted(found.gone))}"]
+    return []
+
+
+def after_run(at: NodeAt, known: Known, now: Files) -> tuple[Counter[Row], dict[str, FileThen]]:
+    """What the table of a node over ``files`` holds after a run, and the files that are loaded then."""
+    columns = columns_of(at)
+    found, mode = arrivals(known.loaded, now, columns), at.node["write"]["mode"]
+    take = found.new | (found.changed if rule(at) == "reload" else frozenset())
+    keeps = found.rewritten - take
+    left = {*found.shifted.values(), *found.moved.values()}
+    stay = {path: file for path, file in known.loaded.items() if path not in left}
+    loaded = {**stay, **{path: file for path, file in now.items() if path not in keeps}}
+    if not take:
+        return known.wanted, loaded
+    if mode == "overwrite":
+        return whole(at, now.values()), loaded
+    if mode == "partition_overwrite":
+        touched = {_k(one) for path in take for one in now[path].rows(columns)}
+        rows = whole(at, now.values())
+        kept = Counter() if found.changed else _where(known.wanted, touched, inside=False)
+        return (rows if found.changed else kept + _where(rows, touched)), loaded
+    return joined(at.node["write"], known.wanted, [now[path] for path in take], columns), loaded
+
+
+def whole(at: NodeAt, files: Iterable[FileThen]) -> Counter[Row]:
+    """A table that is made of all ``files``."""
+    return joined(at.node["write"], Counter(), files, columns_of(at))
+
+
+def joined(
+    write: Config, rows: Counter[Row], files: Iterable[FileThen], columns: Collection[str], above: int = 0
+) -> Counter[Row]:
+    """``rows`` with those of ``files``, the oldest first.
+
+    Args:
+        above: rows up to this ``v`` are left out.
+    """
+    result = Counter(rows)
+    for file in sorted(files, key=lambda file: (file.content[0], file.path)):
+        for one in (one for one in file.rows(columns) if v(one) > above):
+            there = [row for row in result if _id(row) == _id(one)] if "keys" in write else []
+            if there and write["mode"] == "append_once":
+                continue
+            for row in there:
+                del result[row]
+            result[one] += 1
+    return result
+
+
+def by_cursor(at: NodeAt, known: Known, now: Files) -> Counter[Row]:
+    """What the table of a node that reads files by the column ``v`` holds after a run."""
+    columns, write, files = columns_of(at), at.node["write"], now.values()
+    fresh = [one for file in files for one in file.rows(columns) if v(one) > known.mark]
+    if not fresh:
+        return known.wanted
+    if write["mode"] == "partition_overwrite":
+        touched, rows = set(map(_k, fresh)), whole(at, files)
+        return _where(known.wanted, touched, inside=False) + _where(rows, touched)
+    return whole(at, files) if write["mode"] == "overwrite" else joined(write, known.wanted, files, columns, known.mark)
+
+
+def greatest(rows: Iterable[Row], mark: int) -> int:
+    """The greatest ``v``, and at least ``mark``."""
+    return max([mark, *map(v, rows)])
+
+
+def v(one: Row) -> int:
+    """The cursor of a row."""
+    return int(dict(one)["v"])
+
+
+def _id(one: Row) -> str:
+    return dict(one)["id"]
+
+
+def _k(one: Row) -> str | None:
+    return dict(one).get("k")
+
+
+def _where(rows: Counter[Row], values: Collection[str | None], *, inside: bool = True) -> Counter[Row]:
+    return Counter({one: count for one, count in rows.items() if (_k(one) in values) == inside})
+
+
+def holding(known: Known, rows: Counter[Row]) -> Known:
+    """``known``, of a table with these rows."""
+    once = frozenset(rows)
+    return replace(known, rows=once, repeated=rows - Counter(once))
+
+
+def up_to(mark: int, rows: Counter[Row]) -> Counter[Row]:
+    """The rows that do not lie above a mark."""
+    return Counter({one: count for one, count in rows.items() if v(one) <= mark})
+
+
+def rows_of(files: Iterable[FileThen], columns: Collection[str]) -> Iterator[Row]:
+    """The rows of files."""
+    return (one for file in files for one in file.rows(columns))
