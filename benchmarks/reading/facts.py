@@ -134,6 +134,13 @@ def wanted_of(
     return found
 
 
+def is_below_start(fact: Fact, node: Mapping[str, Any]) -> bool:
+    """Whether a row lies below the value from which its node reads."""
+    start = increment_of(node).get("initial_value")
+    value = None if start is None else cursor_of(fact, node)
+    return value is not None and _before(value, start)
+
+
 def _before(value: Any, start: Any) -> bool:
     if isinstance(value, datetime):
         return value < datetime.fromisoformat(str(start))
