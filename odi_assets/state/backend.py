@@ -323,7 +323,7 @@ def _require_revision(expected: int | None) -> Check:
 
 def _changed(key: str, found: int | None, expected: int | None) -> StateConflictError:
     return StateConflictError(
-        f"`{key}` is {_at(found)}, not {_at(expected)}: another writer was first",
+        f"`{key}` is {_at(found)}, and was {_at(expected)} when this was decided: another writer was first",
         fix="read the key again and decide again; nothing was written",
         key=key,
         expected_revision=expected,

@@ -161,10 +161,10 @@ def test_values_without_an_order_replace_each_other(backend: StateBackend) -> No
 def test_compare_and_set_wants_the_revision_it_saw(backend: StateBackend) -> None:
     first = backend.compare_and_set("k", "a", expected_revision=None)
     second = backend.compare_and_set("k", "b", expected_revision=first.revision)
-    with pytest.raises(StateConflictError, match="revision 2, not at revision 1") as lost:
+    with pytest.raises(StateConflictError, match="at revision 2, and was at revision 1 when") as lost:
         backend.compare_and_set("k", "c", expected_revision=first.revision)
     assert (lost.value.key, lost.value.revision) == ("k", second.revision)
-    with pytest.raises(StateConflictError, match="not not set"):
+    with pytest.raises(StateConflictError, match="at revision 2, and was not set when"):
         backend.compare_and_set("k", "c", expected_revision=None)
     assert backend.get_hwm("k") == "b"
 

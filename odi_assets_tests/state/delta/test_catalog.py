@@ -151,7 +151,7 @@ def test_a_compare_and_set_that_was_planned_before_odibi_wrote_is_refused(tmp_pa
     backend = opened(tmp_path)
     seen = backend.set_hwm("raw", 1)
     odibi_sets(tmp_path, "raw", 5)
-    with pytest.raises(StateConflictError, match="revision 2, not at revision 1"):
+    with pytest.raises(StateConflictError, match="at revision 2, and was at revision 1 when"):
         backend.compare_and_set("raw", 2, expected_revision=seen.revision)
     with pytest.raises(StateError, match="lies before"):
         backend.set_hwm("raw", 2)
@@ -463,7 +463,7 @@ def test_after_a_conflict_the_state_is_looked_at_before_any_wait(
     monkeypatch.setattr(system_tables, "write_deltalake", overtaken)
     with pytest.raises(StateError, match=r"lies before its present value 9\d"):
         backend.set_hwm("k", 80)
-    with pytest.raises(StateConflictError, match="not at revision"):
+    with pytest.raises(StateConflictError, match="and was at revision"):
         backend.compare_and_set("k", 200, expected_revision=3)
 
 
