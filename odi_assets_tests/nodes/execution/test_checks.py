@@ -246,7 +246,7 @@ def test_rows_that_delete_others_are_not_checked(tmp_path: Path, spark: SparkSes
 def test_the_rows_of_an_increment_are_computed_once(tmp_path: Path, spark: SparkSession) -> None:
     checks = "\n".join(BAD[kind][0] for kind in ("not_null", "unique", "range", "references", "sql"))
     calls = tmp_path / "calls"
-    (tmp_path / "counting.py").write_text(
+    (tmp_path / "counting_for_checks.py").write_text(
         "from pyspark.sql import functions as F\n"
         "def rows(df):\n"
         "    @F.udf('bigint')\n"
@@ -255,7 +255,7 @@ def test_the_rows_of_an_increment_are_computed_once(tmp_path: Path, spark: Spark
         "        return number\n"
         "    return df.withColumn('id', seen('id'))\n"
     )
-    transform = "    transform: {function: 'counting:rows'}\n    write: %s"
+    transform = "    transform: {function: 'counting_for_checks:rows'}\n    write: %s"
     pipeline = PIPELINE.replace("    write: %s", transform, 1)
     box = Sandbox(tmp_path, spark, pipeline % (SCHEMA, APPEND, indent(checks, "    ")))
     box.land("states/1.json", ['{"state": "new"}', '{"state": "paid"}'])
