@@ -54,7 +54,7 @@ APART_AND_SHORT = (
 NOT_QUICK = frozenset(
     {
         *("spark", "jvm", "cluster", "remote", "browser"),
-        *("server", "servers", "databases", "bucket", "store"),
+        *("server", "servers", "mariadb_of_session", "databases", "bucket", "store"),
     }
 )
 """The fixtures of what takes long to start: Spark, a browser, database servers and object stores. A test that uses none
