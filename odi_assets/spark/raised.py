@@ -13,6 +13,11 @@ _FIX = " What to do: "
 _DEEPEST = 20
 _JAVA_FRAME = re.compile(r"^\s*(at [\w.$/<>]+\(|\.\.\. \d+ more|JVM stacktrace:)")
 _QUERY_PLAN = re.compile(r"^('|\+- )")
+_CLASS = re.compile(r"^\[[A-Z0-9_.]+\] ")
+_FURTHER = re.compile(
+    r"\s*(== \w+|SQLSTATE: |If necessary set |To return NULL instead|Use `try_|;? line \d+,? pos|\(line \d+, pos)"
+)
+"""Begins what Spark adds to what is wrong."""
 _STOP = re.compile(rf"\[USER_RAISED_EXCEPTION\] {_PREFIX}(.*?){_FIX}(.*?) SQLSTATE", re.DOTALL)
 
 
@@ -23,6 +28,18 @@ def without_stacks(message: str) -> str:
         if _JAVA_FRAME.match(line) or (_QUERY_PLAN.match(line) and number and lines[number - 1].endswith(";")):
             return "\n".join(lines[:number]).rstrip().rstrip(";")
     return message.rstrip()
+
+
+def own_words(message: str) -> str:
+    """What an error of Spark says, in one line: without its class and state, places in Python, plans and advice.
+
+    Example:
+        >>> own_words('[DIVIDE_BY_ZERO] Division by zero. Use `try_divide` to tolerate 0. SQLSTATE: 22012')
+        'division by zero'
+    """
+    text = " ".join(_FURTHER.split(without_stacks(message), maxsplit=1)[0].split())
+    text = _CLASS.sub("", text).rstrip(" .;")
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
 def stopped_by(*message: Column | str, fix: str) -> Column:

@@ -86,6 +86,38 @@ def test_each_kind_has_a_name_made_of_its_columns(tmp_path: Path) -> None:
         ("- {unique: id}\n- {unique: [id]}", 13, "checks[1]", "is the second check named `unique_id`"),
         ("- {unique: id, name: up_to_date}", 12, "name", "`up_to_date` is a name of the node's own"),
         ("- {not_null: [id, at], name: a}", 12, "name", "is one name for a check of each column"),
+        ("- range: {column: amount, min: 5, max: 1}", 12, "max", "`1` is less than `min`, which is 5"),
+        ('- range: {column: amount, min: "5", max: 1}', 12, "max", "`1` is less than `min`, which is 5"),
+        ('- range: {column: at, min: 2024-02-01, max: "2024-01-31T23:00"}', 12, "max", "is less than `min`, which is"),
+        (
+            "- range: {column: id, min: abc}",
+            12,
+            "min",
+            "`abc` cannot be compared with `id`, which is BIGINT: give a number",
+        ),
+        ("- range: {column: id, min: true}", 12, "min", "cannot be compared with `id`, which is BIGINT"),
+        (
+            '- range: {column: at, max: "01/01/2024"}',
+            12,
+            "max",
+            "cannot be compared with `at`, which is TIMESTAMP: write",
+        ),
+        ("- range: {column: at, max: 20240101}", 12, "max", "`20240101` cannot be compared with `at`"),
+        ('- range: {column: at, max: "20240101"}', 12, "max", "`20240101` cannot be compared with `at`"),
+        ("- range: {column: at, max: 2024-02-30}", 12, "max", "there is no such day"),
+        ("- range: {column: state, min: 1}", 12, "min", "the column holds text: put the value in quotes"),
+        ("- accepted_values: {column: state, values: [a, true]}", 12, "values[1]", "put the value in quotes"),
+        ("- accepted_values: {column: id, values: [1, x]}", 12, "values[1]", "`x` cannot be compared with `id`"),
+        ("- accepted_values: {column: state, values: [a, null]}", 12, "values[1]", "is NULL, which is accepted anyway"),
+        ("- accepted_values: {column: state, values: [[a]]}", 12, "values[0]", "must be text, a number, a date"),
+        ('- expression: "id > 0, amount"', 12, "expression", "is no condition: it is several expressions"),
+        ('- expression: "(id > 0, amount)"', 12, "expression", "is no condition: it is several expressions"),
+        ('- expression: "id > 0) OR (id < 0"', 12, "expression", "closes nothing"),
+        ('- expression: "id > 0 FROM df"', 12, "expression", "is no condition"),
+        ('- expression: "id > 0 AS fine"', 12, "expression", "is no condition"),
+        ('- expression: "count(id) > 1"', 12, "expression", "it looks at more rows than one; write a query as `sql`"),
+        ('- expression: "id + 1"', 12, "expression", "it is neither true nor false: compare it with a value"),
+        ('- expression: "amount"', 12, "expression", "the column is DOUBLE; compare it with a value"),
     ],
 )
 def test_a_check_that_no_run_could_make_is_refused_where_it_stands(
@@ -98,6 +130,24 @@ def test_a_check_that_no_run_could_make_is_refused_where_it_stands(
 
 
 @pytest.mark.parametrize(
+    "expression",
+    [
+        "id > 0 -- positive",
+        "id > 0 /* positive */",
+        "state IN ('a', 'b') AND (id, amount) IN ((1, 2.0))",
+        "exists(array(id), x -> x > 0)",
+        "id IN (SELECT max(key) FROM other)",
+        "amount IS NOT NULL AND NOT isnan(amount)",
+        "if(id > 0, true, false)",
+        "id BETWEEN -1 AND 1e9",
+    ],
+)
+def test_conditions_of_many_forms_are_taken(expression: str, tmp_path: Path) -> None:
+    made = node(tmp_path, OTHER, checked(f'- {{expression: "{expression}", name: a}}'))
+    assert made.all_checks[0].config.expression == expression
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("  checks: [{row_count: {min: 1}}]\n  quarantine: bad", "never gets a row"),
@@ -105,6 +155,11 @@ def test_a_check_that_no_run_could_make_is_refused_where_it_stands(
         ("  quarantine: bad", "never gets a row"),
         ("  checks: [{unique: id}]\n  quarantine: raw", "writes the same table"),
         ("  checks: [{unique: id}]\n  quarantine: ../bad", "leads out of the connection"),
+        (
+            "  transform: {sql: 'SELECT id, state AS Failed_Checks FROM df'}\n"
+            "  checks: [{unique: id}]\n  quarantine: bad",
+            "needs a column `failed_checks` of odi's own, and the node's rows have one",
+        ),
     ],
 )
 def test_a_quarantine_that_cannot_be_is_refused(text: str, message: str, tmp_path: Path) -> None:

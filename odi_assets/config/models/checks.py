@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    PlainValidator,
+    PrivateAttr,
+    WithJsonSchema,
+    model_validator,
+)
 
 from odi_assets.config.diagnostics.mistakes import Mistake, about, mistake, mistakes, one_of
 from odi_assets.config.models.durations import Duration
@@ -17,11 +25,21 @@ from odi_assets.config.models.fields import Name, Strict, Text
 Severity = Literal["error", "warn"]
 """``error`` stops an increment that fails the check; ``warn`` says so, and the increment is committed."""
 
+
+def _single(value: Any) -> Any:
+    if value is None:
+        raise mistake("is NULL, which is accepted anyway: leave it out")
+    if not isinstance(value, bool | int | float | date | str):
+        raise mistake("must be text, a number, a date, `true` or `false`")
+    return value
+
+
 Scalar = Annotated[
     bool | int | float | datetime | date | str,
+    PlainValidator(_single, json_schema_input_type=bool | int | float | str),
     WithJsonSchema({"type": ["string", "number", "boolean"]}),
 ]
-"""A value in the file; its type in the comparison is the type of its column."""
+"""A value in the file; :mod:`odi_assets.config.compared_values` says how it is compared with values of a column."""
 
 
 def _listed(value: Any) -> Any:
@@ -41,6 +59,8 @@ OneOrMoreColumns = Annotated[
 
 TAKEN_NAMES = frozenset({"result", "up_to_date", "late_rows", "unmatched_rows"})
 """Names of a node's outputs and of checks that a node has of itself."""
+FAILED_CHECKS = "failed_checks"
+"""The column of a quarantine that names the checks which a row fails."""
 _SIGNS = (("<=>", "eq"), ("<>", "ne"), ("!=", "ne"), (">=", "ge"), ("<=", "le"), ("=", "eq"), (">", "gt"), ("<", "lt"))
 _LONGEST_NAME = 60
 
@@ -63,7 +83,14 @@ class ValueRange(Strict):
     def _has_an_end(self) -> ValueRange:
         if self.min is None and self.max is None:
             raise mistake("has no end: give `min`, `max` or both")
+        if _is_plain(self.min) and _is_plain(self.max) and self.max < self.min:  # type: ignore[operator]
+            raise mistakes([about(self.max, f"is less than `min`, which is {self.min}", at=("max",))])
         return self
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is a number in every comparison; a text may be anything."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class RowCount(Strict):
@@ -94,6 +121,20 @@ class Freshness(Strict):
 
     column: Text = Field(description="Column of times or dates.")
     within: Duration = Field(description="The newest value is at most this long ago, as in `26h`.")
+    _written: str = PrivateAttr(default="")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keep_the_words(cls, data: Any, handler: ModelWrapValidatorHandler[Freshness]) -> Freshness:
+        made = handler(data)
+        if isinstance(data, Mapping):
+            made._written = str(data.get("within"))
+        return made
+
+    @property
+    def within_text(self) -> str:
+        """The time span as the file has it."""
+        return self._written or str(self.within)
 
 
 KINDS = (
@@ -144,6 +185,14 @@ class CheckConfig(Strict):
     def kind(self) -> str:
         """What is checked: one of :data:`KINDS`."""
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
+
+    @property
+    def compared(self) -> list[tuple[str | int, bool | int | float | date | str]]:
+        """The ends of a range, by their keys, or the accepted values, by their index."""
+        if self.range is not None:
+            ends = (("min", self.range.min), ("max", self.range.max))
+            return [(key, value) for key, value in ends if value is not None]
+        return list(enumerate(self.accepted_values.values)) if self.accepted_values is not None else []
 
 
 @dataclass(frozen=True)

@@ -162,22 +162,86 @@ def test_null_is_accepted_by_all_checks_but_not_null(tmp_path: Path, spark: Spar
     assert box.run("orders").rows_written == 4
 
 
+UNTYPED = """
+- pipeline: p
+  nodes:
+  - name: orders
+    read: {connection: landing, format: json, path: orders, incremental: files}
+    write: {connection: lake, path: orders, mode: append}
+    checks:
+%s
+"""
+
+
 @pytest.mark.parametrize(
     ("check", "text"),
     [
-        ("- {expression: 'count(amount) > 1'}", "its check `expression_count_amount_gt_1` cannot be evaluated"),
-        ("- {expression: 'amount'}", "its check `expression_amount` cannot be evaluated"),
-        ("- {expression: '1 / (amount - 5) > 0'}", "one of its checks cannot be evaluated"),
-        ("- {sql: 'SELECT * FROM elsewhere', name: other}", "its check `other` cannot be evaluated"),
+        ("- {expression: 'first(amount) > 1'}", "its check `expression_first_amount_gt_1` cannot be evaluated: "),
+        ("- {expression: 'amount'}", "its check `expression_amount` cannot be evaluated: "),
+        (
+            "- {expression: '1 / (amount - 5) > 0'}\n- {expression: '1 / amount > 0'}",
+            "its check `expression_1_amount_5_gt_0` cannot be evaluated: division by zero",
+        ),
+        (
+            "- {range: {column: fee, max: 5}}\n- {expression: 'cast(state AS INT) > 0', name: numbers}",
+            'its check `numbers` cannot be evaluated: the value \'new\' of the type "STRING" cannot be cast to "INT"',
+        ),
+        ("- {sql: 'SELECT * FROM elsewhere', name: other}", "its check `other` cannot be evaluated: "),
+        ("- {sql: 'SELECT cast(state AS INT) AS n FROM df', name: other}", "its check `other` cannot be evaluated: "),
+        (
+            "- {range: {column: amount, min: abc}}",
+            "`range_amount` cannot compare `abc` with `amount`, which is DOUBLE: ",
+        ),
+        ("- {range: {column: state, min: 1}}", "`range_state` cannot compare `1` with `state`, which is STRING: "),
+        ("- {range: {column: amount, min: '5', max: '1'}}", "no value passes its check `range_amount`: `max` is 1"),
     ],
 )
-def test_a_check_that_spark_cannot_evaluate_stops_the_run_by_its_name(
+def test_a_check_that_cannot_be_evaluated_stops_the_run_by_its_name_without_words_of_sparks_own(
     check: str, text: str, tmp_path: Path, spark: SparkSession
 ) -> None:
-    box = box_with(tmp_path, spark, check)
+    box = Sandbox(tmp_path, spark, UNTYPED % indent(check, "    "))
     box.land("orders/1.json", GOOD)
-    with pytest.raises(ConfigError, match=text):
+    with pytest.raises(ConfigError) as caught:
         box.run("orders")
+    assert text in caught.value.message
+    assert not [word for word in NOT_OURS if word in str(caught.value)]
+    assert "\n" not in caught.value.message
+    assert not box.table("orders").exists
+
+
+NOT_OURS = (
+    "spark.sql.",
+    "== DataFrame ==",
+    "site-packages",
+    "SQLSTATE",
+    "Project [",
+    "pos ",
+    "[DIVIDE",
+    "[CAST",
+    ".py",
+)
+
+
+def test_a_condition_may_end_in_a_comment(tmp_path: Path, spark: SparkSession) -> None:
+    box = box_with(tmp_path, spark, '- {expression: "amount > 0 -- positive", name: positive}')
+    box.land("orders/1.json", [*GOOD, order(amount=-1)])
+    with pytest.raises(ChecksFailedError, match="`positive`: 1 of 3 rows"):
+        box.run("orders")
+
+
+def test_a_freshness_says_its_time_span_as_the_file_has_it(tmp_path: Path, spark: SparkSession) -> None:
+    box = box_with(tmp_path, spark, "- freshness: {column: at, within: 26h}")
+    box.land("orders/1.json", GOOD)
+    with pytest.raises(ChecksFailedError, match="UTC; it may be 26h old"):
+        box.run("orders")
+
+
+def test_a_column_that_has_the_name_of_the_quarantines_own_stops_the_run(tmp_path: Path, spark: SparkSession) -> None:
+    box = Sandbox(tmp_path, spark, UNTYPED % "    - not_null: id\n    quarantine: orders_bad")
+    box.land("orders/1.json", ['{"id": 1, "Failed_Checks": "mine"}'])
+    with pytest.raises(ConfigError, match="its rows have a column `failed_checks`, .* odi's own") as caught:
+        box.run("orders")
+    assert "rename the column" in str(caught.value.fix)
     assert not box.table("orders").exists
 
 

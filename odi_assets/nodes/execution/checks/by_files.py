@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from odi_assets.config.compared_values import Exact, as_number, exact
 from odi_assets.connections.location import Location
 
 if TYPE_CHECKING:
@@ -23,13 +25,23 @@ MOST_ROWS = 5_000_000
 """More rows than that are compared by Spark. So many keys of eight bytes are 40 MB."""
 
 
-def passed_by_files(check: Check, location: Location, files: Sequence[WrittenFile]) -> bool:
-    """Whether the files of all rows, below ``location``, say for certain that no row fails the check."""
+def passed_by_files(check: Check, location: Location, files: Sequence[WrittenFile], kind: str) -> bool:
+    """Whether the files of all rows, below ``location``, say for certain that no row fails the check.
+
+    Args:
+        kind: the type of the check's first column, as Delta's log names it; empty for a check without one.
+
+    Raises:
+        ValueError: the check has a bound that cannot be compared with such a column.
+    """
     config = check.config
     if config.not_null is not None:
         return without_null(files, check.columns[0])
     if config.range is not None:
-        return within(files, check.columns[0], config.range.min, config.range.max)
+        least, most = (
+            None if end is None else exact(end, kind, ordered=True) for end in (config.range.min, config.range.max)
+        )
+        return within(files, check.columns[0], least, most)
     return config.unique is not None and come_once(location, files, check.columns)
 
 
@@ -87,25 +99,31 @@ def without_null(files: Sequence[WrittenFile], column: str) -> bool:
     return bool(files) and all(one.get("nullCount", {}).get(column) == 0 for one in _statistics(files))
 
 
-def within(files: Sequence[WrittenFile], column: str, least: Any, most: Any) -> bool:
+def within(files: Sequence[WrittenFile], column: str, least: Exact | None, most: Exact | None) -> bool:
     """Whether the statistics of ``files`` say that all numbers of the column are within two bounds; None is no bound.
 
-    Of floats, only the least is looked at: NaN is greater than all numbers, and in no statistics.
+    Of floats, only the least is looked at: NaN is greater than all numbers, and in no statistics. Dates, times and
+    texts are left to Spark.
     """
     if not files or not all(_is_number(bound) for bound in (least, most) if bound is not None):
         return False
+    if isinstance(most, float):
+        return False
     for one in _statistics(files):
-        low, high = one.get("minValues", {}).get(column), one.get("maxValues", {}).get(column)
-        if not _is_number(low) or not _is_number(high) or (most is not None and isinstance(high, float)):
+        low = as_number(one.get("minValues", {}).get(column))
+        high = as_number(one.get("maxValues", {}).get(column))
+        if low is None or high is None:
             return False
-        if (least is not None and low < least) or (most is not None and high > most):
+        if isinstance(least, float):
+            low = float(low)
+        if (least is not None and low < least) or (most is not None and high > most):  # type: ignore[operator]
             return False
     return True
 
 
+def _is_number(bound: Exact) -> bool:
+    return isinstance(bound, Decimal | float)
+
+
 def _statistics(files: Sequence[WrittenFile]) -> list[dict[str, Any]]:
     return [json.loads(file.stats) for file in files]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

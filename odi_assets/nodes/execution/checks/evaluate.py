@@ -12,10 +12,11 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.diagnostics.mistakes import closest
-from odi_assets.config.models.checks import Check, Freshness, Reference, RowCount
+from odi_assets.config.models.checks import FAILED_CHECKS, Check, Freshness, Reference, RowCount
 from odi_assets.errors import ConfigError
+from odi_assets.nodes.execution.checks.conditions import condition_of, require_comparable
 from odi_assets.nodes.execution.checks.outcomes import Outcome
-from odi_assets.spark.raised import without_stacks
+from odi_assets.spark.raised import own_words
 from odi_assets.tables.columns import quoted
 from odi_assets.util.words import counted
 
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
     Lookup = Callable[[Reference], DataFrame]
     """The values that a foreign key may have: a frame of one column."""
-
-FAILED_CHECKS = "failed_checks"
-"""The column of a quarantine that names the checks which a row fails."""
 
 _SAMPLES = 3
 _SHOWN_COLUMNS, _SHOWN_TEXT = 8, 40
@@ -65,32 +63,54 @@ class Evaluation:
         Raises:
             ConfigError: a check names a column that is not there, or is no condition or query that Spark can run.
         """
-        from pyspark.sql import functions as F
 
         looked_at = self.rows if self.counts is None else self.rows.where(self.counts)
-        self._require_columns()
+        self._require_possible()
         known = {check.name for check in self.checks if check.kind != "unique" and self.passes(check)}
-        own = {check.name: self._condition(check) for check in self.checks if check.name not in known}
-        wanted = [F.count_if(one).alias(name) for name, one in own.items() if one is not None]
-        for check in self.checks:
-            if check.config.freshness is not None:
-                newest = F.max(quoted(check.columns[0])).cast("timestamp")
-                age = (F.unix_micros(F.current_timestamp()) - F.unix_micros(newest)) / F.lit(1_000_000)
-                wanted += [age.alias(check.name), newest.cast("string").alias(f"{check.name} newest")]
-        with self._named(), ThreadPoolExecutor(1) as beside:
+        own = {check.name: condition_of(check, self.rows) for check in self.checks if check.name not in known}
+        wanted = [one for check in self.checks for one in self._measured(check, own.get(check.name))]
+        with ThreadPoolExecutor(1) as beside:
             # This process compares keys while Spark looks at the rows.
             compared = {one.name: beside.submit(self.passes, one) for one in self.checks if one.kind == "unique"}
             totals: dict[str, Any] = {_ROWS: self.total}
             if wanted or self.total is None:
-                totals = looked_at.agg(F.count(F.lit(1)).alias(_ROWS), *wanted).collect()[0].asDict()
+                totals = self._totals(looked_at, wanted, own)
             known |= {name for name, passed in compared.items() if passed.result()}
-            self.outcomes = tuple(
-                _passed(check, int(totals[_ROWS]))
-                if check.name in known
-                else self._outcome(check, looked_at, own[check.name], totals)
-                for check in self.checks
-            )
+            found = []
+            for check in self.checks:
+                if check.name in known:
+                    found.append(_passed(check, int(totals[_ROWS])))
+                    continue
+                with self._named(check):
+                    found.append(self._outcome(check, looked_at, own[check.name], totals))
+            self.outcomes = tuple(found)
         return self.outcomes
+
+    def _measured(self, check: Check, condition: Column | None) -> list[Column]:
+        """What one aggregate over the rows computes for a check."""
+        from pyspark.sql import functions as F
+
+        if condition is not None:
+            return [F.count_if(condition).alias(check.name)]
+        if check.config.freshness is None:
+            return []
+        newest = F.max(quoted(check.columns[0])).cast("timestamp")
+        age = (F.unix_micros(F.current_timestamp()) - F.unix_micros(newest)) / F.lit(1_000_000)
+        return [age.alias(check.name), newest.cast("string").alias(f"{check.name} newest")]
+
+    def _totals(self, rows: DataFrame, wanted: Sequence[Column], own: Mapping[str, Column | None]) -> dict[str, Any]:
+        """One aggregate for all checks; where it fails, one for each, to find the check that it fails for."""
+        from pyspark.errors import PySparkException
+        from pyspark.sql import functions as F
+
+        try:
+            return dict(rows.agg(F.count(F.lit(1)).alias(_ROWS), *wanted).collect()[0].asDict())
+        except PySparkException:
+            for check in self.checks:
+                if measured := self._measured(check, own.get(check.name)):
+                    with self._named(check):
+                        rows.agg(*measured).collect()
+            raise
 
     def with_failed_checks(self) -> DataFrame:
         """The rows, with an array of the names of the checks that each fails; call it after :meth:`run`.
@@ -101,7 +121,7 @@ class Evaluation:
 
         rows, found = self.rows, []
         for check in (one.check for one in self.outcomes if not one.passed and one.check.by_row):
-            condition = self._condition(check)
+            condition = condition_of(check, self.rows)
             if condition is None:
                 hit = f"{_HIT} {check.name}"
                 rows = self._marked(rows, check, hit)
@@ -113,25 +133,6 @@ class Evaluation:
         return rows.withColumn(FAILED_CHECKS, names).select(*map(quoted, self.rows.columns), FAILED_CHECKS)
 
     # -- one check -----------------------------------------------------------------------------------------------------
-
-    def _condition(self, check: Check) -> Column | None:
-        """What is true of a row that fails by itself; None for a check that looks at more than the row."""
-        from pyspark.sql import functions as F
-
-        config = check.config
-        if config.not_null is not None:
-            return F.col(quoted(check.columns[0])).isNull()
-        if config.accepted_values is not None:
-            column = self._column(check)
-            return F.coalesce(~column.isin(*[self._value(check, one) for one in config.accepted_values.values]), _no())
-        if config.range is not None:
-            column, ends = self._column(check), config.range
-            below = _no() if ends.min is None else column < self._value(check, ends.min)
-            above = _no() if ends.max is None else column > self._value(check, ends.max)
-            return F.coalesce(below | above, _no())
-        if config.expression is not None:
-            return F.coalesce(~F.expr(f"({config.expression})"), _no())
-        return None
 
     def _outcome(self, check: Check, rows: DataFrame, condition: Column | None, totals: Mapping[str, Any]) -> Outcome:
         config, total = check.config, int(totals[_ROWS])
@@ -193,28 +194,13 @@ class Evaluation:
         spark, view = rows.sparkSession, f"odi_rows_{uuid.uuid4().hex}"
         rows.drop(*[name for name in rows.columns if name.startswith(_OURS)]).createOrReplaceTempView(view)
         try:
-            with self._named(check):
-                text = f"WITH df AS (SELECT * FROM {view}) SELECT * FROM (\n{query.strip().rstrip(';')}\n)"
-                found = spark.sql(text)
-                failed = found.count()
-                samples = self._samples(found, check) if failed else ()
+            found = spark.sql(f"WITH df AS (SELECT * FROM {view}) SELECT * FROM (\n{query.strip().rstrip(';')}\n)")
+            failed = found.count()
+            samples = self._samples(found, check) if failed else ()
         finally:
             spark.catalog.dropTempView(view)
         what = f"its query gives {counted(failed, 'row')}" if failed else "its query gives no row"
         return Outcome(check, not failed, what, total, failed, samples)
-
-    def _column(self, check: Check) -> Column:
-        from pyspark.sql import functions as F
-
-        return F.col(quoted(check.columns[0]))
-
-    def _value(self, check: Check, value: Any) -> Column:
-        """A value of the project file, with the type of the check's column."""
-        from pyspark.sql import functions as F
-
-        name = check.columns[0].casefold()
-        kind = next(one.dataType for one in self.rows.schema if one.name.casefold() == name)
-        return F.lit(str(value).lower() if isinstance(value, bool) else str(value)).cast(kind)
 
     def _samples(self, bad: DataFrame, check: Check) -> tuple[str, ...]:
         present = {name.casefold(): name for name in bad.columns}
@@ -227,7 +213,7 @@ class Evaluation:
 
     # -- mistakes ------------------------------------------------------------------------------------------------------
 
-    def _require_columns(self) -> None:
+    def _require_possible(self) -> None:
         present = {name.casefold() for name in self.rows.columns}
         for check in self.checks:
             for name in check.columns:
@@ -239,30 +225,25 @@ class Evaluation:
                         fix=f"did you mean `{meant}`?" if meant else "correct the check in the project file",
                         node=self.label,
                     )
+            require_comparable(check, self.rows, self.label)
             if check.config.expression is not None:
                 with self._named(check):
                     # Spark looks at the names and types in it; it computes nothing.
                     _ = self.rows.where(check.config.expression).schema
 
     @contextmanager
-    def _named(self, check: Check | None = None) -> Iterator[None]:
+    def _named(self, check: Check) -> Iterator[None]:
         from pyspark.errors import PySparkException
 
         try:
             yield
         except PySparkException as error:
-            which = f"its check `{check.name}`" if check is not None else "one of its checks"
+            tries = "; `try_divide`, `try_cast` and the like give NULL there, which is accepted"
             raise ConfigError(
-                f"{self.label}: {which} cannot be evaluated: {without_stacks(str(error))}",
-                fix="correct the check in the project file; nothing was committed",
+                f"{self.label}: its check `{check.name}` cannot be evaluated: {own_words(str(error))}",
+                fix=f"correct the check in the project file{tries if '`try_' in str(error) else ''}; nothing was committed",
                 node=self.label,
             ) from error
-
-
-def _no() -> Column:
-    from pyspark.sql import functions as F
-
-    return F.lit(False)
 
 
 def _passed(check: Check, total: int) -> Outcome:
@@ -282,7 +263,7 @@ def _freshness(check: Check, wanted: Freshness, total: int, totals: Mapping[str,
     if age is None:
         return Outcome(check, False, f"no row has a value of `{wanted.column}`", total)
     passed = float(age) <= wanted.within.total_seconds()
-    text = f"the newest `{wanted.column}` is {newest} UTC; it may be {wanted.within} old"
+    text = f"the newest `{wanted.column}` is {newest} UTC; it may be {wanted.within_text} old"
     return Outcome(check, passed, text, total)
 
 
@@ -296,14 +277,14 @@ def _what(check: Check, failed: int) -> str:
         return f"{'shares its' if one else 'share their'} {names} with another row"
     if config.accepted_values is not None:
         listed = ", ".join(map(str, config.accepted_values.values[:10]))
-        return f"{'has' if one else 'have'} a {names} other than {listed}"
+        return f"{'has' if one else 'have'} a value of {names} other than {listed}"
     if config.range is not None:
         least = None if config.range.min is None else f"below {config.range.min}"
         most = None if config.range.max is None else f"above {config.range.max}"
         return f"{'has' if one else 'have'} {names} {' or '.join(filter(None, [least, most]))}"
     if config.references is not None:
         key = config.references.key or config.references.column
-        return f"{'has' if one else 'have'} a {names} that `{config.references.node}` does not have in `{key}`"
+        return f"{'has' if one else 'have'} a value of {names} that `{config.references.node}` does not have in `{key}`"
     return f"{'makes' if one else 'make'} `{config.expression}` false"
 
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.compared_columns import known_rows
 from odi_assets.config.models import WriteMode
-from odi_assets.config.models.checks import Check, Reference
+from odi_assets.config.models.checks import FAILED_CHECKS, Check, Reference
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.schema_evolution import plan_schema
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import OdiError, SourceError
+from odi_assets.errors import ConfigError, OdiError, SourceError
 from odi_assets.nodes.execution.checks.by_files import passed_by_files
-from odi_assets.nodes.execution.checks.evaluate import FAILED_CHECKS, Evaluation
+from odi_assets.nodes.execution.checks.conditions import kind_of
+from odi_assets.nodes.execution.checks.evaluate import Evaluation
 from odi_assets.nodes.execution.checks.outcomes import Outcome, stopped
 from odi_assets.nodes.execution.checks.quarantine import (
     FACT,
@@ -66,6 +67,13 @@ class Guard:
             TableError: the quarantine cannot take the rows.
         """
         node, location, kept = self.plan.node, self.plan.target.location, self._kept()
+        if node.config.quarantine is not None and FAILED_CHECKS in map(str.casefold, rows.columns):
+            raise ConfigError(
+                f"{node}: its rows have a column `{FAILED_CHECKS}`, and its quarantine needs that name for a column of "
+                "odi's own",
+                fix="rename the column in the node's `transform`, or leave it out; nothing was committed",
+                node=str(node),
+            )
         found = Evaluation(
             rows,
             self._checks(),
@@ -73,7 +81,7 @@ class Guard:
             looked_up(node, rows.sparkSession),
             kept,
             node.config.write.keys,
-            lambda check: passed_by_files(check, location, files),
+            lambda check: passed_by_files(check, location, files, kind_of(rows, check.columns)),
             sum(file.rows for file in files) if kept is None else None,
         )
         self.outcomes = found.run()

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.config.models.checks import FAILED_CHECKS
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.conflicts import membership
@@ -29,7 +30,6 @@ from odi_assets.delta.schema_evolution import plan_schema, replaced_schema
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import FencedError, OdiError, TableConflictError, TableError
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.execution.checks.evaluate import FAILED_CHECKS
 from odi_assets.nodes.node import Node, app_ids
 from odi_assets.tables.engine import engine_of
 from odi_assets.util.words import counted
