@@ -1,7 +1,7 @@
 """Bounds and values of checks, as they are compared with the values of a column: exactly, whatever the column's type.
 
 A bound is never rounded to a column's type. It is kept as it is written, and its *floor* is found: the greatest value
-of the type that is not above it. ``x > bound`` is ``x > floor``. ``x < bound`` is ``x <= floor``, or ``x < floor`` where
+of the type that is not above it. ``x > bound`` is ``x > floor``. ``x < bound`` is ``x <= floor``, or ``x < floor`` if
 the floor is the bound itself. So Spark compares values of one type, and nothing is widened or cut.
 
 FLOAT and DOUBLE alone hold no exact values. A bound of such a column is rounded as the values of the column were.
@@ -19,7 +19,7 @@ from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
 Scalar = bool | int | float | date | str
 """A value of the project file."""
 Exact = bool | float | Decimal | datetime | str
-"""The same as what it is compared as: numbers as Decimal or, for FLOAT and DOUBLE, as float; dates and times as datetime."""
+"""What it is compared as: numbers as Decimal, or as float for FLOAT and DOUBLE; dates and times as datetime."""
 
 _WHOLE = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _FLOATS = frozenset({"float", "double"})
@@ -36,9 +36,7 @@ _SURE_DIGITS = 15
 """A decimal number of so many digits goes through a float and comes back the same."""
 _WIDE = Context(prec=60, Emin=-999_999, Emax=999_999)
 """Holds the digits of every DECIMAL, whatever a bound has behind them."""
-_TIME_FORMAT = (
-    "write a date as `2024-01-31`, or a time as `2024-01-31T12:00:00` or with an offset as `…T12:00:00+02:00`"
-)
+_TIME_FORMAT = "write a date as `2024-01-31`, or a time as `2024-01-31T12:00:00` or `2024-01-31T12:00:00+02:00`"
 
 
 def sql_type(kind: str) -> str:
@@ -83,9 +81,7 @@ def _number(value: Scalar) -> Decimal:
         if not found.is_finite():
             raise ValueError("give a number that is finite")
         if len(found.normalize().as_tuple().digits) > _SURE_DIGITS:
-            raise ValueError(
-                f"a number with more than {_SURE_DIGITS} digits is rounded as it is read: put it in quotes"
-            )
+            raise ValueError(f"a number of more than {_SURE_DIGITS} digits is rounded when read: put it in quotes")
         return found
     if isinstance(value, int) and not isinstance(value, bool):
         return Decimal(value)
@@ -97,11 +93,13 @@ def _number(value: Scalar) -> Decimal:
 def _float(value: Scalar, base: str, *, ordered: bool) -> float:
     if isinstance(value, float) and math.isnan(value) and ordered:
         raise ValueError("NaN is no end of a range")
+    found = value if isinstance(value, float) else float(_number(value))
+    if base == "double":
+        return found
     try:
-        found = value if isinstance(value, float) else float(_number(value))
-        return found if base == "double" else float(struct.unpack("f", struct.pack("f", found))[0])
+        return float(struct.unpack("f", struct.pack("f", found))[0])
     except OverflowError:
-        return math.inf if _number(value) > 0 else -math.inf
+        return math.copysign(math.inf, found)
 
 
 def _moment(value: Scalar, base: str) -> datetime:

@@ -55,7 +55,7 @@ BAD = {
         "- accepted_values: {column: state, values: [new, paid]}",
         order(state="lost"),
         "accepted_values_state",
-        "1 of 3 rows has a `state` other than new, paid",
+        "1 of 3 rows has a value of `state` other than new, paid",
     ),
     "range": ("- range: {column: amount, min: 0, max: 10}", order(amount=-1), "range_amount", "below 0 or above 10"),
     "row_count": (
@@ -80,7 +80,7 @@ BAD = {
         "- references: {column: state, node: states}",
         order(state="lost"),
         "references_state",
-        "1 of 3 rows has a `state` that `states` does not have in `state`",
+        "1 of 3 rows has a value of `state` that `states` does not have in `state`",
     ),
     "freshness": ("- freshness: {column: at, within: 90d}", order(), "freshness_at", "the newest `at` is 2024-01-03"),
 }
@@ -192,7 +192,7 @@ UNTYPED = """
             "- {range: {column: amount, min: abc}}",
             "`range_amount` cannot compare `abc` with `amount`, which is DOUBLE: ",
         ),
-        ("- {range: {column: state, min: 1}}", "`range_state` cannot compare `1` with `state`, which is STRING: "),
+        ("- {range: {column: state, min: 1}}", "`range_state` cannot compare `1` with `state`, which is STRING"),
         ("- {range: {column: amount, min: '5', max: '1'}}", "no value passes its check `range_amount`: `max` is 1"),
     ],
 )
@@ -239,7 +239,7 @@ def test_a_freshness_says_its_time_span_as_the_file_has_it(tmp_path: Path, spark
 def test_a_column_that_has_the_name_of_the_quarantines_own_stops_the_run(tmp_path: Path, spark: SparkSession) -> None:
     box = Sandbox(tmp_path, spark, UNTYPED % "    - not_null: id\n    quarantine: orders_bad")
     box.land("orders/1.json", ['{"id": 1, "Failed_Checks": "mine"}'])
-    with pytest.raises(ConfigError, match="its rows have a column `failed_checks`, .* odi's own") as caught:
+    with pytest.raises(ConfigError, match="its rows have a column `failed_checks`") as caught:
         box.run("orders")
     assert "rename the column" in str(caught.value.fix)
     assert not box.table("orders").exists

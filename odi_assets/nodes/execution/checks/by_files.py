@@ -38,10 +38,8 @@ def passed_by_files(check: Check, location: Location, files: Sequence[WrittenFil
     if config.not_null is not None:
         return without_null(files, check.columns[0])
     if config.range is not None:
-        least, most = (
-            None if end is None else exact(end, kind, ordered=True) for end in (config.range.min, config.range.max)
-        )
-        return within(files, check.columns[0], least, most)
+        ends = {key: exact(end, kind, ordered=True) for key, end in config.compared}
+        return within(files, check.columns[0], ends.get("min"), ends.get("max"))
     return config.unique is not None and come_once(location, files, check.columns)
 
 
@@ -114,9 +112,8 @@ def within(files: Sequence[WrittenFile], column: str, least: Exact | None, most:
         high = as_number(one.get("maxValues", {}).get(column))
         if low is None or high is None:
             return False
-        if isinstance(least, float):
-            low = float(low)
-        if (least is not None and low < least) or (most is not None and high > most):  # type: ignore[operator]
+        lowest = float(low) if isinstance(least, float) else low
+        if (least is not None and lowest < least) or (most is not None and high > most):  # type: ignore[operator]
             return False
     return True
 

@@ -45,8 +45,8 @@ def require_comparable(check: Check, rows: DataFrame, label: str) -> None:
                 node=label,
             ) from error
     if config.range is not None and is_reversed(bounds.get("min"), bounds.get("max")):
-        text = f"{label}: its check `{check.name}` has a `max`, {config.range.max}, less than its `min`, {config.range.min}"
-        raise ConfigError(text, fix=fix, node=label)
+        ends = f"`max` is {config.range.max}, which is less than `min`, {config.range.min}"
+        raise ConfigError(f"{label}: no value passes its check `{check.name}`: {ends}", fix=fix, node=label)
 
 
 def condition_of(check: Check, rows: DataFrame) -> Column | None:

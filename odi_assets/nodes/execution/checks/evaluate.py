@@ -239,9 +239,10 @@ class Evaluation:
             yield
         except PySparkException as error:
             tries = "; `try_divide`, `try_cast` and the like give NULL there, which is accepted"
+            advice = tries if "`try_" in str(error) else ""
             raise ConfigError(
                 f"{self.label}: its check `{check.name}` cannot be evaluated: {own_words(str(error))}",
-                fix=f"correct the check in the project file{tries if '`try_' in str(error) else ''}; nothing was committed",
+                fix=f"correct the check in the project file{advice}; nothing was committed",
                 node=self.label,
             ) from error
 
