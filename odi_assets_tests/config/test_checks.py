@@ -22,6 +22,9 @@ OTHER = """\
 """
 
 
+VALUES = "accepted_values: {column: c, values: [%s]}"
+
+
 def checked(checks: str, more: str = "") -> str:
     return f"{RAW}  checks:\n{indent(checks, '  ')}\n{more}"
 
@@ -127,6 +130,30 @@ def test_a_check_that_no_run_could_make_is_refused_where_it_stands(
     assert found.line == line
     assert found.key.endswith(key)
     assert message in found.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "bound", "why"),
+    [
+        ("DATE", "20240101", "write a date as"),
+        ("DATE", "'01/01/2024'", "write a date as"),
+        ("BOOLEAN", "1", "write `true` or `false`"),
+        ("DECIMAL(10,2)", "abc", "give a number"),
+        ("DECIMAL(38,2)", "12345678901234567.89", "put it in quotes"),
+        ("TIMESTAMP_NTZ", "2024-01-01T00:00:00Z", "leave the offset out"),
+        ("ARRAY<INT>", "1", "write an `expression`"),
+    ],
+)
+@pytest.mark.parametrize(("check", "key"), [("range: {column: c, min: %s}", "min"), (VALUES, "values[0]")])
+def test_a_bound_that_is_none_of_its_columns_type_is_refused_where_it_stands(
+    kind: str, bound: str, why: str, check: str, key: str, tmp_path: Path
+) -> None:
+    text = checked(f"- {check % bound}").replace("at TIMESTAMP", f"at TIMESTAMP, c {kind}")
+    found = problem(tmp_path, project(text))
+    assert (found.line, found.key.endswith(key)) == (12, True)
+    assert "cannot be compared with `c`, which is " in found.message
+    assert why in found.message
+    assert found.column > len("        - ")
 
 
 @pytest.mark.parametrize(
