@@ -23,7 +23,8 @@ Exact = bool | float | Decimal | datetime | str
 
 _WHOLE = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _FLOATS = frozenset({"float", "double"})
-_TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
+TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
+"""Types of dates and times."""
 _TEXTS = frozenset({"string", "char", "varchar"})
 _SQL_NAMES = {"byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT"}
 
@@ -64,7 +65,7 @@ def exact(value: Scalar, kind: str, *, ordered: bool) -> Exact:
         return _number(value)
     if base in _FLOATS:
         return _float(value, base, ordered=ordered)
-    if base in _TIMES:
+    if base in TIMES:
         return _moment(value, base)
     if base in _TEXTS:
         return _text(value, ordered=ordered)

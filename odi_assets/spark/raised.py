@@ -15,9 +15,10 @@ _JAVA_FRAME = re.compile(r"^\s*(at [\w.$/<>]+\(|\.\.\. \d+ more|JVM stacktrace:)
 _QUERY_PLAN = re.compile(r"^('|\+- )")
 _CLASS = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _FURTHER = re.compile(
-    r"\s*(== \w+|SQLSTATE: |If necessary set |To return NULL instead|Use `try_|;? line \d+,? pos|\(line \d+, pos)"
+    r"\s*(== \w+|SQLSTATE: |;? line \d+,? pos|\(line \d+, pos| on search path \["
+    r"|(?<=\.) (If necessary |If you |To return |To tolerate |Use |Verify |Correct |Search path|Did you mean one))"
 )
-"""Begins what Spark adds to what is wrong."""
+"""How begins what Spark adds to what is wrong."""
 _STOP = re.compile(rf"\[USER_RAISED_EXCEPTION\] {_PREFIX}(.*?){_FIX}(.*?) SQLSTATE", re.DOTALL)
 
 
@@ -39,7 +40,7 @@ def own_words(message: str) -> str:
     """
     text = " ".join(_FURTHER.split(without_stacks(message), maxsplit=1)[0].split())
     text = _CLASS.sub("", text).rstrip(" .;")
-    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+    return text[:1].lower() + text[1:] if text[1:2] in " " or text[1:2].islower() else text
 
 
 def stopped_by(*message: Column | str, fix: str) -> Column:

@@ -7,13 +7,11 @@ from dataclasses import replace
 
 from odi_assets.config.checks.sql import find_mistake
 from odi_assets.config.checks.view import NodeView, ProjectView
-from odi_assets.config.compared_values import Exact, exact, is_reversed, sql_type
+from odi_assets.config.compared_values import TIMES, Exact, exact, is_reversed, sql_type
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, about, closest
 from odi_assets.config.known_columns import KnownColumns, columns_written
 from odi_assets.config.models.checks import FAILED_CHECKS, CheckConfig
 from odi_assets.util.spark_sql import parsed
-
-_TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
 def wrong_checks(project: ProjectView) -> Iterator[Mistake]:
@@ -79,7 +77,7 @@ def _of_columns(check: CheckConfig, columns: KnownColumns, at: Path) -> Iterator
             yield from _missing(given.column, columns, (*at, kind, "column"))
     if check.freshness is not None:
         kind = columns.kind(check.freshness.column) or "timestamp"
-        if kind not in _TIMES:
+        if kind not in TIMES:
             text = f"is {kind}, and freshness is told by a date or a time"
             yield about(check.freshness.column, text, at=(*at, "freshness", "column"))
     if check.expression is not None:

@@ -180,7 +180,7 @@ UNTYPED = """
         ("- {expression: 'amount'}", "its check `expression_amount` cannot be evaluated: "),
         (
             "- {expression: '1 / (amount - 5) > 0'}\n- {expression: '1 / amount > 0'}",
-            "its check `expression_1_amount_5_gt_0` cannot be evaluated: division by zero",
+            "its check `expression_1_amount_5_gt_0` cannot be evaluated: Spark cannot compute it for a row: division by zero",
         ),
         (
             "- {range: {column: fee, max: 5}}\n- {expression: 'cast(state AS INT) > 0', name: numbers}",
@@ -193,6 +193,10 @@ UNTYPED = """
             "`range_amount` cannot compare `abc` with `amount`, which is DOUBLE: ",
         ),
         ("- {range: {column: state, min: 1}}", "`range_state` cannot compare `1` with `state`, which is STRING"),
+        (
+            "- {freshness: {column: id, within: 1d}}",
+            "`freshness_id` looks at `id`, which is BIGINT: no date and no time",
+        ),
         ("- {range: {column: amount, min: '5', max: '1'}}", "no value passes its check `range_amount`: `max` is 1"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from odi_assets.config.compared_values import Exact, exact, floor, is_reversed, sql_type
+from odi_assets.config.compared_values import TIMES, Exact, exact, floor, is_reversed, sql_type
 from odi_assets.config.models.checks import Check
 from odi_assets.errors import ConfigError
 from odi_assets.tables.columns import quoted
@@ -44,6 +44,9 @@ def require_comparable(check: Check, rows: DataFrame, label: str) -> None:
                 fix=fix,
                 node=label,
             ) from error
+    if config.freshness is not None and kind not in TIMES:
+        text = f"{label}: its check `{check.name}` looks at `{column}`, which is {sql_type(kind)}: no date and no time"
+        raise ConfigError(text, fix=fix, node=label)
     if config.range is not None and is_reversed(bounds.get("min"), bounds.get("max")):
         ends = f"`max` is {config.range.max}, which is less than `min`, {config.range.min}"
         raise ConfigError(f"{label}: no value passes its check `{check.name}`: {ends}", fix=fix, node=label)

@@ -233,15 +233,17 @@ class Evaluation:
 
     @contextmanager
     def _named(self, check: Check) -> Iterator[None]:
-        from pyspark.errors import PySparkException
+        from pyspark.errors import AnalysisException, ParseException, PySparkException
 
         try:
             yield
         except PySparkException as error:
+            of_a_row = not isinstance(error, AnalysisException | ParseException)
             tries = "; `try_divide`, `try_cast` and the like give NULL there, which is accepted"
-            advice = tries if "`try_" in str(error) else ""
+            advice = tries if of_a_row and check.config.expression is not None else ""
             raise ConfigError(
-                f"{self.label}: its check `{check.name}` cannot be evaluated: {own_words(str(error))}",
+                f"{self.label}: its check `{check.name}` cannot be evaluated: "
+                f"{'Spark cannot compute it for a row: ' if of_a_row else ''}{own_words(str(error))}",
                 fix=f"correct the check in the project file{advice}; nothing was committed",
                 node=self.label,
             ) from error
