@@ -180,11 +180,11 @@ UNTYPED = """
         ("- {expression: 'amount'}", "its check `expression_amount` cannot be evaluated: "),
         (
             "- {expression: '1 / (amount - 5) > 0'}\n- {expression: '1 / amount > 0'}",
-            "its check `expression_1_amount_5_gt_0` cannot be evaluated: Spark cannot compute it for a row: division by zero",
+            "`expression_1_amount_5_gt_0` cannot be evaluated: Spark cannot compute it for a row: division by zero",
         ),
         (
             "- {range: {column: fee, max: 5}}\n- {expression: 'cast(state AS INT) > 0', name: numbers}",
-            'its check `numbers` cannot be evaluated: the value \'new\' of the type "STRING" cannot be cast to "INT"',
+            "`numbers` cannot be evaluated: Spark cannot compute it for a row: the value 'new' of the type",
         ),
         ("- {sql: 'SELECT * FROM elsewhere', name: other}", "its check `other` cannot be evaluated: "),
         ("- {sql: 'SELECT cast(state AS INT) AS n FROM df', name: other}", "its check `other` cannot be evaluated: "),
