@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.diagnostics.mistakes import closest
 from odi_assets.config.models.checks import Check, Freshness, Reference, RowCount
 from odi_assets.errors import ConfigError
+from odi_assets.nodes.execution.checks.bad_rows import FAILED_CHECKS
 from odi_assets.nodes.execution.checks.outcomes import Outcome
 from odi_assets.spark.raised import without_stacks
 from odi_assets.tables.columns import quoted
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
     Lookup = Callable[[Reference], DataFrame]
     """The values that a foreign key may have: a frame of one column."""
-
-FAILED_CHECKS = "failed_checks"
-"""The column of a quarantine that names the checks which a row fails."""
 
 _SAMPLES = 3
 _SHOWN_COLUMNS, _SHOWN_TEXT = 8, 40
