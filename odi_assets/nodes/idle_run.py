@@ -13,6 +13,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.errors import OdiError
 from odi_assets.nodes.events import Listener, NodeEvent
 from odi_assets.nodes.execution.advance import no_data
+from odi_assets.nodes.execution.checks.bad_rows import out_of_step
 from odi_assets.nodes.history.attempts import begin, end, open_attempts, row_of_result
 from odi_assets.nodes.history.repair import last_attempts, unrecorded
 from odi_assets.nodes.node import code_version
@@ -76,7 +77,8 @@ def _looked_at(project: Project, state: StateBackend, keys: Sequence[NodeKey], r
         if found.bytes is None:
             # There is something to do, and how much cannot become known any more.
             return Outlook()
-        if found.plan is not None and _is_out_of_step(found.plan):
+        if found.plan is not None and out_of_step(found.plan.node, found.plan.target):
+            # The node's last run has left something undone in its quarantine.
             return Outlook()
         size += found.bytes
         if found.plan is not None and found.action == "nothing":
@@ -85,15 +87,6 @@ def _looked_at(project: Project, state: StateBackend, keys: Sequence[NodeKey], r
         began = time.monotonic()
     attempts = [attempt for key, node in idle.items() for attempt in last_attempts(key, node.plan.target)]
     return Outlook(idle if len(idle) == len(keys) and not unrecorded(state, attempts) else None, size)
-
-
-def _is_out_of_step(plan: NodePlan) -> bool:
-    """Whether the node's last run has left something undone in its quarantine."""
-    if plan.node.config.quarantine is None:
-        return False
-    from odi_assets.nodes.execution.checks.quarantine import out_of_step
-
-    return bool(out_of_step(plan.node, plan.target))
 
 
 def record_idle_run(

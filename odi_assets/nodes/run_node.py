@@ -20,6 +20,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.retry import raced
 from odi_assets.errors import TableConflictError
 from odi_assets.nodes.execution.advance import no_data
+from odi_assets.nodes.execution.checks.bad_rows import out_of_step
 from odi_assets.nodes.execution.materialize import (
     ArrowRows,
     Computed,
@@ -227,7 +228,7 @@ def _commit_steps(
 def _read(plan: NodePlan, open_spark: Callable[[], SparkSession], service: StreamService | None = None) -> Computed:
     """The rows that ``plan`` names. Spark is started only if they need it. What the node's last run has left undone in
     its quarantine is done first."""
-    if plan.node.config.quarantine is not None:
+    if out_of_step(plan.node, plan.target):
         from odi_assets.nodes.execution.checks.quarantine import bring_in_step
 
         bring_in_step(plan.node, plan.target)

@@ -109,6 +109,19 @@ def orders_and_payments(folder: Path, part: int) -> None:
         (folder / "landing" / name / f"{part}.json").write_text(json.dumps(row) + "\n", encoding="utf-8")
 
 
+def orders_with_bad_ones(folder: Path, part: int) -> None:
+    """Lands a customer, and orders of whom one is right."""
+    rows = [
+        f"{10 * part + 1},{part},new,5.0,1.0,2024-01-01 10:00:00",
+        f"{10 * part + 2},{part},lost,5.0,1.0,2024-01-01 10:00:00",
+        f"{10 * part + 3},99,paid,-1.0,0.0,2024-01-01 10:00:00",
+    ]
+    files = {"customers": ["id,name", f"{part},ann"], "orders": ["id,customer,state,amount,fee,at", *rows]}
+    for name, lines in files.items():
+        (folder / "landing" / name).mkdir(parents=True, exist_ok=True)
+        (folder / "landing" / name / f"{part}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def olake(folder: Path, part: int) -> None:
     """Writes what OLake writes: Parquet, and then its state."""
     rows = [{"_olake_id": f"h{part}", "_op_type": "c", "_cdc_lsn": f"0/{part + 1:X}", "id": part, "amount": 2.5}]
@@ -137,6 +150,7 @@ DELIVERIES = {
         {"AZURE_STORAGE_KEY": "a2V5"},
         "dagster job execute -m odi_assets.definitions -j sales",
     ),
+    "checks.md": Delivery(orders_with_bad_ones, ({"customers": 1, "orders": 1}, {"customers": 1, "orders": 1})),
     "state.md": Delivery(
         csv_files("id,day,amount\n1,2024-01-01,2.50\n", "id,day,amount\n2,2024-01-02,3\n"),
         ({"orders": 1}, {"orders": 1}),

@@ -28,7 +28,7 @@ from odi_assets.nodes.audit.rows import (
     by_keys,
     by_rows,
 )
-from odi_assets.nodes.execution.checks.quarantine import quarantine_of
+from odi_assets.nodes.execution.checks.bad_rows import quarantine_of
 from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.node import Node

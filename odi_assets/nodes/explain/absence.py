@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from odi_assets.config.models import StatefulIncrement
+from odi_assets.config.models.checks import FAILED_CHECKS
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError, LossError, TargetBehindStateError
 from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.execution.checks.bad_rows import quarantine_of
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.explain.places import KeyFinding, SearchedPlace, Trace, some_names
@@ -120,8 +122,12 @@ class Absence:
             .take(1)
         )
 
+    @property
+    def _key_sql(self) -> str:
+        return key_sql([quoted(column) for column in self.followed.columns])
+
     def _is_key(self, key: str) -> Any:
-        return F.expr(key_sql([quoted(column) for column in self.followed.columns])) == F.lit(key)
+        return F.expr(self._key_sql) == F.lit(key)
 
     # -- reasons, where the sources have the key
 
@@ -130,8 +136,27 @@ class Absence:
         failing = self._failing(keys)
         lacking = self._lacking(keys)
         given = self._given(keys)
+        quarantined = self._quarantined(keys)
         for key in keys:
+            if key in quarantined:
+                yield key, SearchedPlace(str(self.node), KeyFinding.QUARANTINED, quarantined[key])
+                continue
             yield key, self._reason(unread.get(key), failing.get(key), lacking.get(key), given.get(key))
+
+    def _quarantined(self, keys: Sequence[str]) -> dict[str, str]:
+        """The keys whose rows are in the node's quarantine, and what they fail, in words."""
+        place = quarantine_of(self.node)
+        table = None if place is None else TableHandle.open(place)
+        if place is None or table is None or not {*self.followed.columns, FAILED_CHECKS} <= set(table.columns):
+            return {}
+        rows = engine_of(table).read(self.found.spark, table)
+        rows = only_asked(rows.withColumn("_odi_key", F.expr(self._key_sql)), keys, "_odi_key")
+        failed = F.array_distinct(F.flatten(F.collect_list(FAILED_CHECKS))).alias("failed")
+        where = f"{self.node} has it in its quarantine {place.uri}"
+        return {
+            row["_odi_key"]: f"{where}: it fails {' and '.join(f'`{name}`' for name in row['failed'])}"
+            for row in rows.groupBy("_odi_key").agg(failed).collect()
+        }
 
     def _reason(self, unread: str | None, failing: str | None, lacking: str | None, given: str | None) -> SearchedPlace:
         node = self.node
@@ -282,8 +307,7 @@ class Absence:
             return {}
         node = self.node
         rows = transformed(self.found.spark, node.config, node.project.root, whole, str(node))
-        key = key_sql([quoted(column) for column in self.followed.columns])
-        rows = only_asked(rows.withColumn("_odi_key", F.expr(key)), keys, "_odi_key")
+        rows = only_asked(rows.withColumn("_odi_key", F.expr(self._key_sql)), keys, "_odi_key")
         given = {row["_odi_key"]: "given" for row in rows.select("_odi_key").distinct().collect()}
         columns = list(node.config.write.keys)
         if given and columns and self.handle.exists:

@@ -30,6 +30,7 @@ class KeyFinding(StrEnum):
     DELETED = "DELETED"
     LATE = "LATE"
     LEFT_OUT = "LEFT_OUT"
+    QUARANTINED = "QUARANTINED"
     UNEXPLAINED = "UNEXPLAINED"
 
 

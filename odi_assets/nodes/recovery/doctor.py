@@ -12,7 +12,8 @@ from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError, IncrementError, OdiError
 from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
-from odi_assets.nodes.execution.checks.quarantine import out_of_step as quarantine_out_of_step
+from odi_assets.nodes.execution.checks.bad_rows import out_of_step as quarantine_out_of_step
+from odi_assets.nodes.execution.checks.quarantine import is_lost, lost_rows
 from odi_assets.nodes.history.attempts import NodeAttempt, open_attempts
 from odi_assets.nodes.history.repair import GRACE, attempt_of, own_rows, stamps_without_row
 from odi_assets.nodes.mark import NodeMark
@@ -127,9 +128,12 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool)
 def _quarantine(node: Node, target: TableHandle) -> Iterator[Disagreement]:
     """What runs and rewinds that died have left undone in the quarantine."""
     found = quarantine_out_of_step(node, target)
-    lacks = [f"lacks the bad rows of version {version}" for version, _ in found.missing]
+    lost = [one for one in found.missing if is_lost(node, one[1])]
+    for version, bad in lost:
+        yield Disagreement(node.key, Kind.QUARANTINE_APART, *lost_rows(node, version, bad))
+    lacks = [f"lacks the bad rows of version {one[0]}" for one in found.missing if one not in lost]
     too_many = [f"has bad rows of version {version}, which was undone" for version, _ in found.undone]
-    if found:
+    if lacks or too_many:
         text = f"its quarantine {'; '.join([*lacks, *too_many])}"
         remedy = f"odi run {node.command}: it completes that first, even without new data"
         yield Disagreement(node.key, Kind.QUARANTINE_APART, text, remedy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
@@ -17,6 +18,8 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ChecksFailedError, TableError
 from odi_assets.nodes.audit.audit import audit
+from odi_assets.nodes.explain.batch import trace
+from odi_assets.nodes.explain.places import KeyFinding
 from odi_assets.nodes.idle_run import outlook
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.doctor import examine
@@ -210,6 +213,58 @@ def test_what_a_run_left_undone_is_done_by_a_run_that_has_nothing_new(
     assert box.bad() == [(2, -3.0, NEGATIVE)]
     assert box.run("orders").status is RunStatus.NO_DATA
     assert (box.bad(), box.quarantine().version) == ([(2, -3.0, NEGATIVE)], 0)
+
+
+@pytest.mark.parametrize("named", ["quarantine: others", ""], ids=["another quarantine", "none"])
+def test_what_a_run_left_undone_is_done_whatever_the_project_file_names_by_then(
+    named: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = Orders(tmp_path, spark)
+    box.deliver("1", (1, 5.0), (2, -3.0))
+    live_again = dying(monkeypatch, "odi_assets.nodes.execution.checks.quarantine.commit")
+    with pytest.raises(Killed):
+        box.run("orders")
+    live_again()
+    file = tmp_path / "odibi.yaml"
+    file.write_text(file.read_text(encoding="utf-8").replace("quarantine: orders_bad", named), encoding="utf-8")
+    box.project = Project.load(file)
+    (found,) = [one for one in examine(box.project, box.state, [_KEY]) if one.kind is Kind.QUARANTINE_APART]
+    assert found.message == "its quarantine lacks the bad rows of version 0"
+    assert box.run("orders").status is RunStatus.NO_DATA
+    assert box.bad() == [(2, -3.0, NEGATIVE)]
+    box.deliver("2", (3, 3.0))
+    box.run("orders")
+    assert (box.good(), box.bad()) == ([(1, 5.0), (3, 3.0)], [(2, -3.0, NEGATIVE)])
+    assert examine(box.project, box.state, [_KEY]) == []
+
+
+def test_a_quarantine_that_is_gone_is_named_until_a_full_refresh_reads_its_rows_again(
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    box = Orders(tmp_path, spark)
+    box.deliver("1", (1, 5.0), (2, -3.0))
+    box.run("orders")
+    shutil.rmtree(tmp_path / "lake" / "orders_bad")
+    for name, row in (("2", (3, 3.0)), ("3", (4, -4.0))):
+        box.deliver(name, row)
+        box.run("orders")
+        assert "lacks 1 row of version 0 of its table, and their files are gone" in caplog.text
+        caplog.clear()
+        (found,) = examine(box.project, box.state, [_KEY])
+        assert found.kind is Kind.QUARANTINE_APART
+        assert found.remedy.endswith("odi run p --node orders --full-refresh")
+    box.run("orders", full_refresh=True)
+    assert examine(box.project, box.state, [_KEY]) == []
+    assert box.bad() == [(2, -3.0, NEGATIVE), (4, -4.0, NEGATIVE)]
+
+
+def test_a_key_in_the_quarantine_is_found_there_with_what_it_fails(tmp_path: Path, spark: SparkSession) -> None:
+    box = Orders(tmp_path, spark)
+    box.deliver("1", (1, 5.0), (2, -3.0))
+    box.run("orders")
+    bad, good = trace(box.project, spark, box.state, _KEY, ["id"], ["2", "1"])
+    assert (bad.finding, good.finding) == (KeyFinding.QUARANTINED, KeyFinding.PRESENT)
+    assert bad.sentence.endswith("orders_bad: it fails `range_amount`.")
 
 
 def test_a_store_that_fails_after_the_nodes_commit_does_not_fail_the_run(

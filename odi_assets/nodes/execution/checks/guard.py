@@ -14,18 +14,12 @@ from odi_assets.delta.commit import Stamp
 from odi_assets.delta.schema_evolution import plan_schema
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, OdiError, SourceError
+from odi_assets.nodes.execution.checks.bad_rows import FACT, BadRows, out_of_step, quarantine_of
 from odi_assets.nodes.execution.checks.by_files import passed_by_files
 from odi_assets.nodes.execution.checks.conditions import kind_of
 from odi_assets.nodes.execution.checks.evaluate import Evaluation
 from odi_assets.nodes.execution.checks.outcomes import Outcome, stopped
-from odi_assets.nodes.execution.checks.quarantine import (
-    FACT,
-    BadRows,
-    bring_in_step,
-    live_partitions,
-    quarantine_of,
-    require_own,
-)
+from odi_assets.nodes.execution.checks.quarantine import bring_in_step, live_partitions, require_own
 from odi_assets.nodes.execution.deliveries import DELIVERY
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.plan import ResolvedPlan
@@ -114,11 +108,11 @@ class Guard:
             shape: has the columns of the quarantine.
             files: the staged files of the whole increment.
         """
-        plan, node = self.plan, self.plan.node
-        since = -1 if plan.target.version is None else plan.target.version
+        node = self.plan.node
+        since, path = self._in_step_since(), str(node.config.quarantine)
         replaces = self._replaces(table, files)
         if bad is None and not replaces:
-            return BadRows(since)
+            return BadRows(since, path)
         require_same = table.exists and replaces != "table"
         if require_same:
             require_same_partitioning(table, node.partition_by)
@@ -132,8 +126,16 @@ class Guard:
             write = Write(again, table, WriteSpec(WriteMode.APPEND, partition_by=node.partition_by), stamp, schema)
             rows = sum(file.rows for file in write.stage(again))
         if not rows and not replaces:
-            return BadRows(since)
-        return BadRows(since, rows, stamp.write_id, replaces, schema)
+            return BadRows(since, path)
+        return BadRows(since, path, rows, stamp.write_id, replaces, schema)
+
+    def _in_step_since(self) -> int:
+        """The version of the node's table up to which its quarantine has everything. What is overwritten counts no
+        more."""
+        target = self.plan.target
+        missing = () if self.plan.write.mode is WriteMode.OVERWRITE else out_of_step(self.plan.node, target).missing
+        version = -1 if target.version is None else target.version
+        return min([version, *(missed - 1 for missed, _ in missing)])
 
     def _replaces(self, table: TableHandle, files: Sequence[WrittenFile]) -> str | Sequence[PartitionValues] | None:
         """What of the quarantine the increment replaces, as it does in the node's table."""
@@ -210,7 +212,8 @@ def looked_up(node: Node, spark: SparkSession) -> Any:
         if not table.exists:
             raise SourceError(
                 f"{node}: a check looks its `{reference.column}` up in {key}, which has no table yet",
-                fix=f"run that node first: odi run {key.pipeline} --node {key.node}; nothing was committed",
+                fix=f"run that node first: odi run {key.pipeline} --node {key.node}; if it finds nothing to read, let "
+                "its first rows land, or take the check out; nothing was committed",
                 node=str(node),
             )
         return engine_of(table).read(spark, table).select(quoted(reference.key or reference.column))

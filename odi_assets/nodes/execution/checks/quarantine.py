@@ -16,136 +16,28 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models.checks import FAILED_CHECKS
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.conflicts import membership
-from odi_assets.delta.files.footers import WRITE_FOLDER, WrittenFile, written_files
+from odi_assets.delta.files.footers import WrittenFile, written_files
 from odi_assets.delta.partition_values import PartitionValues, same_spelling
 from odi_assets.delta.retry import raced
 from odi_assets.delta.schema_evolution import plan_schema, replaced_schema
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import FencedError, OdiError, TableConflictError, TableError
-from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.node import Node, app_ids
+from odi_assets.nodes.execution.checks.bad_rows import TABLE, BadRows, out_of_step
+from odi_assets.nodes.node import Node
 from odi_assets.tables.engine import engine_of
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from odi_assets.delta.history import CommittedStamp
+    pass
 
 _log = logging.getLogger(__name__)
-
-FACT = "quarantine"
-"""Key of the facts of a node's commit."""
-_PREFIX = "odi_assets.quarantine:"
-_TABLE = "table"
-
-
-@dataclass(frozen=True)
-class BadRows:
-    """The bad rows of one commit of a node, as the commit names them.
-
-    Attributes:
-        since: the version of the node's table up to which the quarantine had everything when the commit was planned.
-        rows: how many there are.
-        write_id: names the folder of their files, and the transaction; None if nothing is to be done.
-        replaces: what of the quarantine they replace: ``table``, partitions, or nothing.
-        schema: the columns of the files, in Delta's JSON form.
-    """
-
-    since: int
-    rows: int = 0
-    write_id: str | None = None
-    replaces: str | Sequence[PartitionValues] | None = None
-    schema: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The facts as the log stores them."""
-        return {name: value for name, value in vars(self).items() if value is not None}
-
-    @classmethod
-    def of(cls, stamp: CommittedStamp) -> BadRows | None:
-        """What a commit says; None if its node had no quarantine."""
-        stored = stamp.facts.get(FACT)
-        return None if stored is None else cls(**stored)
-
-    def app_id(self, node: str) -> str:
-        """The transaction of these rows in the quarantine."""
-        return f"{_PREFIX}{node}:{self.write_id}"
-
-    @property
-    def folder(self) -> str:
-        """The folder of their files, relative to the quarantine."""
-        return f"{WRITE_FOLDER}={self.write_id}"
-
-
-def quarantine_of(node: Node) -> Location | None:
-    """Where the quarantine of a node is; None if it has none."""
-    path = node.config.quarantine
-    return None if path is None else node.project.location(node.config.write.connection, path)
-
-
-@dataclass(frozen=True)
-class OutOfStep:
-    """What the quarantine lacks, and what it has too much.
-
-    Attributes:
-        missing: commits of the node whose bad rows are not in, oldest first.
-        undone: commits that a rewind has undone and whose bad rows are in, oldest first.
-    """
-
-    missing: tuple[tuple[int, BadRows], ...] = ()
-    undone: tuple[tuple[int, BadRows], ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.missing or self.undone)
-
-
-def out_of_step(node: Node, target: TableHandle) -> OutOfStep:
-    """Where the quarantine of a node is not in step with ``target``, the node's table."""
-    location = quarantine_of(node)
-    if location is None or not target.exists:
-        return OutOfStep()
-    counts, gone = _bad_rows(node, target)
-    if not counts and not gone:
-        return OutOfStep()
-    table = TableHandle.open(location)
-
-    def is_in(bad: BadRows) -> bool:
-        return table.transaction_number(bad.app_id(str(node))) % 2 == 1
-
-    missing = [one for one in reversed(counts) if not is_in(one[1])]
-    return OutOfStep(tuple(missing), tuple(one for one in reversed(gone) if is_in(one[1])))
-
-
-def _bad_rows(node: Node, target: TableHandle) -> tuple[list[tuple[int, BadRows]], list[tuple[int, BadRows]]]:
-    """The bad rows of the commits that count, and of those that rewinds have undone; newest first, as far down as the
-    newest commit says that there is something to look for."""
-    counts: list[tuple[int, BadRows]] = []
-    gone: list[tuple[int, BadRows]] = []
-    own, undone_after, upto = app_ids(node.key), None, -1
-    for stamp in target.stamps():
-        if stamp.version <= upto:
-            break
-        if stamp.app_id not in own:
-            continue
-        is_undone = undone_after is not None and stamp.version > undone_after
-        rewound_to = CommitFacts.of(stamp).rewound_to
-        if rewound_to is not None:
-            undone_after = undone_after if is_undone else rewound_to
-            continue
-        bad = BadRows.of(stamp)
-        if bad is None:
-            continue
-        if undone_after is None:
-            upto = max(upto, bad.since)
-        if bad.write_id is not None:
-            (gone if is_undone else counts).append((stamp.version, bad))
-    return counts, gone
 
 
 def bring_in_step(node: Node, target: TableHandle) -> int:
@@ -158,15 +50,13 @@ def bring_in_step(node: Node, target: TableHandle) -> int:
     Raises:
         TableError: the quarantine cannot be read or written.
     """
-    location = quarantine_of(node)
     found = out_of_step(node, target)
-    if location is None or not found:
-        return 0
-    if found.undone:
-        raced(lambda: _take_out(node, location, [bad for _, bad in found.undone]), lost=_is_conflict)
+    for path in dict.fromkeys(bad.path for _, bad in found.undone):
+        undone = [bad for _, bad in found.undone if bad.path == path]
+        raced(lambda undone=undone: _take_out(node, undone[0].place(node), undone), lost=_is_conflict)  # type: ignore[misc]
     for version, bad in found.missing:
         _log.info("%s: its quarantine gets the rows of version %d", node, version)
-        raced(lambda bad=bad, version=version: _put_in(node, location, version, bad), lost=_is_conflict)  # type: ignore[misc]
+        raced(lambda bad=bad, version=version: _put_in(node, version, bad), lost=_is_conflict)  # type: ignore[misc]
     return len(found.undone) + len(found.missing)
 
 
@@ -174,7 +64,8 @@ def _is_conflict(error: OdiError) -> bool:
     return isinstance(error, TableConflictError)
 
 
-def _put_in(node: Node, location: Location, version: int, bad: BadRows) -> None:
+def _put_in(node: Node, version: int, bad: BadRows) -> None:
+    location = bad.place(node)
     table, app = TableHandle.open(location), bad.app_id(str(node))
     number = table.transaction_number(app)
     if number % 2:
@@ -182,16 +73,10 @@ def _put_in(node: Node, location: Location, version: int, bad: BadRows) -> None:
     schema = str(bad.schema)
     files = staged_files(location, bad.folder, schema, node.partition_by)
     if sum(file.rows for file in files) != bad.rows:
-        _log.warning(
-            "%s: %s of version %d are not in its quarantine at %s: their files are gone; they are in the source only",
-            node,
-            counted(bad.rows, "bad row"),
-            version,
-            location.uri,
-        )
+        _log.warning("%s: %s. To do: %s", node, *lost_rows(node, version, bad))
         return
     facts = {"node": str(node), "of_version": version, "of_write": bad.write_id}
-    if bad.replaces == _TABLE and table.exists:
+    if bad.replaces == TABLE and table.exists:
         changes = FileChanges("table", files, removed=table.live_files, replace_all=True)
         schema = replaced_schema(table, schema)
     else:
@@ -209,6 +94,19 @@ def _put_in(node: Node, location: Location, version: int, bad: BadRows) -> None:
         commit(table, schema, node.partition_by, changes, Stamp(app, number + 1, facts))
     except FencedError:
         _log.debug("%s: another run has completed the quarantine of version %d", node, version)
+
+
+def lost_rows(node: Node, version: int, bad: BadRows) -> tuple[str, str]:
+    """What is wrong with a quarantine that lacks rows whose files are gone, and what to do about it."""
+    rows = f"{counted(bad.rows, 'row')} of version {version} of its table"
+    text = f"its quarantine at {bad.place(node).uri} lacks {rows}, and their files are gone"
+    return text, f"put the quarantine back from a copy; or load everything again: odi run {node.command} --full-refresh"
+
+
+def is_lost(node: Node, bad: BadRows) -> bool:
+    """Whether the rows of a commit cannot be put into the quarantine any more."""
+    files = staged_files(bad.place(node), bad.folder, str(bad.schema), node.partition_by)
+    return sum(file.rows for file in files) != bad.rows
 
 
 def _in_partitions(table: TableHandle, replaces: str | Sequence[PartitionValues] | None) -> list[Any]:
