@@ -14,7 +14,7 @@ import re
 import struct
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
+from decimal import ROUND_FLOOR, Context, Decimal
 
 Scalar = bool | int | float | date | str
 """A value of the project file."""
@@ -34,7 +34,7 @@ _TIME = re.compile(
     r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?( ?(Z|[+-][0-9]{2}(:?[0-9]{2})?))?)?"
 )
 _SURE_DIGITS = 15
-"""A decimal number of so many digits goes through a float and comes back the same."""
+"""A decimal number of at most this many digits goes through a float and comes back the same."""
 _WIDE = Context(prec=60, Emin=-999_999, Emax=999_999)
 """Holds the digits of every DECIMAL, whatever a bound has behind them."""
 _TIME_FORMAT = "write a date as `2024-01-31`, or a time as `2024-01-31T12:00:00` or `2024-01-31T12:00:00+02:00`"
@@ -177,7 +177,6 @@ def _floor_of_number(bound: Decimal, kind: str) -> Floor:
     if bound > most:
         return Floor(f"{most:f}", same=False)
     found = bound.quantize(Decimal(1).scaleb(-scale), ROUND_FLOOR, _WIDE)
-    # Between the least value and the one above it, a negative bound is floored to the least at most.
     return Floor(f"{found:f}", found == bound)
 
 
@@ -190,7 +189,4 @@ def as_number(value: object) -> Decimal | None:
     """A number of a file's statistics as it is; None for what is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    try:
-        return Decimal(repr(value))
-    except InvalidOperation:
-        return None
+    return Decimal(repr(value))
