@@ -48,9 +48,15 @@ BATCH = ("batch.a", "batch.b")
 
 @dataclass
 class Key:
-    """What is known of one key: its revisions, newest first, as far back as they are known."""
+    """What is known of one key.
+
+    Attributes:
+        revisions: newest first, as far back as they are known.
+        removed_by_hand: the newest one is a removal that was not ours.
+    """
 
     revisions: list[tuple[int, Any, bool]] = field(default_factory=list)
+    removed_by_hand: bool = False
 
     @property
     def revision(self) -> int:
@@ -114,6 +120,7 @@ class Machine(RuleBasedStateMachine):
         assert entry.revision == known.revision + 1
         assert (entry.environment, entry.deleted) == (environment, deleted)
         known.revisions.insert(0, (entry.revision, value, deleted))
+        known.removed_by_hand = False
 
     def as_known(self, environment: str | None, key: str) -> None:
         known = self.known(environment, key)
@@ -328,15 +335,17 @@ class Machine(RuleBasedStateMachine):
         was_set, revision, old = before.is_set, before.revision, before.value
         latest = self.backend(None).get_entry(key, deleted=True)
         # Revisions count our writes: several of another tool in a row share one (see ``StateBackend.compare_and_set``).
-        in_a_row = latest is not None and not latest.deleted and latest.value_type is None
+        in_a_row = before.removed_by_hand or (latest is not None and not latest.deleted and latest.value_type is None)
+        before.removed_by_hand = False
         self.foreign_set(key, value)
         entry = self.backend(None).get_entry(key, deleted=True)
         assert entry is not None
         assert not entry.deleted
         if entry.value_type is not None:
-            # In a JSON file, a value that is the JSON of the one before cannot be told from it.
-            assert was_set
-            assert json.dumps(entry.value, default=str) == json.dumps(old, default=str)
+            # In a JSON file, a value that is the JSON of the one that we wrote last cannot be told from it.
+            assert json.dumps(entry.value, default=str) == json.dumps(value)
+            if not (was_set and same(entry.value, old)):
+                before.revisions[:] = [(entry.revision, entry.value, False)]
             return
         assert same(entry.value, value)
         assert entry.revision > revision or not before.revisions or in_a_row or same(old, value)
@@ -377,6 +386,7 @@ class LocalJSON(Machine):
             return
         assert entry.deleted
         known.revisions[:] = [(entry.revision, None, True)]
+        known.removed_by_hand = True
 
 
 class Catalog(Machine):
