@@ -15,7 +15,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from odi_assets.spark.jvm.gateway import LOG_LEVEL_VARIABLE, _forwarded_stderr, quiet_options, trust_options
+from odi_assets.spark.jvm.gateway import (
+    LOG_LEVEL_VARIABLE,
+    _forwarded_stderr,
+    _without_chatter,
+    quiet_options,
+    trust_options,
+)
 from odi_assets.spark.jvm.java import Java, find_java
 from odi_assets.spark.progress import running_stages
 
@@ -74,6 +80,14 @@ def test_what_ivy_says_at_each_start_is_quiet_and_trouble_is_shown(
         for pump in set(threading.enumerate()) - before:
             pump.join(timeout=10)
         assert capfd.readouterr().err == wanted
+
+
+def test_lines_of_ivy_that_come_in_two_parts_are_quiet_too() -> None:
+    text = (RESOLVED + TROUBLE + RESOLVED).encode()
+    for place in range(len(text)):
+        first, held = _without_chatter(text[:place])
+        second, rest = _without_chatter(held + text[place:])
+        assert (first + second, rest) == (TROUBLE.encode(), b""), text[:place][-30:]
 
 
 def test_running_stages_are_seen_while_a_job_runs(spark: SparkSession) -> None:

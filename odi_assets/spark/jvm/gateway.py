@@ -310,7 +310,9 @@ def _without_chatter(text: bytes) -> tuple[bytes, bytes]:
     last = text[begin:]
     may_be = bool(last) and any(last.startswith(one[: len(last)]) for one in _CHATTER_BEGINS)
     if last and not last.endswith(b"\n"):
-        may_be = may_be or b"#" in last or last.startswith(_IVY_BEGINS)
+        # The name of a package is one word, until it goes on.
+        begins = any(one.startswith(last) or last.startswith(one) for one in _IVY_BEGINS)
+        may_be = may_be or begins or b" " not in last or b"#" in last
     return (text[:begin], last) if may_be else (text, b"")
 
 
