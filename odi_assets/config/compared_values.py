@@ -45,6 +45,14 @@ def sql_type(kind: str) -> str:
     return _SQL_NAMES.get(kind, kind.upper())
 
 
+def family(kind: str) -> str:
+    """What values of a type are compared with: ``number``, ``time``, ``text``, or values of the type alone."""
+    base = kind.partition("(")[0]
+    if base in _WHOLE or base in _FLOATS or base == "decimal":
+        return "number"
+    return "time" if base in TIMES else "text" if base in _TEXTS else base
+
+
 def exact(value: Scalar, kind: str, *, ordered: bool) -> Exact:
     """A value of the project file, as it is compared with values of a column.
 

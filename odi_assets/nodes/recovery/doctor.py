@@ -300,8 +300,7 @@ def _history(
                 f"{attempt.started_at:%Y-%m-%d %H:%M:%S} UTC, and has no row of history",
                 f"odi state recover {key}",
             )
-    # A table that is opened after the rows were read has the commits of all of them.
-    yield from _rows_without_commit(project, state, key, target.refreshed(), rows, goes_on=goes_on)
+    yield from _rows_without_commit(project, state, key, target, rows, goes_on=goes_on)
 
 
 def _is_gone(attempt: NodeAttempt) -> bool | None:

@@ -10,13 +10,14 @@ from pkgutil import resolve_name
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import ChecksFailedError, TableError
+from odi_assets.errors import ChecksFailedError, ConfigError, TableError
 from odi_assets.nodes.audit.audit import audit
 from odi_assets.nodes.explain.batch import trace
 from odi_assets.nodes.explain.places import KeyFinding
@@ -137,6 +138,59 @@ def test_a_check_that_warns_sends_no_row_to_the_quarantine(tmp_path: Path, spark
     box.deliver("1", (1, 500.0), (2, -3.0))
     box.run("orders")
     assert (box.good(), box.bad()) == ([(1, 500.0)], [(2, -3.0, NEGATIVE)])
+
+
+def test_a_condition_that_changes_from_moment_to_moment_sends_each_row_to_one_place(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    luck = '    - {expression: "hash(id, unix_micros(current_timestamp())) % 2 = 0"}'
+    box = Orders(tmp_path, spark, more=luck)
+    box.deliver("1", *[(number, 1.0) for number in range(200)])
+    result = box.run("orders")
+    good, bad = [row[0] for row in box.good()], [row[0] for row in box.bad()]
+    assert sorted(good + bad) == list(range(200))
+    assert min(len(good), len(bad)) > 0
+    assert (result.rows_written, result.metrics["rows_quarantined"]) == (len(good), len(bad))
+    assert not [one for one in (tmp_path / "lake" / "orders").glob("odi_write=*/*.parquet") if _is_split(one)]
+
+
+def _is_split(file: Path) -> bool:
+    return "failed_checks" in pq.read_schema(file).names
+
+
+REFERENCES = """
+- pipeline: p
+  nodes:
+  - name: known
+    read: {connection: landing, format: csv, path: known, schema: "key %s", options: {header: "true"}, incremental: files}
+    write: {connection: lake, path: known, mode: append}
+  - name: orders
+    read: {connection: landing, format: csv, path: in, schema: "id INT, key %s", options: {header: "true"}, incremental: files}
+    write: {connection: lake, path: orders, mode: append}
+    checks: [{references: {column: key, node: known}}]
+    quarantine: orders_bad
+"""  # noqa: E501
+
+
+def test_keys_that_are_one_value_for_the_column_repeat_no_row(tmp_path: Path, spark: SparkSession) -> None:
+    box = Sandbox(tmp_path, spark, REFERENCES % ("DECIMAL(30,22)", "DOUBLE"))
+    box.land("known/1.csv", ["key", "0.1", "0.1000000000000000000001"])
+    box.land("in/1.csv", ["id,key", "1,0.1", "2,0.7", "3,"])
+    box.run("known")
+    box.run("orders")
+    assert [row[0] for row in box.rows("orders")] == [1, 3]
+    bad = read_table(spark, TableHandle.open(box.project.location("lake", "orders_bad"))).collect()
+    assert [(row["id"], row["failed_checks"]) for row in bad] == [(2, ["references_key"])]
+
+
+def test_text_is_not_looked_up_among_numbers(tmp_path: Path, spark: SparkSession) -> None:
+    box = Sandbox(tmp_path, spark, REFERENCES % ("INT", "STRING"))
+    box.land("known/1.csv", ["key", "1"])
+    box.land("in/1.csv", ["id,key", "1,01"])
+    box.run("known")
+    with pytest.raises(ConfigError, match=r"`key`, which is STRING, up in `key` of known, which is INT"):
+        box.run("orders")
+    assert not box.table("orders").exists
 
 
 class Killed(BaseException):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from odi_assets.config.compared_values import TIMES, Exact, exact, floor, is_reversed, sql_type
+from odi_assets.config.compared_values import TIMES, Exact, exact, family, floor, is_reversed, sql_type
 from odi_assets.config.models.checks import Check
 from odi_assets.errors import ConfigError
 from odi_assets.tables.columns import quoted
@@ -50,6 +50,25 @@ def require_comparable(check: Check, rows: DataFrame, label: str) -> None:
     if config.range is not None and is_reversed(bounds.get("min"), bounds.get("max")):
         ends = f"`max` is {config.range.max}, which is less than `min`, {config.range.min}"
         raise ConfigError(f"{label}: no value passes its check `{check.name}`: {ends}", fix=fix, node=label)
+
+
+def require_same_family(check: Check, kind: str, known: str, label: str) -> None:
+    """Raises ConfigError if a column is text and its foreign key a number, or the like: ``01`` is no key ``1``.
+
+    Args:
+        kind, known: the types of the column and of the key.
+    """
+    if family(kind) == family(known):
+        return
+    reference = check.config.references
+    assert reference is not None
+    key = reference.key or reference.column
+    raise ConfigError(
+        f"{label}: its check `{check.name}` looks `{reference.column}`, which is {sql_type(kind)}, up in `{key}` of "
+        f"{reference.node}, which is {sql_type(known)}: these are not compared",
+        fix="give both one type, in a `transform` or a `schema`; nothing was committed",
+        node=label,
+    )
 
 
 def condition_of(check: Check, rows: DataFrame) -> Column | None:

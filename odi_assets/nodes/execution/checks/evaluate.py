@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.diagnostics.mistakes import closest
 from odi_assets.config.models.checks import FAILED_CHECKS, Check, Freshness, Reference, RowCount
 from odi_assets.errors import ConfigError
-from odi_assets.nodes.execution.checks.conditions import condition_of, require_comparable
+from odi_assets.nodes.execution.checks.conditions import (
+    condition_of,
+    kind_of,
+    require_comparable,
+    require_same_family,
+)
 from odi_assets.nodes.execution.checks.outcomes import Outcome
 from odi_assets.spark.raised import own_words
 from odi_assets.tables.columns import quoted
@@ -168,7 +173,20 @@ class Evaluation:
     def _bad(self, rows: DataFrame, check: Check) -> DataFrame:
         from pyspark.sql import functions as F
 
-        return self._marked(rows, check, _HIT).where(F.col(_HIT)).drop(_HIT)
+        if check.kind == "unique":
+            return self._marked(rows, check, _HIT).where(F.col(_HIT)).drop(_HIT)
+        column = F.col(quoted(check.columns[0]))
+        return rows.where(column.isNotNull()).join(self._known(check), column == F.col(_KEY), "left_anti")
+
+    def _known(self, check: Check) -> DataFrame:
+        """The values of a foreign key, as the column ``_KEY``."""
+        from pyspark.sql import functions as F
+
+        reference = check.config.references
+        assert reference is not None
+        known = self.lookup(reference).toDF(_KEY)
+        require_same_family(check, kind_of(self.rows, check.columns), kind_of(known, (_KEY,)), self.label)
+        return known.where(F.col(_KEY).isNotNull())
 
     def _marked(self, rows: DataFrame, check: Check, hit: str) -> DataFrame:
         """``rows`` with a column that tells which of them fail a check that compares rows, or looks them up."""
@@ -183,12 +201,11 @@ class Evaluation:
             same = [F.col(quoted(a)) == F.col(quoted(b)) for a, b in zip(check.columns, names, strict=True)]
             joined = rows.join(found, reduce(lambda one, other: one & other, same), "left")
             return joined.withColumn(hit, F.col(quoted(names[0])).isNotNull()).drop(*names)
-        reference = check.config.references
-        assert reference is not None
-        known = self.lookup(reference).toDF(_KEY).where(F.col(_KEY).isNotNull()).distinct()
-        column = F.col(quoted(check.columns[0]))
-        joined = rows.join(known, column == F.col(_KEY), "left")
-        return joined.withColumn(hit, column.isNotNull() & F.col(_KEY).isNull()).drop(_KEY)
+        # Values that are missing are of the column's own type: each row meets one of them at most. Of known values,
+        # two may be one value for the column, as 0.1 and 0.10000000000000000001 are for a DOUBLE.
+        column, value = F.col(quoted(check.columns[0])), f"{_OURS}value"
+        values = self._bad(self.rows, check).select(column.alias(value)).distinct()
+        return rows.join(values, column == F.col(value), "left").withColumn(hit, F.col(value).isNotNull()).drop(value)
 
     def _by_query(self, check: Check, query: str, rows: DataFrame, total: int) -> Outcome:
         spark, view = rows.sparkSession, f"odi_rows_{uuid.uuid4().hex}"

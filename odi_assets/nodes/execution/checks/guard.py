@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.compared_columns import known_rows
+from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import WriteMode
 from odi_assets.config.models.checks import FAILED_CHECKS, Check, Reference
 from odi_assets.delta.commit import Stamp
@@ -27,6 +28,7 @@ from odi_assets.nodes.result import CHECKS, QUARANTINED
 from odi_assets.tables.columns import quoted, row_text
 from odi_assets.tables.engine import WriteSpec, engine_of
 from odi_assets.tables.modes.base import Write
+from odi_assets.tables.reader import read_staged
 from odi_assets.tables.schema import delta_schema, require_same_partitioning
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class Guard:
     plan: ResolvedPlan
     outcomes: tuple[Outcome, ...] = ()
     bad: BadRows | None = None
+    _split: Write | None = None
 
     def admit(self, rows: DataFrame, files: Sequence[WrittenFile]) -> DataFrame | None:
         """Evaluate the checks, and stage rows for the quarantine; see ``tables.engine.WriteSpec.admit``.
@@ -87,11 +90,19 @@ class Guard:
             return None
         table = TableHandle.open(quarantine)
         require_own(node, table)
-        split = found.with_failed_checks()
+        split = self._judged(found.with_failed_checks()) if blocking else found.with_failed_checks()
         is_bad = self._is_bad(blocking)
         bad = split.where(is_bad).drop(*self.plan.write_spec.beside, *([DELIVERY] if DELIVERY in rows.columns else []))
         self.bad = self._staged(bad if blocking else None, bad, table, files)
         return split.where(~is_bad).drop(FAILED_CHECKS) if blocking else None
+
+    def _judged(self, split: DataFrame) -> DataFrame:
+        """The rows as they are judged now, in files. A moment later a condition may judge otherwise
+        (``current_timestamp()``, a function of the user's), and no row may be good and bad, or neither."""
+        table = self.plan.target
+        schema = delta_schema(split, table.location.uri)
+        self._split = Write(split, table, WriteSpec(WriteMode.APPEND), Stamp(str(self.plan.node), 0), schema)
+        return read_staged(split.sparkSession, table.location, self._split.stage(split), schema)
 
     def _is_bad(self, blocking: Sequence[Outcome]) -> Column:
         from pyspark.sql import functions as F
@@ -169,6 +180,8 @@ class Guard:
     def committed(self, version: int) -> None:
         """Put the bad rows into the quarantine, once ``version`` of the node's table is made. The commit has named
         them, so they count already: if this fails, the node's next run does it."""
+        if self._split is not None:
+            self._split.discard()
         if self.bad is None or self.bad.write_id is None:
             return
         try:
@@ -206,9 +219,14 @@ class Guard:
 def looked_up(node: Node, spark: SparkSession) -> Any:
     """What gives the values that a foreign key of ``node`` may have: as the other node's table is when it is asked."""
 
+    # Each table is looked at once: whatever is added to it meanwhile counts for no part of an evaluation.
+    opened: dict[NodeKey, TableHandle] = {}
+
     def values(reference: Reference) -> DataFrame:
         key = node.project.graph.resolve(node.key, reference.node)
-        table = TableHandle.open(node.project.target(key))
+        if key not in opened:
+            opened[key] = TableHandle.open(node.project.target(key))
+        table = opened[key]
         if not table.exists:
             raise SourceError(
                 f"{node}: a check looks its `{reference.column}` up in {key}, which has no table yet",

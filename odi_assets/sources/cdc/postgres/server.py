@@ -387,9 +387,7 @@ class ServerSession:
                 result = connection.exec_params(f"FETCH {block} FROM odi_peek".encode(), [], result_format=1)
                 if result.status != _TUPLES:
                     error = _as_error(result)
-                    if f'publication "{publication}" does not exist' in str(error):
-                        raise PublicationGapError(f"{self.label}: {str(error).splitlines()[0]}")
-                    raise error
+                    raise PublicationGapError(f"{self.label}: {error}") if _lacks_publication(result) else error
                 value, count = result.get_value, result.ntuples
                 fetched = [value(row, 0) for row in range(count)]
                 part += fetched
@@ -431,6 +429,16 @@ class ServerSession:
 
 _COMMAND_OK, _TUPLES, _COPY_OUT = 1, 2, 3
 """libpq's ExecStatusType."""
+
+
+def _lacks_publication(result: Any) -> bool:
+    """Whether the server found no publication. Its words may be of any language, and it says the same of slots."""
+    from psycopg.pq import DiagnosticField
+
+    code, function = (
+        result.error_field(field) for field in (DiagnosticField.SQLSTATE, DiagnosticField.SOURCE_FUNCTION)
+    )
+    return bool(code == b"42704" and (function or b"").startswith(b"get_publication"))
 
 
 def _as_error(result: Any) -> Exception:

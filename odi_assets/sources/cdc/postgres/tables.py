@@ -60,6 +60,12 @@ def why_not_logged(kind: str, persistence: str, is_inherited: bool, is_partition
 
 
 def no_table(pattern: str, matched: Sequence[ListedTable], label: str) -> ConfigError:
+    """The error of a pattern that names no table that can be captured.
+
+    Args:
+        matched: what it names.
+        label: of the server.
+    """
     if not matched:
         return ConfigError(
             f"{label}: no table of the database is named `{pattern}`; tables are named with their schema",
