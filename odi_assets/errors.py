@@ -103,7 +103,7 @@ class TransformError(OdiError):
 
 class ChecksFailedError(OdiError):
     """An increment, or a table, fails checks of its node. Nothing was committed. Fields: node, checks (a list of what
-    ``nodes.execution.checks.outcomes.Outcome.to_json`` gives)."""
+    ``nodes.execution.checks.outcomes.CheckOutcome.to_json`` gives)."""
 
 
 class IncrementError(OdiError):

@@ -21,7 +21,7 @@ from odi_assets.spark.session import open_session
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from odi_assets.nodes.execution.checks.outcomes import Outcome
+    from odi_assets.nodes.execution.checks.outcomes import CheckOutcome
 
 _COLUMNS = (
     Column("check", lambda one: one.check.name),
@@ -53,7 +53,7 @@ def checks(settings: Settings, node: NodeArgument, as_json: JsonOption = False) 
         raise typer.Exit(FAILED)
 
 
-def _evaluated(node: Node, table: TableHandle) -> tuple[Outcome, ...]:
+def _evaluated(node: Node, table: TableHandle) -> tuple[CheckOutcome, ...]:
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     shown_on = console(sys.stderr)
@@ -70,7 +70,7 @@ def _evaluated(node: Node, table: TableHandle) -> tuple[Outcome, ...]:
             handle.stop()
 
 
-def _conclude(outcomes: Sequence[Outcome], table: TableHandle) -> None:
+def _conclude(outcomes: Sequence[CheckOutcome], table: TableHandle) -> None:
     note()
     failed = [one for one in outcomes if not one.passed]
     for one in failed:

@@ -20,7 +20,7 @@ from odi_assets.nodes.execution.checks.conditions import (
     require_comparable,
     require_same_family,
 )
-from odi_assets.nodes.execution.checks.outcomes import Outcome
+from odi_assets.nodes.execution.checks.outcomes import CheckOutcome
 from odi_assets.spark.raised import own_words
 from odi_assets.tables.columns import quoted
 from odi_assets.util.words import counted
@@ -60,9 +60,9 @@ class Evaluation:
     keys: Sequence[str] = ()
     passes: Callable[[Check], bool] = lambda _: False
     total: int | None = None
-    outcomes: tuple[Outcome, ...] = field(init=False, default=())
+    outcomes: tuple[CheckOutcome, ...] = field(init=False, default=())
 
-    def run(self) -> tuple[Outcome, ...]:
+    def run(self) -> tuple[CheckOutcome, ...]:
         """Evaluate all of them.
 
         Raises:
@@ -139,7 +139,9 @@ class Evaluation:
 
     # -- one check -----------------------------------------------------------------------------------------------------
 
-    def _outcome(self, check: Check, rows: DataFrame, condition: Column | None, totals: Mapping[str, Any]) -> Outcome:
+    def _outcome(
+        self, check: Check, rows: DataFrame, condition: Column | None, totals: Mapping[str, Any]
+    ) -> CheckOutcome:
         config, total = check.config, int(totals[_ROWS])
         if config.row_count is not None:
             return _row_count(check, config.row_count, total)
@@ -152,7 +154,7 @@ class Evaluation:
             return _passed(check, total)
         bad = rows.where(condition) if condition is not None else self._bad(rows, check)
         text = f"{failed:,} of {counted(total, 'row')} {_what(check, failed)}"
-        return Outcome(check, False, text, total, failed, self._samples(bad, check))
+        return CheckOutcome(check, False, text, total, failed, self._samples(bad, check))
 
     def _compared(self, check: Check, rows: DataFrame) -> int:
         from pyspark.sql import functions as F
@@ -207,7 +209,7 @@ class Evaluation:
         values = self._bad(self.rows, check).select(column.alias(value)).distinct()
         return rows.join(values, column == F.col(value), "left").withColumn(hit, F.col(value).isNotNull()).drop(value)
 
-    def _by_query(self, check: Check, query: str, rows: DataFrame, total: int) -> Outcome:
+    def _by_query(self, check: Check, query: str, rows: DataFrame, total: int) -> CheckOutcome:
         spark, view = rows.sparkSession, f"odi_rows_{uuid.uuid4().hex}"
         rows.drop(*[name for name in rows.columns if name.startswith(_OURS)]).createOrReplaceTempView(view)
         try:
@@ -217,7 +219,7 @@ class Evaluation:
         finally:
             spark.catalog.dropTempView(view)
         what = f"its query gives {counted(failed, 'row')}" if failed else "its query gives no row"
-        return Outcome(check, not failed, what, total, failed, samples)
+        return CheckOutcome(check, not failed, what, total, failed, samples)
 
     def _samples(self, bad: DataFrame, check: Check) -> tuple[str, ...]:
         present = {name.casefold(): name for name in bad.columns}
@@ -266,25 +268,25 @@ class Evaluation:
             ) from error
 
 
-def _passed(check: Check, total: int) -> Outcome:
-    return Outcome(check, passed=True, text=f"no row of {total:,} fails", rows=total, rows_failed=0)
+def _passed(check: Check, total: int) -> CheckOutcome:
+    return CheckOutcome(check, passed=True, text=f"no row of {total:,} fails", rows=total, rows_failed=0)
 
 
-def _row_count(check: Check, wanted: RowCount, total: int) -> Outcome:
+def _row_count(check: Check, wanted: RowCount, total: int) -> CheckOutcome:
     passed = (wanted.min is None or total >= wanted.min) and (wanted.max is None or total <= wanted.max)
     least = None if wanted.min is None else f"at least {wanted.min:,}"
     most = None if wanted.max is None else f"at most {wanted.max:,}"
     text = f"{counted(total, 'row')}, and it wants {' and '.join(filter(None, [least, most]))}"
-    return Outcome(check, passed, text, total)
+    return CheckOutcome(check, passed, text, total)
 
 
-def _freshness(check: Check, wanted: Freshness, total: int, totals: Mapping[str, Any]) -> Outcome:
+def _freshness(check: Check, wanted: Freshness, total: int, totals: Mapping[str, Any]) -> CheckOutcome:
     age, newest = totals[check.name], totals[f"{check.name} newest"]
     if age is None:
-        return Outcome(check, False, f"no row has a value of `{wanted.column}`", total)
+        return CheckOutcome(check, False, f"no row has a value of `{wanted.column}`", total)
     passed = float(age) <= wanted.within.total_seconds()
     text = f"the newest `{wanted.column}` is {newest} UTC; it may be {wanted.within_text} old"
-    return Outcome(check, passed, text, total)
+    return CheckOutcome(check, passed, text, total)
 
 
 def _what(check: Check, failed: int) -> str:

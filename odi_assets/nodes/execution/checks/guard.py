@@ -19,7 +19,7 @@ from odi_assets.nodes.execution.checks.bad_rows import FACT, BadRows, out_of_ste
 from odi_assets.nodes.execution.checks.by_files import passed_by_files
 from odi_assets.nodes.execution.checks.conditions import kind_of
 from odi_assets.nodes.execution.checks.evaluate import Evaluation
-from odi_assets.nodes.execution.checks.outcomes import Outcome, stopped
+from odi_assets.nodes.execution.checks.outcomes import CheckOutcome, stopped
 from odi_assets.nodes.execution.checks.quarantine import bring_in_step, live_partitions, require_own
 from odi_assets.nodes.execution.deliveries import DELIVERY
 from odi_assets.nodes.node import Node
@@ -50,7 +50,7 @@ class Guard:
     """
 
     plan: ResolvedPlan
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[CheckOutcome, ...] = ()
     bad: BadRows | None = None
     _split: Write | None = None
 
@@ -104,7 +104,7 @@ class Guard:
         self._split = Write(split, table, WriteSpec(WriteMode.APPEND), Stamp(str(self.plan.node), 0), schema)
         return read_staged(split.sparkSession, table.location, self._split.stage(split), schema)
 
-    def _is_bad(self, blocking: Sequence[Outcome]) -> Column:
+    def _is_bad(self, blocking: Sequence[CheckOutcome]) -> Column:
         from pyspark.sql import functions as F
 
         names = F.array(*[F.lit(one.check.name) for one in blocking]) if blocking else F.array().cast("array<string>")

@@ -13,7 +13,7 @@ from odi_assets.util.words import counted
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """One check, evaluated.
 
     Attributes:
@@ -56,7 +56,7 @@ class Outcome:
         }
 
 
-def stopped(node: str, what: str, outcomes: Sequence[Outcome], *, quarantine: str | None) -> ChecksFailedError:
+def stopped(node: str, what: str, outcomes: Sequence[CheckOutcome], *, quarantine: str | None) -> ChecksFailedError:
     """The error of rows that fail checks.
 
     Args:

@@ -8,7 +8,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.checks.evaluate import Evaluation
 from odi_assets.nodes.execution.checks.guard import looked_up
-from odi_assets.nodes.execution.checks.outcomes import Outcome
+from odi_assets.nodes.execution.checks.outcomes import CheckOutcome
 from odi_assets.nodes.node import Node
 from odi_assets.tables.engine import engine_of
 
@@ -26,7 +26,7 @@ def require_checks(node: Node) -> None:
         )
 
 
-def check_table(node: Node, table: TableHandle, spark: SparkSession) -> tuple[Outcome, ...]:
+def check_table(node: Node, table: TableHandle, spark: SparkSession) -> tuple[CheckOutcome, ...]:
     """Evaluate all checks of ``node`` over all rows of ``table``. Nothing is written, and no check stops anything.
 
     Raises:
