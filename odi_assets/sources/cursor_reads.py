@@ -327,7 +327,7 @@ class UnresolvedWindow(UnresolvedRead):
         seen = None if bound.ahead else self.seen
         late = NONE_LATE if self.before is None else self.snapshot.late(self.before, window, start, spark)
         if bound.without_cursor and increment.on_null == "raise":
-            raise null_cursors(increment.column, bound.without_cursor, self.label)
+            raise null_cursors(increment.column, kind, bound.without_cursor, self.label)
         excluded = bound.without_cursor if increment.on_null == "exclude" else 0
         # If the source lost its newest rows, the mark is the upper bound, so that there is one.
         window = replace(window, upper=upper if upper is not None else hwm)
