@@ -91,8 +91,8 @@ def _position(rows: DataFrame, name: str, date_format: DateFormat | None) -> Col
     if date_format is not None:
         return parsed_date(column, date_format)
     if isinstance(rows.schema[name].dataType, DoubleType | FloatType):
-        # Spark sorts NaN above all numbers: as an HWM, it would keep all later rows out. What is below all numbers would
-        # be read by a first run alone.
+        # Spark sorts NaN above all numbers: as an HWM, it would keep all later rows out. What is below all numbers
+        # would be read by a first run alone.
         is_finite = ~F.isnan(column) & ~column.isin(float("inf"), float("-inf"))
         return F.when(is_finite, column)
     return column

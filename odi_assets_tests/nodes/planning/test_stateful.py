@@ -168,7 +168,7 @@ def test_a_number_that_is_not_finite_is_no_cursor_whenever_it_comes(
     path.write_text(path.read_text().replace("exclude", "raise"))
     box.project = type(box.project).load(path)
     land(5, (8, odd))
-    with pytest.raises(IncrementError, match="5 rows of .* have NULL, NaN or infinity in the cursor column `at`"):
+    with pytest.raises(IncrementError, match=r"5 rows of .* have NULL, NaN or infinity in the cursor column `at`"):
         box.run("events")
 
 
