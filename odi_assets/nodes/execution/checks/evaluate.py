@@ -50,6 +50,7 @@ class Evaluation:
         keys: columns that tell which row a row is; samples begin with them.
         passes: whether it is known without the rows that none of them fails a check.
         total: how many rows are looked at, if that is known.
+        apart: columns of rows that are not compared with rows of other values there: those of another delivery.
     """
 
     rows: DataFrame
@@ -60,6 +61,7 @@ class Evaluation:
     keys: Sequence[str] = ()
     passes: Callable[[Check], bool] = lambda _: False
     total: int | None = None
+    apart: Sequence[str] = ()
     outcomes: tuple[CheckOutcome, ...] = field(init=False, default=())
 
     def run(self) -> tuple[CheckOutcome, ...]:
@@ -168,9 +170,14 @@ class Evaluation:
         """The keys that come more than once, with how often."""
         from pyspark.sql import functions as F
 
-        keys = [F.col(quoted(name)) for name in check.columns]
-        whole = rows.where(reduce(lambda one, other: one & other, [key.isNotNull() for key in keys]))
-        return whole.groupBy(*keys).agg(F.count(F.lit(1)).alias(_HIT)).where(F.col(_HIT) > 1)
+        whole = rows.where(
+            reduce(lambda one, other: one & other, [F.isnotnull(quoted(name)) for name in check.columns])
+        )
+        return (
+            whole.groupBy(*map(quoted, (*check.columns, *self.apart)))
+            .agg(F.count(F.lit(1)).alias(_HIT))
+            .where(F.col(_HIT) > 1)
+        )
 
     def _bad(self, rows: DataFrame, check: Check) -> DataFrame:
         from pyspark.sql import functions as F
@@ -196,11 +203,12 @@ class Evaluation:
 
         if check.kind == "unique":
             looked_at = self.rows if self.counts is None else self.rows.where(self.counts)
-            names = [f"{_KEY} {index}" for index, _ in enumerate(check.columns)]
+            columns = (*check.columns, *self.apart)
+            names = [f"{_KEY} {index}" for index, _ in enumerate(columns)]
             found = self._repeated(looked_at, check).select(
-                *[F.col(quoted(name)).alias(key) for name, key in zip(check.columns, names, strict=True)]
+                *[F.col(quoted(name)).alias(key) for name, key in zip(columns, names, strict=True)]
             )
-            same = [F.col(quoted(a)) == F.col(quoted(b)) for a, b in zip(check.columns, names, strict=True)]
+            same = [F.col(quoted(a)) == F.col(quoted(b)) for a, b in zip(columns, names, strict=True)]
             joined = rows.join(found, reduce(lambda one, other: one & other, same), "left")
             return joined.withColumn(hit, F.col(quoted(names[0])).isNotNull()).drop(*names)
         # Values that are missing are of the column's own type: each row meets one of them at most. Of known values,

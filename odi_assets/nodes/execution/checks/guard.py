@@ -64,6 +64,8 @@ class Guard:
             TableError: the quarantine cannot take the rows.
         """
         node, location, kept = self.plan.node, self.plan.target.location, self._kept()
+        # Files that follow each other are judged as runs of their own would judge them.
+        apart = [DELIVERY] if DELIVERY in rows.columns else []
         if node.config.quarantine is not None and FAILED_CHECKS in map(str.casefold, rows.columns):
             raise ConfigError(
                 f"{node}: its rows have a column `{FAILED_CHECKS}`, and its quarantine needs that name for a column of "
@@ -78,8 +80,9 @@ class Guard:
             looked_up(node, rows.sparkSession),
             kept,
             node.config.write.keys,
-            lambda check: passed_by_files(check, location, files, kind_of(rows, check.columns)),
+            lambda check: passed_by_files(check, location, files, kind_of(rows, check.columns), apart),
             sum(file.rows for file in files) if kept is None else None,
+            apart,
         )
         self.outcomes = found.run()
         blocking = [one for one in self.outcomes if one.blocks]
@@ -92,7 +95,7 @@ class Guard:
         require_own(node, table)
         split = self._judged(found.with_failed_checks()) if blocking else found.with_failed_checks()
         is_bad = self._is_bad(blocking)
-        bad = split.where(is_bad).drop(*self.plan.write_spec.beside, *([DELIVERY] if DELIVERY in rows.columns else []))
+        bad = split.where(is_bad).drop(*self.plan.write_spec.beside, *apart)
         self.bad = self._staged(bad if blocking else None, bad, table, files)
         return split.where(~is_bad).drop(FAILED_CHECKS) if blocking else None
 
