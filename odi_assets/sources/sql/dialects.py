@@ -51,6 +51,9 @@ class Dialect(ABC):
     unknown_types: ClassVar[frozenset[str]] = frozenset()
     """Declared types of columns that Spark does not know; there may be more."""
 
+    double: ClassVar[str] = "DOUBLE PRECISION"
+    """Its type of floats of 64 bits, in CAST."""
+
     selects_without_from: ClassVar[bool] = True
     """It takes a SELECT of subqueries alone."""
 
@@ -220,6 +223,7 @@ class Mysql(Dialect):
     extra = "mysql"
     # A TIMESTAMP is an instant that is written, and compared, in the session's zone.
     session = "SET time_zone = '+00:00'"
+    double = "DOUBLE"
     clock = "CAST(UTC_TIMESTAMP(6) AS CHAR)"
     unknown_types = frozenset({"uuid"})
     connection: ServerConnection

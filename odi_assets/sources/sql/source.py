@@ -41,7 +41,7 @@ def sql_source(name: str, label: str, read: ReadConfig, target: Target, connecti
         target=target,
         increment=read.incremental,
         connection=read.connection,
-        relation=Relation(dialect, what, label, read.table, read.columns),
+        relation=Relation(dialect, what, label, read.table, read.columns, frozenset(read.ordering)),
         partition_column=read.partition_column,
         pieces=read.pieces,
         options=read.options,

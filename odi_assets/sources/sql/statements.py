@@ -30,6 +30,7 @@ class Relation:
         label: it in words, for messages.
         table: the table's name in the project file; None for a query.
         columns: SQL that is asked for in the place of a column, by the column's name.
+        ordered_by: the columns that its rows are ordered or cut by; nothing else is asked for in their places.
     """
 
     dialect: Dialect
@@ -37,10 +38,11 @@ class Relation:
     label: str
     table: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    ordered_by: frozenset[str] = frozenset()
 
     def read_error(self, text: str) -> SourceError | None:
         """What an error of Spark means, if it is about a database."""
-        return of_spark(text, self.dialect, self.label)
+        return of_spark(text, self.dialect, self.label, self.ordered_by)
 
     def cursor(self, window: Window, types: Mapping[str, TypeName | None]) -> tuple[str, str]:
         """The cursor of a window in SQL, and its kind.
