@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 
 from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import changes
 from odi_assets.delta.partition_values import same_spelling
+from odi_assets.errors import TableError
 from odi_assets_tests.tables.support import ENGINE, Write, read_table, rows_of
 
 
@@ -108,3 +114,22 @@ def test_the_two_zeros_are_one_partition_also_where_another_writer_has_made_the_
     write(rows((6, "-0.0")), mode=WriteMode.PARTITION_OVERWRITE, partition_by=("k",))
     write(rows((6, "0.0")), mode=WriteMode.UPSERT, keys=("k",), partition_by=("k",))
     assert rows_of(spark, table) == [(2, 1.0), (6, 0.0)]
+
+
+def test_a_negative_decimal_is_a_partition_and_one_that_deltalake_has_spoiled_is_named(
+    spark: SparkSession, table: Location, write: Write
+) -> None:
+    """The message said to check permissions and the free space."""
+    amounts = [Decimal("-0.50"), Decimal("-1.50"), Decimal("0.50")]
+    rows = spark.createDataFrame(list(enumerate(amounts)), "n INT, k DECIMAL(10,2)").coalesce(1)
+    write(rows, mode=WriteMode.PARTITION_OVERWRITE, partition_by=("k",))
+    write(rows, mode=WriteMode.PARTITION_OVERWRITE, partition_by=("k",))
+    assert rows_of(spark, table) == list(enumerate(amounts))
+    spoiled = replace(table, uri=f"{table.uri}-spoiled")
+    arrow = pa.table({"n": [1], "k": pa.array([Decimal("-1.50")], pa.decimal128(10, 2))})
+    with suppress(DeltaError):
+        # It fails at what it has written.
+        write_deltalake(spoiled.uri, arrow, partition_by=["k"])
+    with pytest.raises(TableError, match=r"a partition of the value '-1\.-50', which is no decimal\(10,2\)") as caught:
+        ENGINE.open(spoiled)
+    assert "permissions" not in str(caught.value)

@@ -74,6 +74,12 @@ _FAILURES = (
         "runs, set `look_timeout: 0`",
     ),
     _failure(
+        r"Duplicate column name|was specified multiple times|No column name was specified|"
+        r"column reference \S+ is ambiguous|\[COLUMN_ALREADY_EXISTS\]",
+        "two of its columns have one name, or one has none (capitals do not count)",
+        "name each column by an alias of its own in the `query`, or read the table by one: SELECT id, b AS b2 FROM …",
+    ),
+    _failure(
         r"column \S+ does not exist|Unknown column|Invalid column name|UNRESOLVED_COLUMN",
         "it has no such column",
         "correct the names of columns in `read`",
@@ -110,6 +116,11 @@ def refused_value(text: str) -> str | None:
     """What a text of Spark's says of a value that its type does not hold; None if it is about something else."""
     found = _VALUE.search(text)
     return None if found is None else found[1]
+
+
+def same_names(text: str, dialect: Dialect, label: str) -> SourceError | None:
+    """The error over columns that Spark cannot tell by their names; None if its text is about something else."""
+    return database_error(text, dialect, label) if "[COLUMN_ALREADY_EXISTS]" in text else None
 
 
 def of_spark(text: str, dialect: Dialect, label: str, ordered_by: Collection[str] = frozenset()) -> SourceError | None:

@@ -17,7 +17,7 @@ from odi_assets.sources.errors import read_errors_named
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.columns import SqlColumn, sql_column, unknown_column
 from odi_assets.sources.sql.dialects import Mysql, Postgres
-from odi_assets.sources.sql.errors import UnknownTypeError
+from odi_assets.sources.sql.errors import UnknownTypeError, same_names
 from odi_assets.sources.sql.keys import KeyColumn, keys_of
 from odi_assets.sources.sql.marks import TableChunk
 from odi_assets.sources.sql.pieces import KEY, predicates
@@ -169,8 +169,8 @@ class RelationReader:
             return [tuple(row) for row in texts.collect()]
 
     def _load(self, query: str, pieces: list[str] | None = None, **more: str) -> DataFrame:
-        options = {**self._options(), **more}
-        with read_errors_named(self.relation.label, [self.relation.read_error]):
+        options, dialect, label = {**self._options(), **more}, self.relation.dialect, self.relation.label
+        with read_errors_named(label, [lambda text: same_names(text, dialect, label), self.relation.read_error]):
             if not pieces:
                 return self.spark.read.format("jdbc").options(**options, dbtable=f"({query}) odi_rows").load()
             url = options.pop("url")
