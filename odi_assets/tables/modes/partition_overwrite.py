@@ -19,8 +19,10 @@ class PartitionOverwrite(Mode):
     def stage(self, write: Write) -> FileChanges:
         """Stage the rows in place of all files of their partitions."""
         _require_partition_columns(write)
-        named = write.spec.replace
         new = write.stage(write.df)
+        there = [*(file.partition for file in write.handle.live_files), *(file.partition for file in new)]
+        kinds = {field.name: field.dataType.jsonValue() for field in write.df.schema}
+        named = write.spec.replaced_in(there, kinds)
         if named is not None:
             _require_within(new, named, write.uri)
         is_replaced = membership([*(file.partition for file in new), *(named or ())])
