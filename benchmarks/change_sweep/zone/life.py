@@ -115,12 +115,12 @@ class ZoneLife(Life):
             return _below(known, at, table_rows(home.source(at)), full=full)
         now = files_in(home.source(at))
         if at.increment.get("column"):
-            rows, whole = oracle.by_cursor(at, known, now), oracle.whole(at, now.values())
+            (rows, loaded), whole = oracle.by_cursor(at, known, now), oracle.whole(at, now.values())
             # Where any file changed, an overwrite may be made again though no row is new.
             again = at.node["write"]["mode"] == "overwrite" and table_rows(home.target(at)) == whole
             rows = whole if full or again else rows
             mark = oracle.greatest(oracle.rows_of(now.values(), oracle.columns_of(at)), 0 if full else known.mark)
-            return oracle.holding(replace(known, mark=mark), rows)
+            return oracle.holding(replace(known, mark=mark, loaded=now if full else loaded), rows)
         if full:
             return oracle.holding(replace(known, loaded=now), oracle.whole(at, now.values()))
         if why := oracle.reasons_to_stop(at, known, now):

@@ -21,7 +21,7 @@ class Known(Expected):
     """What a table must hold, and what its node read of the landing zone or of the table above.
 
     Attributes:
-        loaded: by path, the files that were loaded.
+        loaded: by path, the files that were loaded; of a node that follows a column, those whose folders it knows.
         mark: the greatest ``v`` that was read.
         above: the rows of the table above, as the node read it last.
     """
@@ -147,16 +147,49 @@ def joined(
     return result
 
 
-def by_cursor(at: NodeAt, known: Known, now: Files) -> Counter[Row]:
-    """What the table of a node that reads files by the column ``v`` holds after a run."""
+def by_cursor(at: NodeAt, known: Known, now: Files) -> tuple[Counter[Row], dict[str, FileThen]]:
+    """What the table of a node that reads files by the column ``v`` holds after a run, and the files that it knows."""
     columns, write, files = columns_of(at), at.node["write"], now.values()
     fresh = [one for file in files for one in file.rows(columns) if v(one) > known.mark]
-    if not fresh:
-        return known.wanted
-    if write["mode"] == "partition_overwrite":
-        touched, rows = set(map(_k, fresh)), whole(at, files)
-        return _where(known.wanted, touched, inside=False) + _where(rows, touched)
-    return whole(at, files) if write["mode"] == "overwrite" else joined(write, known.wanted, files, columns, known.mark)
+    by_partitions = write["mode"] == "partition_overwrite"
+    moved = _moved(known.loaded, now) if by_partitions else set()
+    if not fresh and not moved:
+        return known.wanted, known.loaded
+    if by_partitions:
+        touched, rows = {*map(_k, fresh), *moved}, whole(at, files)
+        kept = _where(known.wanted, touched, inside=False)
+        return kept + _where(rows, touched), _with_gone(known.loaded, now)
+    rows = whole(at, files) if write["mode"] == "overwrite" else joined(write, known.wanted, files, columns, known.mark)
+    return rows, known.loaded
+
+
+_Place = tuple[str | None, tuple[int, int]]
+"""A folder's ``k``, and by what a file in it is known: its time and its size."""
+
+
+def _place(file: FileThen) -> _Place:
+    return file.values(["k"]).get("k"), (file.content[0], len(file.data))
+
+
+def _moved(then: Files, now: Files) -> set[str | None]:
+    """The values of ``k`` that files moved between: one is in a folder less, and in another one more."""
+    before, after = Counter(map(_place, then.values())), Counter(map(_place, now.values()))
+    left, came = before - after, after - before
+    both = {facts for _, facts in left} & {facts for _, facts in came}
+    return {k for k, facts in [*left, *came] if facts in both}
+
+
+def _with_gone(then: Files, now: Files) -> dict[str, FileThen]:
+    """The files that are there ``now``, and those that were there ``then`` and are nowhere."""
+    before, after = Counter(map(_place, then.values())), Counter(map(_place, now.values()))
+    left, came = before - after, {facts for _, facts in after - before}
+    found = dict(now)
+    for name, file in then.items():
+        place = _place(file)
+        if left[place] > 0 and place[1] not in came:
+            left[place] -= 1
+            found[f"gone {len(found)}/{name}"] = file
+    return found
 
 
 def greatest(rows: Iterable[Row], mark: int) -> int:
