@@ -97,12 +97,14 @@ class ZoneLife(Life):
     def reasons(self, home: Home, at: NodeAt) -> list[str]:
         known = ways_on.known(self._world, home, at)
         if at.upstream is not None:
-            now = oracle.up_to(known.mark, table_rows(home.source(at)))
-            is_other = at.increment.get("column") and now != known.above
+            above = oracle.up_to(known.mark, table_rows(home.source(at)))
+            is_other = at.increment.get("column") and above != known.above
             lack = _lack(home, at, oracle.columns_of(home.node(at.upstream)))
             return [*lack, *(["other rows below the mark"] if is_other else [])]
         if at.increment.get("column"):
-            return [] if files_in(home.source(at)) else ["there is no file"]
+            now = files_in(home.source(at))
+            twice = ["a key comes twice"] if oracle.keys_come_twice(at, now) else []
+            return twice if now else ["there is no file"]
         reasons = oracle.reasons_to_stop(at, known, files_in(home.source(at)))
         return [*reasons, *_lack(home, at, oracle.columns_of(at))]
 

@@ -124,27 +124,51 @@ def after_run(at: NodeAt, known: Known, now: Files) -> tuple[Counter[Row], dict[
 
 def whole(at: NodeAt, files: Iterable[FileThen]) -> Counter[Row]:
     """A table that is made of all ``files``."""
-    return joined(at.node["write"], Counter(), files, columns_of(at))
+    return joined(at.node["write"], Counter(), files, columns_of(at), once="transform" in at.node)
 
 
 def joined(
-    write: Config, rows: Counter[Row], files: Iterable[FileThen], columns: Collection[str], above: int = 0
+    write: Config,
+    rows: Counter[Row],
+    files: Iterable[FileThen],
+    columns: Collection[str],
+    above: int = 0,
+    *,
+    once: bool = False,
 ) -> Counter[Row]:
     """``rows`` with those of ``files``, the oldest first.
 
     Args:
         above: rows up to this ``v`` are left out.
+        once: the transform leaves one row of each key, see ``ONE_OF_A_KEY``.
     """
-    result = Counter(rows)
-    for file in sorted(files, key=lambda file: (file.content[0], file.path)):
-        for one in (one for one in file.rows(columns) if v(one) > above):
-            there = [row for row in result if _id(row) == _id(one)] if "keys" in write else []
-            if there and write["mode"] == "append_once":
-                continue
-            for row in there:
-                del result[row]
-            result[one] += 1
+    result, ordered = Counter(rows), sorted(files, key=lambda file: (file.content[0], file.path))
+    new = [one for file in ordered for one in file.rows(columns) if v(one) > above]
+    for one in {_id(one): one for one in sorted(new, key=_newest_last)}.values() if once else new:
+        there = [row for row in result if _id(row) == _id(one)] if "keys" in write else []
+        if there and write["mode"] == "append_once":
+            continue
+        for row in there:
+            del result[row]
+        result[one] += 1
     return result
+
+
+ONE_OF_A_KEY = (
+    "SELECT {columns} FROM (SELECT *, row_number() OVER (PARTITION BY id ORDER BY {order}) AS n FROM df) WHERE n = 1"
+)
+"""SQL that leaves the newest row of each key."""
+
+
+def _newest_last(one: Row) -> tuple[int, int, bool, str]:
+    k = _k(one)
+    return v(one), int(dict(one)["w"]), k is not None, k or ""
+
+
+def keys_come_twice(at: NodeAt, now: Files) -> bool:
+    """Whether two rows of files have one key, and nothing says which of them is the newest."""
+    ids = [_id(one) for one in rows_of(now.values(), columns_of(at))]
+    return "keys" in at.node["write"] and "transform" not in at.node and len(set(ids)) < len(ids)
 
 
 def by_cursor(at: NodeAt, known: Known, now: Files) -> tuple[Counter[Row], dict[str, FileThen]]:
@@ -159,8 +183,10 @@ def by_cursor(at: NodeAt, known: Known, now: Files) -> tuple[Counter[Row], dict[
         touched, rows = {*map(_k, fresh), *moved}, whole(at, files)
         kept = _where(known.wanted, touched, inside=False)
         return kept + _where(rows, touched), _with_gone(known.loaded, now)
-    rows = whole(at, files) if write["mode"] == "overwrite" else joined(write, known.wanted, files, columns, known.mark)
-    return rows, known.loaded
+    if write["mode"] == "overwrite":
+        return whole(at, files), known.loaded
+    once = "transform" in at.node
+    return joined(write, known.wanted, files, columns, known.mark, once=once), known.loaded
 
 
 _Place = tuple[str | None, tuple[int, int]]
