@@ -14,10 +14,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.connections.location import Location
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError
 from odi_assets.nodes.node import app_id
+from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.files import late
+from odi_assets.sources.files.listing import SourceFile
+from odi_assets.sources.files.source import FilesSnapshot
+from odi_assets.sources.marks import CursorMark, Identity
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -215,6 +220,28 @@ def test_a_mark_that_knows_no_folders_goes_on_and_knows_them_after_its_next_comm
     move(box, "k=1/a.csv", "k=2/a.csv")
     box.run("raw")
     assert box.rows("raw") == [(1, "2"), (2, "3")]
+
+
+def test_in_an_object_store_a_move_is_a_copy_with_the_same_etag(tmp_path: Path) -> None:
+    def files(path: str, time: int, etag: str) -> FilesSnapshot:
+        file = SourceFile(time, path, 5, etag)
+        identity = Identity("files", "in/", "v")
+        place = Location(str(tmp_path))
+        return FilesSnapshot(
+            name="df",
+            label="in/",
+            format="csv",
+            identity=identity,
+            base=place,
+            listed=(file,),
+            chosen=(file,),
+            parted_by="k",
+        )
+
+    mark = CursorMark(1, held_then=files("in/k=1/a.csv", 10, "x").noted(None))
+    window = Window("v", lower=1)
+    assert files("in/k=2/a.csv", 20, "x").late(mark, window, None).moved == {"1", "2"}
+    assert files("in/k=2/a.csv", 20, "y").late(mark, window, None).moved == set()
 
 
 def _as_before(files: Any, before: str | None) -> str | None:
