@@ -110,7 +110,7 @@ def wanted_of(
 ) -> set[int]:
     """The facts that the next run of a node has to load, of those that are not loaded: above all that are.
 
-    A row that was ``offered`` to a run, and whose key is there now, was read, and then replaced by another one.
+    A row that was ``offered`` to a run, and whose key is there now, was read: another row of its key is stored.
     """
     increment = increment_of(node)
     fresh = [fact for fact in facts if fact.uid not in loaded]
@@ -118,7 +118,8 @@ def wanted_of(
         # An append after upserts does not load again what a newer row of its key replaced.
         newest = max(loaded, default=0) if increment and node["write"]["mode"] == "append" else 0
         return {fact.uid for fact in fresh if fact.uid > newest}
-    keys = {key_of(fact, node) for fact in facts if fact.uid in loaded} if node["write"]["mode"] == "upsert" else set()
+    is_keyed = node["write"]["mode"] in ("upsert", "append_once")
+    keys = {key_of(fact, node) for fact in facts if fact.uid in loaded} if is_keyed else set()
     read = loaded | {fact.uid for fact in facts if fact.uid in offered and key_of(fact, node) in keys}
     marks = [found for fact in facts if fact.uid in read and (found := cursor_of(fact, node)) is not None]
     highest = max(marks, default=None)

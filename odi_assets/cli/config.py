@@ -11,7 +11,9 @@ import typer
 from odi_assets.cli.terminal.exit_codes import BAD_INPUT
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import data, data_json, note
+from odi_assets.config.compared_columns import column_of_order
 from odi_assets.config.diagnostics.mistakes import ConfigErrors
+from odi_assets.config.known_columns import READ
 from odi_assets.config.loader import load_project_file
 from odi_assets.errors import ConfigError
 from odi_assets.util.words import counted
@@ -41,7 +43,7 @@ def check(
             data("\n".join(str(problem) for problem in error.problems))
         note(f"odi: {path} has {counted(len(error.problems), 'mistake')}")
         raise typer.Exit(BAD_INPUT) from None
-    _require_typed_cursors(path, loaded.config)
+    _require_typed_order(path, loaded.config)
     if as_json:
         data_json([])
     for warning in loaded.warnings:
@@ -51,10 +53,20 @@ def check(
     note(f"{found}, {counted(len(others), 'environment')}" if others else found)
 
 
-def _require_typed_cursors(path: Path, project: ProjectConfig) -> None:
-    """Raises ConfigError for a cursor that is text, though nobody said so: runs refuse it."""
+def _require_typed_order(path: Path, project: ProjectConfig) -> None:
+    """Raises ConfigError for rows that are ordered by a text whose type nobody declared: runs refuse it."""
     for pipeline in project.pipelines:
         for node in pipeline.nodes:
+            ordered_by = column_of_order(node, path.parent)
+            untyped = {".".join(at[1:-1]) or READ for at, read in node.reads.items() if read.is_untyped}
+            if ordered_by is not None and ordered_by.view in {view.casefold() for view in untyped}:
+                raise ConfigError(
+                    f"{path}: {pipeline.pipeline}.{node.name}: `only_if_newer: {node.write.only_if_newer}` orders rows "
+                    f"by `{ordered_by.column}`, which has no type: all columns of a CSV without `schema` are text, in "
+                    "which `10` comes before `9`",
+                    fix="name the columns in `read.schema`, with STRING for what is compared as text",
+                    node=node.name,
+                )
             if node.read is not None and node.read.untyped_cursor is not None:
                 raise ConfigError(
                     f"{path}: {pipeline.pipeline}.{node.name}: the cursor `{node.read.untyped_cursor}` has no type: "

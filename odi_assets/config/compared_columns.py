@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from odi_assets.config.models import (
@@ -49,6 +50,31 @@ def compared_columns(node: NodeConfig) -> tuple[str, ...]:
     """All columns whose values are compared with values of rows in the table."""
     newer = node.write.only_if_newer
     return tuple(dict.fromkeys([*identifying_columns(node), *([] if newer is None else [newer])]))
+
+
+@dataclass(frozen=True)
+class OrderColumn:
+    """A column of a source, in lower case, with the view that it is of."""
+
+    view: str
+    column: str
+
+
+def column_of_order(node: NodeConfig, root: Path) -> OrderColumn | None:
+    """The column of a source that ``write.only_if_newer`` compares as it is; None if it compares anything else.
+
+    Args:
+        root: the project file's folder.
+
+    Raises:
+        ConfigError: the SQL file of the transform cannot be read.
+    """
+    newer = node.write.only_if_newer
+    if newer is None:
+        return None
+    found = made_of(node, (newer,), root)[newer]
+    is_plain = len(found.sources) == 1 and found.text == ".".join(found.sources[0])
+    return OrderColumn(*found.sources[0]) if is_plain else None
 
 
 def made_of(node: NodeConfig, columns: Iterable[str], root: Path) -> Mapping[str, ColumnDefinition]:

@@ -164,14 +164,18 @@ class ReadConfig(Strict):
         return []
 
     @property
+    def is_untyped(self) -> bool:
+        """Whether its columns are those of a CSV without types: all of them are text."""
+        is_inferred = any(k.lower() == "inferschema" and v.lower() == "true" for k, v in self.options.items())
+        return self.format is FileFormat.CSV and self.schema_ddl is None and not is_inferred
+
+    @property
     def untyped_cursor(self) -> str | None:
         """The cursor of a CSV whose columns have no type: it is text, and nobody said so. None if there is none."""
         increment = self.incremental
-        is_inferred = any(k.lower() == "inferschema" and v.lower() == "true" for k, v in self.options.items())
-        if not isinstance(increment, StatefulIncrement) or self.format is not FileFormat.CSV:
+        if not isinstance(increment, StatefulIncrement) or increment.date_format or increment.type:
             return None
-        is_typed = self.schema_ddl is not None or is_inferred or increment.date_format or increment.type
-        return None if is_typed else increment.column
+        return increment.column if self.is_untyped else None
 
     def _mistakes_of_databases(self) -> list[Mistake]:
         found = []

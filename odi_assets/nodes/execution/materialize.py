@@ -15,6 +15,7 @@ from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.advance import advance
 from odi_assets.nodes.execution.deliveries import DELIVERY, numbered
 from odi_assets.nodes.execution.errors import computation_named
+from odi_assets.nodes.execution.ordering import require_typed_order
 from odi_assets.nodes.execution.outcomes import succeeded
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
@@ -138,6 +139,7 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
                 if read.follows and read.snapshot.format != FileFormat.DELTA:
                     # A Delta table has its columns in its log: the plan has looked at them.
                     require_partition_column(node, read.label, sources[read.name].columns)
+            require_typed_order(resolved, sources)
             if node.config.apply is not None:
                 from odi_assets.nodes.execution.apply import applied
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from odi_assets.delta.commit import FileChanges
@@ -21,7 +22,7 @@ class PartitionOverwrite(Mode):
         _require_partition_columns(write)
         new = write.stage(write.df)
         there = [*(file.partition for file in write.handle.live_files), *(file.partition for file in new)]
-        kinds = {field.name: field.dataType.jsonValue() for field in write.df.schema}
+        kinds = {field["name"]: field["type"] for field in json.loads(write.schema_json)["fields"]}
         named = write.spec.replaced_in(there, kinds)
         if named is not None:
             _require_within(new, named, write.uri)

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.deliveries.sweep import one_of_each, sweep
 from odi_assets.cli import main
-from odi_assets.errors import IncrementError, SourceError
+from odi_assets.errors import ConfigError, IncrementError, SourceError
 from odi_assets.sources.files.look import files as looks
 from odi_assets_tests.nodes.execution.test_shapes_of_files import FILES, Zone
 
@@ -383,6 +383,32 @@ def test_a_text_cursor_that_json_files_have_is_refused_at_the_run(tmp_path: Path
     with pytest.raises(IncrementError, match="`10` comes before `9`") as error:
         guessed.run("raw")
     assert "type: text" in str(error.value.fix)
+
+
+@pytest.mark.parametrize("transform", [None, "SELECT id, seq AS newest FROM df"])
+def test_a_text_that_nobody_named_does_not_say_which_row_is_newer(
+    tmp_path: Path, spark: SparkSession, transform: str | None
+) -> None:
+    def of(read: str) -> Zone:
+        newer = "newest" if transform else "seq"
+        more = f"}}\n    transform: {{sql: '{transform}'" if transform else ""
+        return Zone(tmp_path, spark, read, f"mode: upsert, keys: [id], only_if_newer: {newer}{more}")
+
+    untyped = of(f"format: csv, {HEADER[:-2]}, incremental: files")
+    untyped.land("in/a.csv", ["id,seq", "1,9"])
+    assert main(["--config", str(tmp_path / "odibi.yaml"), "config", "check"]) == 2
+    with pytest.raises(ConfigError, match="`10` comes before `9`"):
+        untyped.run("raw")
+    guessed = of("format: json, incremental: files")
+    (tmp_path / "landing/in/a.csv").unlink()
+    guessed.land("in/a.json", ['{"id": 1, "seq": "9"}'])
+    with pytest.raises(ConfigError, match="`10` comes before `9`"):
+        guessed.run("raw")
+    (tmp_path / "landing/in/a.json").unlink()
+    named = of(f'format: csv, {HEADER[:-2]}, schema: "id INT, seq STRING", incremental: files')
+    assert main(["--config", str(tmp_path / "odibi.yaml"), "config", "check"]) == 0
+    named.land("in/b.csv", ["id,seq", "1,9"])
+    assert named.load() == [{"id": 1, "newest" if transform else "seq": "9"}]
 
 
 def test_the_nodes_of_a_landing_zone_whose_files_spark_misreads_stop_or_are_right(
