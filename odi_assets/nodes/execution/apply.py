@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 DELETED = "_deleted"
 """The marker of rows that are gone: ``write.delete_when`` of nodes that apply a log."""
+_ROWS_OF_A_TASK = 200_000
+"""Rows that one task orders faster than Spark plans an exchange of them."""
 
 
 def applied(rows: DataFrame, plan: ResolvedPlan, spark: SparkSession) -> DataFrame:
@@ -56,6 +58,9 @@ def applied(rows: DataFrame, plan: ResolvedPlan, spark: SparkSession) -> DataFra
     if config is None:
         raise AssertionError("a node that applies a log")
     of_table = rows.where(F.col("table") == config.table)
+    known = plan.reads[0].rows_known
+    if known is not None and known <= _ROWS_OF_A_TASK:
+        of_table = of_table.coalesce(1)
     facts = facts_of(of_table, str(plan.node))
     changes = of_table.where(F.col("op") != Op.SHAPE.value)
     types = value_types(plan)
