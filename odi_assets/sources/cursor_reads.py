@@ -172,7 +172,7 @@ class CursorWindow(Read):
         return AffectedPartitions(by_rows=True)
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
-        return [self.load(spark)]
+        return [self.load(spark), *self.snapshot.moved_partitions(spark, self.late)]
 
     @property
     def overlap(self) -> Overlap | None:
@@ -336,7 +336,7 @@ class UnresolvedWindow(UnresolvedRead):
         repeated = in_window and (bool(increment.watermark_lag) or increment.boundary == "closed" or hwm is None)
         before_start = hwm is None and upper is not None and start is not None and upper < start
         has_nulls = self._nulls and bound.without_cursor > 0
-        needed = has_nulls or (self.from_start and hwm is not None)
+        needed = has_nulls or bool(late.moved) or (self.from_start and hwm is not None)
         if not needed and (before_start or not (ahead or repeated)):
             text = f"nothing after {shown(hwm)}" if hwm is not None else "nothing to read"
             nothing = replace(self, kind=kind, bound=bound, seen=seen).nothing(f"{text}{held_text(bound.ahead)}{late}")
@@ -353,7 +353,7 @@ class UnresolvedWindow(UnresolvedRead):
                 after,
                 seen,
                 measures=self.snapshot.identity,
-                held_then=self.snapshot.held_now,
+                held_then=self.snapshot.noted(self.before),
                 began_at=self._began_at(start),
             ),
             excluded,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.delta.files.spans import TIMES, Span
 from odi_assets.errors import SourceError
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, Identity, Unresolved
@@ -26,10 +27,15 @@ Position = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Partitions:
-    """Whole partitions of a node's table: values of ``column`` as Delta writes them; None stands for NULL."""
+    """Whole partitions of a node's table: values of ``column`` as Delta writes them; None stands for NULL.
+
+    Attributes:
+        span: of a range: where the column has dates or times, all of the range are meant, whatever ``values`` names.
+    """
 
     column: str
     values: tuple[str | None, ...] = ()
+    span: Span | None = None
 
     @classmethod
     def of(cls, column: str, values: Iterable[str | None]) -> Partitions:
@@ -43,8 +49,11 @@ class Partitions:
         from odi_assets.tables.columns import quoted
 
         kind = rows.schema[self.column].dataType
-        filled = [F.lit(value).cast(kind) for value in self.values if value is not None]
         name = F.col(quoted(self.column))
+        if self.span is not None and kind.typeName() in TIMES:
+            start, end = (F.lit(bound).cast(kind) for bound in self.span.texts(kind.typeName()))
+            return (name >= start) & (name < end)
+        filled = [F.lit(value).cast(kind) for value in self.values if value is not None]
         if kind.simpleString() in ("float", "double"):
             # Spark has files of Parquet skipped by bounds, for which -0.0 is less than 0.0; not by those of a sum.
             name = name + F.lit(0.0)
@@ -159,9 +168,13 @@ class SourceSnapshot(ABC):
         del column
         return rows
 
-    @property
-    def held_now(self) -> str | None:
-        """What it consists of, for :meth:`late` of a later run; None if that is known otherwise, or not at all."""
+    def noted(self, before: CursorMark | None) -> str | None:
+        """What it consists of, for :meth:`late` of a later run; None if that is known otherwise, or not at all.
+
+        Args:
+            before: the mark before the one that is to know it.
+        """
+        del before
         return None
 
     def late(self, mark: CursorMark, window: Window, start: Any, spark: SparkSession | None = None) -> Late:
@@ -173,6 +186,11 @@ class SourceSnapshot(ABC):
         """
         del mark, window, start, spark
         return NONE_LATE
+
+    def moved_partitions(self, spark: SparkSession, late: Late) -> list[DataFrame]:
+        """The partitions that :meth:`late` found rows moved between, as rows of the partition column alone."""
+        del spark, late
+        return []
 
     def read_error(self, text: str) -> SourceError | None:
         """What an error of Spark means that came up as its rows were read, if it is about this source.

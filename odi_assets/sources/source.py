@@ -56,6 +56,11 @@ class Target:
         """Whether the write recognizes rows that are read again."""
         return self.traits.takes_rows_again or bool(self.keys)
 
+    @property
+    def parted_by(self) -> str:
+        """The column whose partitions are computed again as a whole where they gain rows; empty if none are."""
+        return self.partition_by[0] if self.traits.increment == "partitions" and self.partition_by else ""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Source(ABC):

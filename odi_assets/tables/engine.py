@@ -17,7 +17,8 @@ from odi_assets.config.models import SchemaPolicy, WriteMode
 from odi_assets.config.table_engines import GROUP, find_engine, known_engines
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import FileChanges, Stamp, require_unfenced
-from odi_assets.delta.partition_values import PartitionValues
+from odi_assets.delta.files.spans import Span
+from odi_assets.delta.partition_values import PartitionValues, same_spellings
 from odi_assets.delta.protocol import TakenFeatures, require_readable
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import LiveFile, TableHandle, rows_in
@@ -53,6 +54,8 @@ class WriteSpec:
         only_if_newer: for upsert, the column whose value must be greater than the stored one's.
         declared: the mode in the project file, where this one write uses another (full refresh, backfill). Which rows
             are stored is still decided by the declared mode: one for each key, and no deleted ones, after an upsert.
+        span: for partition_overwrite of a range, beside ``replace``: where its column has dates or times, partitions
+            in it are replaced too.
         delivery: a column of the rows that is not stored, and of an integer type: the number of the delivery that a
             row came in. What is stored is what one write for each delivery would leave, in the order of the numbers.
     """
@@ -67,6 +70,22 @@ class WriteSpec:
     declared: WriteMode | None = None
     delivery: str | None = None
     admit: Admission | None = None
+    span: Span | None = None
+
+    def replaced_in(
+        self, partitions: Iterable[PartitionValues], kinds: Mapping[str, Any]
+    ) -> Sequence[PartitionValues] | None:
+        """``replace``, and those of a table's ``partitions`` that lie in ``span``; None if the write names none.
+
+        Args:
+            kinds: the types of the table's columns, as Delta has them.
+        """
+        if self.replace is None:
+            return None
+        named = [same_spellings(partition, kinds) for partition in self.replace]
+        if self.span is None:
+            return named
+        return [*named, *self.span.among(partitions, kinds.get(self.span.column))]
 
     @property
     def beside(self) -> tuple[str, ...]:

@@ -139,6 +139,17 @@ class TestAnAssetWithPartitions:
         run(self._prices({"2024-01-02": [5]}, partition_column="day"), partition_key="2024-01-02")
         assert [row["price"] for row in _rows(project, "prices")] == [1, 5, 4]
 
+    @pytest.mark.parametrize("kind", ["datetime64[us]", "datetime64[us, UTC]"])
+    def test_replaces_a_day_that_is_a_time(self, project: Project, run: Run, kind: str) -> None:
+        @dg.asset(io_manager_key=MANAGER, partitions_def=DAILY, metadata={"partition_column": "day"})
+        def prices(context: dg.AssetExecutionContext) -> pd.DataFrame:
+            days = pd.Series(pd.to_datetime([context.partition_key])).dt.tz_localize("UTC" if "UTC" in kind else None)
+            return pd.DataFrame({"day": days.astype(kind), "price": [int(context.partition_key[-2:])]})
+
+        for day in ("2024-01-01", "2024-01-02", "2024-01-02"):
+            run(prices, partition_key=day)
+        assert sorted(row["price"] for row in _rows(project, "prices")) == [1, 2]
+
     def test_without_a_partition_column_is_refused_where_it_would_replace_the_others(self, run: Run) -> None:
         result = run(self._prices({}), partition_key="2024-01-02", raise_on_error=False)
         assert not result.success

@@ -5,6 +5,7 @@ Spark only hands over the rows. It writes one file for each partition, under nam
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -135,6 +136,7 @@ class _MemoryWrite:
         declared = spec.declared or spec.mode
         if declared.traits.needs_keys:
             rows = _one_per_key(rows, spec, first=declared is WriteMode.APPEND_ONCE, uri=handle.location.uri)
+        self.kinds_now = {field["name"]: field["type"] for field in json.loads(schema_json)["fields"]}
         self.rows, self.handle, self.spec, self.stamp = rows, handle, spec, stamp
         self.schema, self.kinds = _arrow_schema(schema_json), handle.columns if handle.exists else {}
 
@@ -167,7 +169,8 @@ class _MemoryWrite:
         )
 
     def _partitions(self, live: Sequence[LiveFile], adds_columns: bool) -> FileChanges:
-        new, named = self._stage(self.rows), self.spec.replace
+        new = self._stage(self.rows)
+        named = self.spec.replaced_in([file.partition for file in (*live, *new)], self.kinds_now)
         if named is not None and (outside := [file.partition for file in new if not membership(named)(file.partition)]):
             label = "/".join(f"{name}={value}" for name, value in outside[0].items())
             raise TableError(f"replacing {label} of the table would lose its other rows", fix="leave such rows out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -21,6 +22,7 @@ BOTH = "id BIGINT, name STRING, at INT, gone BOOLEAN"
 CHANGES: dict[str, Any] = {**NEWER, "delete_when": "gone"}
 
 
+@pytest.mark.usefixtures("rewritten_by")
 def test_a_marked_row_deletes_its_keys_and_the_marker_is_not_stored(
     spark: SparkSession, table: Location, write: Write
 ) -> None:
@@ -31,6 +33,7 @@ def test_a_marked_row_deletes_its_keys_and_the_marker_is_not_stored(
     assert rows_of(spark, table) == [(2, "B"), (3, "c"), (4, "d")]
 
 
+@pytest.mark.usefixtures("rewritten_by")
 def test_deleting_what_is_not_there_does_nothing_and_takes_the_fence_along(
     spark: SparkSession, table: Location, write: Write
 ) -> None:
@@ -42,12 +45,29 @@ def test_deleting_what_is_not_there_does_nothing_and_takes_the_fence_along(
     assert rows_of(spark, table) == [(2, "b")]
 
 
+@pytest.mark.usefixtures("rewritten_by")
 def test_the_log_tells_that_rows_were_deleted(write: Write, table: Location) -> None:
     write([(1, "a", False), (2, "b", False)], MARKED, **DELETING)
     write([(1, "a", True), (3, "c", False)], MARKED, **DELETING)
     gained = changes(ENGINE.open(table), 0, 1)
     assert (gained.kind, gained.commits[0].kind, gained.commits[0].deleted) == ("partitions", "rows", 1)
     assert gained.rows == 1
+
+
+@pytest.mark.usefixtures("rewritten_by")
+def test_rows_keep_their_values_and_partitions_where_others_are_deleted(
+    spark: SparkSession, table: Location, write: Write
+) -> None:
+    how = {**DELETING, "partition_by": ("part",)}
+    values = "id, CAST(id / 7 AS DECIMAL(20,4)) AS price, array(id, NULL) AS list, named_struct('a', id, 'b', 'x') AS s"
+    rows = f"SELECT {values}, map('k', id) AS m, id % 2 AS part, {{gone}} AS gone FROM range({{begin}}, {{end}})"
+    write(spark.sql(rows.format(gone="false", begin=0, end=8)), **how)
+    result = write(spark.sql(rows.format(gone="id IN (2, 3, 11)", begin=2, end=12)), **how)
+    assert (result.rows_written, result.rows_updated, result.rows_deleted, result.rows_total) == (7, 4, 2, 9)
+    kept = spark.sql(rows.format(gone="false", begin=0, end=11)).drop("gone").where("id NOT IN (2, 3)")
+    assert rows_of(spark, table) == sorted(map(tuple, kept.collect()), key=str)
+    files = {file.path for file in ENGINE.open(table).live_files}
+    assert not any("gone" in pq.read_schema(table.local_path / path).names for path in files)
 
 
 @pytest.mark.parametrize("column", ["name", "nothing"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import changes
 from odi_assets.delta.commit import Stamp
+from odi_assets.delta.files.spans import Span
 from odi_assets.errors import FencedError, TableError
 from odi_assets.tables.engine import WriteSpec, engine_of
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of
@@ -273,6 +275,33 @@ def test_partition_columns_of_other_types_are_replaced_by_value(
     write(frame, **spec)
     write(frame.selectExpr("p", "2 AS n"), **spec)
     assert [row[1] for row in rows_of(spark, table)] == [2]
+
+
+@pytest.mark.every_engine
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMP_NTZ"])
+def test_a_partition_of_a_time_is_named_by_its_day_too(
+    spark: SparkSession, table: Location, write: Write, kind: str
+) -> None:
+    frame = spark.sql(f"SELECT CAST('2013-01-01' AS {kind}) AS p, 1 AS n")
+    spec = {"mode": WriteMode.PARTITION_OVERWRITE, "partition_by": ("p",), "replace": ({"p": "2013-01-01"},)}
+    write(frame, **spec)
+    write(frame.selectExpr("p", "2 AS n"), **spec)
+    assert [row[1] for row in rows_of(spark, table)] == [2]
+
+
+@pytest.mark.every_engine
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMP_NTZ", "DATE"])
+def test_partition_overwrite_of_a_span_replaces_all_partitions_in_it(
+    spark: SparkSession, table: Location, write: Write, kind: str
+) -> None:
+    times = "'2013-01-01 08:00:00', '2013-01-02 00:00:00', '2013-01-31 23:30:00', '2013-02-01 00:00:00'"
+    frame = spark.sql(f"SELECT CAST(at AS {kind}) AS p, 1 AS n FROM (SELECT explode(array({times})) AS at)")
+    spec = {"mode": WriteMode.PARTITION_OVERWRITE, "partition_by": ("p",)}
+    write(frame, **spec)
+    month = Span("p", datetime(2013, 1, 1, tzinfo=UTC), datetime(2013, 2, 1, tzinfo=UTC))
+    rows = spark.sql(f"SELECT CAST('2013-01-31 05:00:00' AS {kind}) AS p, 2 AS n")
+    write(rows, replace=({"p": "2013-01-01"},), span=month, **spec)
+    assert sorted(row[1] for row in rows_of(spark, table)) == [1, 2]
 
 
 @pytest.mark.every_engine

@@ -97,12 +97,14 @@ class ZoneLife(Life):
     def reasons(self, home: Home, at: NodeAt) -> list[str]:
         known = ways_on.known(self._world, home, at)
         if at.upstream is not None:
-            now = oracle.up_to(known.mark, table_rows(home.source(at)))
-            is_other = at.increment.get("column") and now != known.above
+            above = oracle.up_to(known.mark, table_rows(home.source(at)))
+            is_other = at.increment.get("column") and above != known.above
             lack = _lack(home, at, oracle.columns_of(home.node(at.upstream)))
             return [*lack, *(["other rows below the mark"] if is_other else [])]
         if at.increment.get("column"):
-            return [] if files_in(home.source(at)) else ["there is no file"]
+            now = files_in(home.source(at))
+            twice = ["a key comes twice"] if oracle.keys_come_twice(at, now) else []
+            return twice if now else ["there is no file"]
         reasons = oracle.reasons_to_stop(at, known, files_in(home.source(at)))
         return [*reasons, *_lack(home, at, oracle.columns_of(at))]
 
@@ -115,12 +117,12 @@ class ZoneLife(Life):
             return _below(known, at, table_rows(home.source(at)), full=full)
         now = files_in(home.source(at))
         if at.increment.get("column"):
-            rows, whole = oracle.by_cursor(at, known, now), oracle.whole(at, now.values())
+            (rows, loaded), whole = oracle.by_cursor(at, known, now), oracle.whole(at, now.values())
             # Where any file changed, an overwrite may be made again though no row is new.
             again = at.node["write"]["mode"] == "overwrite" and table_rows(home.target(at)) == whole
             rows = whole if full or again else rows
             mark = oracle.greatest(oracle.rows_of(now.values(), oracle.columns_of(at)), 0 if full else known.mark)
-            return oracle.holding(replace(known, mark=mark), rows)
+            return oracle.holding(replace(known, mark=mark, loaded=now if full else loaded), rows)
         if full:
             return oracle.holding(replace(known, loaded=now), oracle.whole(at, now.values()))
         if why := oracle.reasons_to_stop(at, known, now):

@@ -21,7 +21,7 @@ class Known(Expected):
     """What a table must hold, and what its node read of the landing zone or of the table above.
 
     Attributes:
-        loaded: by path, the files that were loaded.
+        loaded: by path, the files that were loaded; of a node that follows a column, those whose folders it knows.
         mark: the greatest ``v`` that was read.
         above: the rows of the table above, as the node read it last.
     """
@@ -124,39 +124,98 @@ def after_run(at: NodeAt, known: Known, now: Files) -> tuple[Counter[Row], dict[
 
 def whole(at: NodeAt, files: Iterable[FileThen]) -> Counter[Row]:
     """A table that is made of all ``files``."""
-    return joined(at.node["write"], Counter(), files, columns_of(at))
+    return joined(at.node["write"], Counter(), files, columns_of(at), once="transform" in at.node)
 
 
 def joined(
-    write: Config, rows: Counter[Row], files: Iterable[FileThen], columns: Collection[str], above: int = 0
+    write: Config,
+    rows: Counter[Row],
+    files: Iterable[FileThen],
+    columns: Collection[str],
+    above: int = 0,
+    *,
+    once: bool = False,
 ) -> Counter[Row]:
     """``rows`` with those of ``files``, the oldest first.
 
     Args:
         above: rows up to this ``v`` are left out.
+        once: the transform leaves one row of each key, see ``ONE_OF_A_KEY``.
     """
-    result = Counter(rows)
-    for file in sorted(files, key=lambda file: (file.content[0], file.path)):
-        for one in (one for one in file.rows(columns) if v(one) > above):
-            there = [row for row in result if _id(row) == _id(one)] if "keys" in write else []
-            if there and write["mode"] == "append_once":
-                continue
-            for row in there:
-                del result[row]
-            result[one] += 1
+    result, ordered = Counter(rows), sorted(files, key=lambda file: (file.content[0], file.path))
+    new = [one for file in ordered for one in file.rows(columns) if v(one) > above]
+    for one in {_id(one): one for one in sorted(new, key=_newest_last)}.values() if once else new:
+        there = [row for row in result if _id(row) == _id(one)] if "keys" in write else []
+        if there and write["mode"] == "append_once":
+            continue
+        for row in there:
+            del result[row]
+        result[one] += 1
     return result
 
 
-def by_cursor(at: NodeAt, known: Known, now: Files) -> Counter[Row]:
-    """What the table of a node that reads files by the column ``v`` holds after a run."""
+ONE_OF_A_KEY = (
+    "SELECT {columns} FROM (SELECT *, row_number() OVER (PARTITION BY id ORDER BY {order}) AS n FROM df) WHERE n = 1"
+)
+"""SQL that leaves the newest row of each key."""
+
+
+def _newest_last(one: Row) -> tuple[int, int, bool, str]:
+    k = _k(one)
+    return v(one), int(dict(one)["w"]), k is not None, k or ""
+
+
+def keys_come_twice(at: NodeAt, now: Files) -> bool:
+    """Whether two rows of files have one key, and nothing says which of them is the newest."""
+    ids = [_id(one) for one in rows_of(now.values(), columns_of(at))]
+    return "keys" in at.node["write"] and "transform" not in at.node and len(set(ids)) < len(ids)
+
+
+def by_cursor(at: NodeAt, known: Known, now: Files) -> tuple[Counter[Row], dict[str, FileThen]]:
+    """What the table of a node that reads files by the column ``v`` holds after a run, and the files that it knows."""
     columns, write, files = columns_of(at), at.node["write"], now.values()
     fresh = [one for file in files for one in file.rows(columns) if v(one) > known.mark]
-    if not fresh:
-        return known.wanted
-    if write["mode"] == "partition_overwrite":
-        touched, rows = set(map(_k, fresh)), whole(at, files)
-        return _where(known.wanted, touched, inside=False) + _where(rows, touched)
-    return whole(at, files) if write["mode"] == "overwrite" else joined(write, known.wanted, files, columns, known.mark)
+    by_partitions = write["mode"] == "partition_overwrite"
+    moved = _moved(known.loaded, now) if by_partitions else set()
+    if not fresh and not moved:
+        return known.wanted, known.loaded
+    if by_partitions:
+        touched, rows = {*map(_k, fresh), *moved}, whole(at, files)
+        kept = _where(known.wanted, touched, inside=False)
+        return kept + _where(rows, touched), _with_gone(known.loaded, now)
+    if write["mode"] == "overwrite":
+        return whole(at, files), known.loaded
+    once = "transform" in at.node
+    return joined(write, known.wanted, files, columns, known.mark, once=once), known.loaded
+
+
+_Place = tuple[str | None, tuple[int, int]]
+"""A folder's ``k``, and by what a file in it is known: its time and its size."""
+
+
+def _place(file: FileThen) -> _Place:
+    return file.values(["k"]).get("k"), (file.content[0], len(file.data))
+
+
+def _moved(then: Files, now: Files) -> set[str | None]:
+    """The values of ``k`` that files moved between: one is in a folder less, and in another one more."""
+    before, after = Counter(map(_place, then.values())), Counter(map(_place, now.values()))
+    left, came = before - after, after - before
+    both = {facts for _, facts in left} & {facts for _, facts in came}
+    return {k for k, facts in [*left, *came] if facts in both}
+
+
+def _with_gone(then: Files, now: Files) -> dict[str, FileThen]:
+    """The files that are there ``now``, and those that were there ``then`` and are nowhere."""
+    before, after = Counter(map(_place, then.values())), Counter(map(_place, now.values()))
+    left, came = before - after, {facts for _, facts in after - before}
+    found = dict(now)
+    for name, file in then.items():
+        place = _place(file)
+        if left[place] > 0 and place[1] not in came:
+            left[place] -= 1
+            found[f"gone {len(found)}/{name}"] = file
+    return found
 
 
 def greatest(rows: Iterable[Row], mark: int) -> int:

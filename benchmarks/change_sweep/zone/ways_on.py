@@ -57,6 +57,8 @@ def _named(text: str) -> Iterator[tuple[str, Take]]:
         yield "on_change: reload", lambda _, __, at: _on_change(at, "reload")
     if "to `ignore`" in text or "on_change: ignore" in text:
         yield "on_change: ignore", lambda _, __, at: _on_change(at, "ignore")
+    if "deduplicate in the transform" in text:
+        yield "one row of a key in the transform", lambda _, __, at: _one_of_a_key(at)
     if "write.schema: evolve" in text:
         yield "write.schema: evolve", lambda _, __, at: _write(at, {"schema": "evolve"})
     if "land a file there first" in text:
@@ -77,6 +79,12 @@ def _write(at: NodeAt, change: Config) -> None:
 
 def _on_change(at: NodeAt, rule: str) -> None:
     at.follow({**at.increment, "on_change": rule})
+
+
+def _one_of_a_key(at: NodeAt) -> None:
+    columns = oracle.columns_of(at)
+    order = [f"{name} DESC NULLS LAST" for name in columns if name != "id"]
+    at.node["transform"] = {"sql": oracle.ONE_OF_A_KEY.format(columns=", ".join(columns), order=", ".join(order))}
 
 
 def _without_k(world: World, home: Home, at: NodeAt) -> None:

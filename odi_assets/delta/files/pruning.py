@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
+from odi_assets.delta.files.spans import TIMES, Span
 from odi_assets.delta.partition_values import partition_string
 from odi_assets.delta.table import LiveFile, TableHandle
 
@@ -28,9 +29,17 @@ def uncut(high: Any) -> Any:
         return datetime.max.replace(tzinfo=high.tzinfo)
 
 
-def files_in_partitions(handle: TableHandle, column: str, values: Sequence[str | None]) -> list[LiveFile]:
-    """Live files that may hold a row whose ``column`` is one of ``values``."""
-    wanted = set(values)
+def files_in_partitions(
+    handle: TableHandle, column: str, values: Sequence[str | None], span: Span | None = None
+) -> list[LiveFile]:
+    """Live files that may hold a row whose ``column`` is one of ``values``.
+
+    Args:
+        span: where the column has dates or times, those in it are wanted instead of ``values``.
+    """
+    wanted, kind = set(values), handle.columns.get(column)
+    if span is not None and kind in TIMES:
+        return _files_in_span(handle, span, str(kind))
     if column in handle.partition_columns:
         return [file for file in handle.live_files if file.partition[column] in wanted]
     low, high = handle.bounds("min", column), handle.bounds("max", column)
@@ -38,6 +47,21 @@ def files_in_partitions(handle: TableHandle, column: str, values: Sequence[str |
         return list(handle.live_files)
     return [
         file for file, least, most in zip(handle.live_files, low, high, strict=True) if _may_hold(least, most, wanted)
+    ]
+
+
+def _files_in_span(handle: TableHandle, span: Span, kind: str) -> list[LiveFile]:
+    if span.column in handle.partition_columns:
+        return [file for file in handle.live_files if span.holds(file.partition[span.column], kind)]
+    low, high = handle.bounds("min", span.column), handle.bounds("max", span.column)
+    if kind != "date" or low is None or high is None:
+        # Statistics of times may be cut, so the rows are asked.
+        return list(handle.live_files)
+    first, end = span.start.date(), span.end.date()
+    return [
+        file
+        for file, least, most in zip(handle.live_files, low, high, strict=True)
+        if not (isinstance(least, date) and isinstance(most, date)) or (least <= end and most >= first)
     ]
 
 

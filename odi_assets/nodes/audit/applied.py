@@ -18,7 +18,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.audit.found import BY_KEY, Audit, AuditRange, KeyDifference
 from odi_assets.nodes.audit.rows import RangeDifference, as_stored
-from odi_assets.nodes.execution.apply import LogShape, column_types, shapes_of, text_of, typed
+from odi_assets.nodes.execution.log_rows import LogShape, column_types, facts_of, text_of, typed
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.apply import applied_below, key_in_log, mark_of_log, types_of_log
 from odi_assets.sources.cdc.compare import TableNow, emptied, table_now
@@ -64,7 +64,7 @@ def audit_applied(node: Node, target: TableHandle, spark: SparkSession, state: S
     rows = engine_of(log).read(spark, log).where(F.col(PARTITION) == apply.table)
     above = rows.where((F.col("n") >= applied_below(node, target, log, state)) & (F.col("op") != Op.SHAPE.value))
     with table_now(source, mark, apply.table) as now:
-        shapes = shapes_of(rows, str(node))
+        shapes = facts_of(rows, str(node)).shapes
         return _TableAudit(node, key, target, spark, shapes, types_of_log(value)).compared(now, above)
 
 

@@ -8,19 +8,28 @@ snapshot: each change of a key brings one.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from odi_assets.config.models import WriteMode
-from odi_assets.errors import IncrementError, TableError
+from odi_assets.errors import TableError
+from odi_assets.nodes.execution.log_rows import (
+    KEY,
+    UNCHANGED,
+    LogFacts,
+    LogShape,
+    N,
+    column_types,
+    facts_of,
+    is_unchanged,
+    text_of,
+    typed,
+)
 from odi_assets.nodes.planning.apply import key_of_log, value_types
 from odi_assets.sources.cdc.log import Op
 from odi_assets.sources.cdc.value_types import ValueTypes
-from odi_assets.sources.sql.errors import VALUE
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.engine import engine_of
 
@@ -31,24 +40,13 @@ if TYPE_CHECKING:
 
 DELETED = "_deleted"
 """The marker of rows that are gone: ``write.delete_when`` of nodes that apply a log."""
-_N, _KEY, _AFTER, _UNCHANGED = "n", "key", "after", "unchanged"
-_DATA = (Op.READ, Op.CREATE, Op.UPDATE, Op.DELETE)
-
-
-@dataclass(frozen=True)
-class LogShape:
-    """The columns of some rows of the log: names and types, in order."""
-
-    id: str
-    columns: tuple[tuple[str, str], ...]
-    key: tuple[str, ...] = ()
-
-    def place(self, name: str) -> int | None:
-        return next((place for place, (column, _) in enumerate(self.columns) if column == name), None)
+_ROWS_OF_A_TASK = 200_000
+"""Rows that one task orders faster than Spark plans an exchange of them."""
 
 
 def applied(rows: DataFrame, plan: ResolvedPlan, spark: SparkSession) -> DataFrame:
-    """The rows that the node's table gains, and those that leave it, marked; lazily, but for the shapes.
+    """The rows that the node's table gains, and those that leave it, marked; lazily, but for one pass
+    over the log.
 
     Args:
         rows: what the change log gained, or all of it.
@@ -60,125 +58,19 @@ def applied(rows: DataFrame, plan: ResolvedPlan, spark: SparkSession) -> DataFra
     if config is None:
         raise AssertionError("a node that applies a log")
     of_table = rows.where(F.col("table") == config.table)
-    shapes = shapes_of(of_table, str(plan.node))
+    known = plan.reads[0].rows_known
+    if known is not None and known <= _ROWS_OF_A_TASK:
+        of_table = of_table.coalesce(1)
+    facts = facts_of(of_table, str(plan.node))
     changes = of_table.where(F.col("op") != Op.SHAPE.value)
     types = value_types(plan)
     if config.history:
-        return _history(changes, shapes, types)
+        return _history(changes, facts.shapes, types)
     key = key_of_log(plan)
     stored = None
     if plan.target.exists and plan.write.mode is WriteMode.UPSERT:
         stored = engine_of(plan.target).read(spark, plan.target)
-    return _state(changes, shapes, key, stored, types, str(plan.node), spark)
-
-
-def shapes_of(rows: DataFrame, node: str) -> list[LogShape]:
-    """The shapes of the rows, the last one first."""
-    used = {
-        row[0] for row in rows.where(F.col("op").isin([op.value for op in _DATA])).select("shape").distinct().collect()
-    }
-    listed = rows.where(F.col("op") == Op.SHAPE.value).select(_N, "shape", F.to_json("columns")).collect()
-    found: dict[str, tuple[int, LogShape]] = {}
-    for n, name, columns in listed:
-        listed_columns = json.loads(columns)
-        pairs = tuple((one["name"], one["type"]) for one in listed_columns)
-        if name not in found or found[name][0] < n:
-            found[name] = (n, LogShape(name, pairs, tuple(one["name"] for one in listed_columns if one["key"])))
-    if not found:
-        raise IncrementError(
-            f"{node}: the change log has no row of its table yet: the snapshot of it has not begun",
-            fix="run the node that captures once more; it goes on where it stopped",
-            node=node,
-        )
-    missing = used - found.keys()
-    if missing:
-        raise IncrementError(
-            f"{node}: the change log has rows whose columns it does not describe ({', '.join(sorted(missing))})",
-            fix="capture the tables again: odi run PIPELINE --node CAPTURE --full-refresh --yes",
-            node=node,
-        )
-    return [shape for _, shape in sorted(found.values(), key=lambda one: -one[0])]
-
-
-def column_types(shapes: Sequence[LogShape]) -> dict[str, str]:
-    """The columns of all shapes, and the type of the last shape that has each."""
-    found: dict[str, str] = {}
-    for shape in shapes:
-        for name, kind in shape.columns:
-            found.setdefault(name, kind)
-    return found
-
-
-def _by_shape(shapes: Sequence[LogShape], make: Any) -> Column:
-    """What ``make`` gives for the shape of a row; NULL for a shape for which it gives None."""
-    found: Column | None = None
-    for shape in shapes:
-        made = make(shape)
-        if made is None:
-            continue
-        is_it = F.col("shape") == shape.id
-        found = F.when(is_it, made) if found is None else found.when(is_it, made)
-    return F.lit(None) if found is None else found
-
-
-def text_of(shapes: Sequence[LogShape], name: str, array: str = _AFTER) -> Column:
-    """The text of a column in a row of the log."""
-
-    def make(shape: LogShape) -> Column | None:
-        place = shape.place(name)
-        return None if place is None else F.col(array)[place]
-
-    return _by_shape(shapes, make).cast("string")
-
-
-def is_unchanged(shapes: Sequence[LogShape], name: str) -> Column:
-    """Whether the log does not have a column's value in a row."""
-
-    def make(shape: LogShape) -> Column | None:
-        place = shape.place(name)
-        return None if place is None else F.coalesce(F.array_contains(_UNCHANGED, place), F.lit(False))
-
-    return F.coalesce(_by_shape(shapes, make).cast("boolean"), F.lit(False))
-
-
-def typed(text: Column, kind: str, name: str, types: ValueTypes) -> Column:
-    """A text of the log as a value; a value that the type does not hold ends the run, and names the row."""
-    wanted = types.spark_type(kind)
-    if wanted == "STRING":
-        return text
-    if wanted == "BOOLEAN":
-        return F.when(text == types.true, F.lit(True)).when(text == types.false, F.lit(False))
-    if wanted == "BINARY":
-        return F.unhex(F.substring(text, 3, 2_147_483_647))
-    value = _instant(text, wanted, types).try_cast(wanted)
-    holds = value.isNotNull()
-    if wanted.startswith(("DATE", "TIMESTAMP")):
-        # Spark leaves out what stands behind a date.
-        holds = holds & ~text.endswith(" BC")
-    if wanted.startswith("DECIMAL"):
-        scale = int(wanted.rstrip(")").rpartition(",")[2])
-        holds = holds & text.rlike(rf"^-?\d+(\.\d{{0,{scale}}}0*)?$")
-    begin, end = VALUE.split("{}")
-    key = F.array_join(F.col(_KEY), ", ")
-    row = F.concat(F.lit(f"{begin}key "), key, F.lit(f": column {name} is "), text)
-    return F.when(text.isNull() | holds, value).otherwise(
-        F.raise_error(F.concat(row, F.lit(f", which no value of {wanted} is{end}"))).cast(wanted)
-    )
-
-
-def _instant(text: Column, wanted: str, types: ValueTypes) -> Column:
-    """A text with its zone: Spark takes an instant without one for one of the session's zone."""
-    return F.concat(text, F.lit(types.zone)) if wanted == "TIMESTAMP" else text
-
-
-def shown_text(text: Column, kind: str, types: ValueTypes) -> Column:
-    """A text of the log as Spark writes its value; NULL for a value that the type does not hold."""
-    wanted = types.spark_type(kind)
-    if wanted == "BOOLEAN":
-        return F.when(text == types.true, F.lit("true")).when(text == types.false, F.lit("false"))
-    if wanted in ("STRING", "BINARY"):
-        return text
-    return _instant(text, wanted, types).try_cast(wanted).cast("string")
+    return _state(changes, facts, key, stored, types, str(plan.node), spark)
 
 
 def _history(changes: DataFrame, shapes: Sequence[LogShape], types: ValueTypes) -> DataFrame:
@@ -188,20 +80,20 @@ def _history(changes: DataFrame, shapes: Sequence[LogShape], types: ValueTypes) 
     lacking = F.array_compact(F.array(*[F.when(is_unchanged(shapes, name), F.lit(name)) for name, _ in kinds]))
     facts = [
         F.col("op").alias("_op"),
-        F.col(_N).alias("_n"),
+        F.col(N).alias("_n"),
         F.col("lsn").alias("_lsn"),
         F.col("xid").alias("_xid"),
         F.col("committed_at").alias("_committed_at"),
-        F.col(_KEY).alias("_key"),
+        F.col(KEY).alias("_key"),
         # Their NULL is no value: the log does not have large values that did not change.
-        F.when(F.col(_UNCHANGED).isNotNull(), lacking).alias("_unchanged"),
+        F.when(F.col(UNCHANGED).isNotNull(), lacking).alias("_unchanged"),
     ]
     return changes.select(*columns, *facts)
 
 
 def _state(
     changes: DataFrame,
-    shapes: Sequence[LogShape],
+    facts: LogFacts,
     key: Sequence[str],
     stored: DataFrame | None,
     types: ValueTypes,
@@ -209,29 +101,30 @@ def _state(
     spark: SparkSession,
 ) -> DataFrame:
     """The last row of each key that changed, marked if it is gone."""
+    shapes = facts.shapes
     names = column_types(shapes)
     wanted = [types.spark_type(names[name]) for name in key]
-    changes, emptied = _after_truncation(changes, shapes, key)
-    changes = changes.withColumn(_KEY, _comparable([F.col(_KEY)[place] for place in range(len(key))], wanted))
-    last = _last_rows(changes, shapes, names)
-    former = _comparable([text_of(shapes, name, "before") for name in key], wanted)
-    moved = _moved(changes, shapes, names, former, spark)
-    if moved is not None:
-        last = last.join(moved.select(_KEY), _KEY, "left_anti").unionByName(moved)
-    values = []
+    emptied = _emptied(facts, key)
+    changes = changes.where(F.col("op") != Op.TRUNCATE.value)
+    if emptied is not None:
+        changes = changes.where(F.col(N) > emptied)
+    changes = changes.withColumn(KEY, _comparable([F.col(KEY)[place] for place in range(len(key))], wanted))
+    last = (_last_values if facts.lacks else _last_rows)(changes, shapes, names)
+    if facts.moved_lacks:
+        former = _comparable([text_of(shapes, name, "before") for name in key], wanted)
+        moved = _moved(changes, shapes, names, former, spark)
+        if moved is not None:
+            last = last.join(moved.select(KEY), KEY, "left_anti").unionByName(moved)
+    values: list[Column] = []
     for (name, kind), text in zip(names.items(), map(F.col, _places("v", names)), strict=True):
         # A row that is gone has no values but its key.
-        known = F.when(F.col("gone"), F.col(_KEY)[key.index(name)]).otherwise(text) if name in key else text
-        values.append(typed(known, kind, name, types))
-    sources = [typed(F.col("source")[place], names[name], name, types) for place, name in enumerate(key)]
-    found = last.select(
-        "gone",
-        *_places("u", names),
-        *[value.alias(f"t_{place}") for place, value in enumerate(values)],
-        *[value.alias(f"k_{place}") for place, value in enumerate(sources)],
-    )
-    if stored is not None and emptied is None:
-        found = _filled(found, names, key, stored)
+        known = F.when(F.col("gone"), F.col(KEY)[key.index(name)]).otherwise(text) if name in key else text
+        values.append(typed(known, kind, name, types).alias(f"t_{len(values)}"))
+    if facts.lacks and stored is not None and emptied is None:
+        sources = [typed(F.col("source")[i], names[name], name, types).alias(f"k_{i}") for i, name in enumerate(key)]
+        found = _filled(last.select("gone", *_places("u", names), *values, *sources), names, key, stored)
+    else:
+        found = last.select("gone", *values)
     rows = found.select(*[F.col(f"t_{i}").alias(name) for i, name in enumerate(names)], F.col("gone").alias(DELETED))
     return rows if emptied is None or stored is None else rows.unionByName(_others(stored, rows, key, node))
 
@@ -241,20 +134,18 @@ def _places(letter: str, names: Mapping[str, str]) -> list[str]:
 
 
 def _filled(rows: DataFrame, names: Mapping[str, str], key: Sequence[str], stored: DataFrame) -> DataFrame:
-    """``rows`` with the values that the log does not have: those of the rows that are stored."""
-    lacking = ~F.col("gone") & _any([F.col(name) for name in _places("u", names)])
+    """``rows`` with the values that the log does not have: the values of the rows that are stored."""
     there = [name for name in names if name in stored.columns]
     kept = stored.select([F.col(quoted(name)).alias(f"s_{name}") for name in there])
-    needs = rows.where(lacking)
-    same = [needs[f"k_{place}"] == kept[quoted(f"s_{name}")] for place, name in enumerate(key)]
+    lacks = ~rows["gone"] & _any([rows[name] for name in _places("u", names)])
+    same = [rows[f"k_{place}"] == kept[quoted(f"s_{name}")] for place, name in enumerate(key)]
     filled = [
         F.when(F.col(f"u_{place}"), F.col(quoted(f"s_{name}"))).otherwise(F.col(f"t_{place}")).alias(f"t_{place}")
         if name in there
         else F.col(f"t_{place}")
         for place, name in enumerate(names)
     ]
-    joined = needs.join(kept, same, "left").select("gone", *filled)
-    return rows.where(~lacking).select("gone", *_places("t", names)).unionByName(joined)
+    return rows.join(kept, [lacks, *same], "left").select("gone", *filled)
 
 
 def _any(flags: Sequence[Column]) -> Column:
@@ -289,16 +180,13 @@ def _others(stored: DataFrame, rows: DataFrame, key: Sequence[str], node: str) -
     return others.dropDuplicates(list(key))
 
 
-def _after_truncation(
-    changes: DataFrame, shapes: Sequence[LogShape], key: Sequence[str]
-) -> tuple[DataFrame, int | None]:
-    """The changes after the last one that emptied the table, and its number: of a row with another key too, as a new
-    snapshot of the whole table is behind it."""
-    other = [shape.id for shape in shapes if shape.key and shape.key != tuple(key)]
-    ends = (F.col("op") == Op.TRUNCATE.value) | F.col("shape").isin(other)
-    last = changes.where(F.coalesce(ends, F.lit(False))).agg(F.max(_N)).collect()[0][0]
-    rows = changes.where(F.col("op") != Op.TRUNCATE.value)
-    return (rows, None) if last is None else (rows.where(F.col(_N) > last), int(last))
+def _emptied(facts: LogFacts, key: Sequence[str]) -> int | None:
+    """The number of the last change that emptied the table; None if there is none.
+
+    A row with another key counts too: a new snapshot of the whole table is behind it.
+    """
+    others = [facts.last_n[shape.id] for shape in facts.shapes if shape.key and shape.key != tuple(key)]
+    return max([*others, *([] if facts.emptied is None else [facts.emptied])], default=None)
 
 
 def _comparable(key: Sequence[Column], wanted: Sequence[str]) -> Column:
@@ -317,15 +205,25 @@ def _one_text(text: Column, wanted: str) -> Column:
 
 
 def _last_rows(changes: DataFrame, shapes: Sequence[LogShape], names: Mapping[str, str]) -> DataFrame:
-    """By key, the last row: ``v_0 …`` its values as text, ``u_0 …`` whether no row of the log has them, ``gone``,
-    and ``source``, the key of the stored row that has what the log does not have."""
-    aggregates: list[Column] = [F.max_by(F.col("op") == Op.DELETE.value, _N).alias("gone")]
+    """By key, the last row: ``v_0 …`` its values as text, and ``gone``; where the log has all values."""
+    texts = [text_of(shapes, name).alias(f"v_{place}") for place, name in enumerate(names)]
+    row = F.struct((F.col("op") == Op.DELETE.value).alias("gone"), *texts)
+    return changes.groupBy(KEY).agg(F.max_by(row, N).alias("last")).select(KEY, "last.*")
+
+
+def _last_values(changes: DataFrame, shapes: Sequence[LogShape], names: Mapping[str, str]) -> DataFrame:
+    """By key, the last row, with the last value of each column that the log has.
+
+    Beside the columns of :func:`_last_rows` it has ``u_0 …``, whether no row of the log has the value, and ``source``,
+    the key of the stored row that has it.
+    """
+    aggregates: list[Column] = [F.max_by(F.col("op") == Op.DELETE.value, N).alias("gone")]
     for place, name in enumerate(names):
         has = ~is_unchanged(shapes, name)
         # NULL is a value too: the struct says that the log has it.
-        value = F.max_by(F.when(has, F.struct(text_of(shapes, name).alias("v"))), F.when(has, F.col(_N)))
+        value = F.max_by(F.when(has, F.struct(text_of(shapes, name).alias("v"))), F.when(has, F.col(N)))
         aggregates += [value["v"].alias(f"v_{place}"), value.isNull().alias(f"u_{place}")]
-    return changes.groupBy(_KEY).agg(*aggregates).withColumn("source", F.col(_KEY))
+    return changes.groupBy(KEY).agg(*aggregates).withColumn("source", F.col(KEY))
 
 
 def _moved(
@@ -339,22 +237,22 @@ def _moved(
         former: the key that the row of a change had before it.
     """
     given = changes.where((F.col("op") == Op.CREATE.value) & F.col("before").isNotNull())
-    pairs = given.select(_KEY, former.alias("former"), F.col(_UNCHANGED).isNotNull().alias("lacks")).collect()
-    wanted = {tuple(row[_KEY]) for row in pairs if row["lacks"]}
+    pairs = given.select(KEY, former.alias("former"), F.col(UNCHANGED).isNotNull().alias("lacks")).collect()
+    wanted = {tuple(row[KEY]) for row in pairs if row["lacks"]}
     if not wanted:
         return None
-    while more := {tuple(row["former"]) for row in pairs if tuple(row[_KEY]) in wanted} - wanted:
+    while more := {tuple(row["former"]) for row in pairs if tuple(row[KEY]) in wanted} - wanted:
         wanted |= more
-    keys = spark.createDataFrame([(list(one),) for one in sorted(wanted)], f"{_KEY} ARRAY<STRING>")
+    keys = spark.createDataFrame([(list(one),) for one in sorted(wanted)], f"{KEY} ARRAY<STRING>")
     texts = [text_of(shapes, name).alias(f"v_{place}") for place, name in enumerate(names)]
     lacks = [is_unchanged(shapes, name).alias(f"u_{place}") for place, name in enumerate(names)]
-    of_them = changes.join(F.broadcast(keys), _KEY, "left_semi").select(
-        _N, "op", _KEY, former.alias("former"), *texts, *lacks
+    of_them = changes.join(F.broadcast(keys), KEY, "left_semi").select(
+        N, "op", KEY, former.alias("former"), *texts, *lacks
     )
-    rows = _followed(of_them.orderBy(_N).collect(), len(names))
+    rows = _followed(of_them.orderBy(N).collect(), len(names))
     kinds = [(name, kind) for letter, kind in (("v", "STRING"), ("u", "BOOLEAN")) for name in _places(letter, names)]
     columns = ", ".join(f"{name} {kind}" for name, kind in kinds)
-    return spark.createDataFrame(rows, f"{_KEY} ARRAY<STRING>, gone BOOLEAN, source ARRAY<STRING>, {columns}")
+    return spark.createDataFrame(rows, f"{KEY} ARRAY<STRING>, gone BOOLEAN, source ARRAY<STRING>, {columns}")
 
 
 def _followed(rows: Sequence[Any], count: int) -> list[tuple[Any, ...]]:
@@ -368,7 +266,7 @@ def _followed(rows: Sequence[Any], count: int) -> list[tuple[Any, ...]]:
         return key, [None] * count, [True] * count
 
     for row in rows:
-        key = tuple(row[_KEY])
+        key = tuple(row[KEY])
         if row["op"] == Op.DELETE.value:
             left[key] = known.get(key) or before(key)
             known[key] = None

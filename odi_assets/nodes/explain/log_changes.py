@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from odi_assets.nodes.execution.apply import LogShape, shapes_of, shown_text, text_of
+from odi_assets.nodes.execution.log_rows import LogShape, facts_of, shown_text, text_of
 from odi_assets.nodes.explain.places import LoggedKeyChange
 from odi_assets.nodes.planning.apply import types_of_log
 from odi_assets.sources.cdc.log import Op
@@ -144,7 +144,7 @@ class TableLog:
     def __init__(self, log: DataFrame, table: str, node: str, mark: Mapping[str, Any] | None) -> None:
         self._mark = mark
         self._rows = log.where(F.col(PARTITION) == table)
-        self._shapes = shapes_of(self._rows, node)
+        self._shapes = facts_of(self._rows, node).shapes
         self._by_id = {shape.id: shape for shape in self._shapes}
         self.columns: dict[str, str] = {}
         for shape in self._shapes:

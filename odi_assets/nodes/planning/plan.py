@@ -170,6 +170,7 @@ class NodePlan:
             write.delete_when,
             write.only_if_newer,
             write.mode,
+            span=None if replaced is None else replaced.span,
         )
 
     def commit_facts(self, run: RunInfo) -> CommitFacts:

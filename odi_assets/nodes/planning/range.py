@@ -9,6 +9,7 @@ from typing import Literal
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import PartitionConfig, WriteMode
+from odi_assets.delta.files.spans import Span
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.plan import NodePlan
@@ -150,8 +151,9 @@ def _in_partitions(read: PlannedRead, wanted: Partitions) -> PlannedRead:
 def _partitions_within(node: Node, bounds: Bounds) -> Partitions:
     """The partitions of the node in ``bounds``; none for a node that takes a range of a cursor."""
     way, partition = range_way(node), node.config.partition
-    values = partition_values(partition, bounds) if partition is not None else ()
-    return Partitions(way.column, tuple(values))
+    if partition is None:
+        return Partitions(way.column)
+    return Partitions(way.column, partition_values(partition, bounds), Span(way.column, bounds.start, bounds.end))
 
 
 def partition_values(partition: PartitionConfig, bounds: Bounds) -> tuple[str, ...]:

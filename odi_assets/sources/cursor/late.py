@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.files.pruning import uncut
 from odi_assets.sources.cursor.window import Window
+from odi_assets.tables.columns import quoted
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -22,18 +23,38 @@ class Late:
         rows: how many are known.
         is_exact: there are no more of them.
         by_reading: more of them are found by reading what arrived.
+        moved: partitions that such rows left or joined, as the names of folders have them; None stands for NULL. They
+            are computed again, so the rows in them are read.
     """
 
     rows: int = 0
     is_exact: bool = True
     by_reading: bool = False
+    moved: frozenset[str | None] = frozenset()
 
     def __str__(self) -> str:
         """In words; empty for none."""
+        moved = f"; files moved between {len(self.moved):,} of its partitions" if self.moved else ""
         if not self.rows:
-            return ""
+            return moved
         least = "" if self.is_exact else "at least "
-        return f"; {least}{counted(self.rows, 'row')} arrived at or below the HWM, not read"
+        return f"{moved}; {least}{counted(self.rows, 'row')} arrived at or below the HWM, not read"
+
+    def partitions_in(self, rows: DataFrame, column: str) -> list[DataFrame]:
+        """The partitions that rows ``moved`` between, as rows of ``column`` alone; none if no row did.
+
+        Args:
+            rows: those of the source, which say what type the column has.
+        """
+        if not self.moved or column not in rows.columns:
+            return []
+        from pyspark.sql import functions as F
+
+        kind = rows.schema[column].dataType
+        given = rows.sparkSession.createDataFrame([(value,) for value in sorted(self.moved, key=str)], "text STRING")
+        typed = given.select(F.col("text").try_cast(kind).alias(column), "text")
+        # What is none of the type has never been a partition.
+        return [typed.where(F.col(quoted(column)).isNotNull() | F.col("text").isNull()).drop("text")]
 
 
 NONE_LATE = Late()

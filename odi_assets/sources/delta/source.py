@@ -279,15 +279,16 @@ class TableSnapshot(SourceSnapshot):
 
     @property
     def _files(self) -> Sequence[LiveFile]:
-        only = self.only
-        return self.handle.live_files if only is None else files_in_partitions(self.handle, only.column, only.values)
+        return self.handle.live_files if self.only is None else self._files_of(self.only)
+
+    def _files_of(self, only: Partitions) -> Sequence[LiveFile]:
+        return files_in_partitions(self.handle, only.column, only.values, only.span)
 
     def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
         only = self.only if only is None else only
         if only is None:
             return engine_of(self.handle).read(spark, self.handle)
-        files = files_in_partitions(self.handle, only.column, only.values)
-        rows = engine_of(self.handle).read_files(spark, self.handle, files)
+        rows = engine_of(self.handle).read_files(spark, self.handle, self._files_of(only))
         return rows.where(only.condition(rows))
 
     def late(self, mark: CursorMark, window: Window, start: Any, spark: SparkSession | None = None) -> Late:

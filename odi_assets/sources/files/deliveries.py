@@ -20,6 +20,7 @@ from odi_assets.sources.files.look.files import as_text, looked_at
 from odi_assets.sources.files.look.json_text import Key, Tree
 from odi_assets.sources.files.look.json_values import require_types
 from odi_assets.sources.files.look.text import Fault
+from odi_assets.sources.files.parquet.misread import misread
 from odi_assets.sources.files.values import Checked, Reading
 from odi_assets.spark.raised import stopped_by
 from odi_assets.tables.columns import EXACT_TIMES, quoted
@@ -317,21 +318,25 @@ def _fix_of_type(name: str) -> str:
     )
 
 
-def json_error(files: FilesSnapshot, place: str) -> SourceError | None:
-    """The error for the first value that its type does not hold, in a file of JSON lines that Spark stopped at; None if
-    there is none.
+def file_error(files: FilesSnapshot, place: str, text: str) -> SourceError | None:
+    """The error for a file that Spark stopped at, if its format tells more than Spark does; else None.
 
     Args:
         place: the file's URI, as Spark names it.
+        text: what Spark said, with the causes.
     """
-    options = {name.lower(): value for name, value in files.options.items()}
     path = next((one.path for one in files.chosen if unquote(place).endswith(f"/{one.path}")), None)
-    if (
-        path is None
-        or files.schema is None
-        or files.format != FileFormat.JSON
-        or {"multiline", "linesep"} & set(options)
-    ):
+    if path is None:
+        return None
+    if files.format == FileFormat.PARQUET:
+        return misread(files, path, text)
+    return _json_error(files, path) if files.strict and files.format == FileFormat.JSON else None
+
+
+def _json_error(files: FilesSnapshot, path: str) -> SourceError | None:
+    """The error for the first value that its type does not hold, in a file of JSON lines; None if there is none."""
+    options = {name.lower(): value for name, value in files.options.items()}
+    if files.schema is None or {"multiline", "linesep"} & set(options):
         return None
     kinds = {field.name: field.dataType for field in files.schema}
     encoding = options.get("encoding", options.get("charset", "utf-8"))

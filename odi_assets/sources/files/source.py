@@ -228,6 +228,7 @@ class LandingFiles(Source):
             rescued=self.rescued,
             strict=self.strict,
             one_shape=self.target.schema_policy == "fail" and not self.target.traits.replaces_columns,
+            parted_by=self.target.parted_by,
         )
 
 
@@ -239,6 +240,7 @@ class FilesSnapshot(SourceSnapshot):
         listed: all files of the source.
         chosen: the files that rows are read from.
         one_shape: files with different columns are refused; else they are united by the names of the columns.
+        parted_by: the column by which the node makes partitions again; empty if it makes none again.
         looked_at: the shapes of files that were looked at before.
         findings: what files are by the standard of their format, as far as they were looked at.
         footers: the columns of Parquet files, as far as they were looked at.
@@ -252,6 +254,7 @@ class FilesSnapshot(SourceSnapshot):
     rescued: str | None = None
     strict: bool = True
     one_shape: bool = False
+    parted_by: str = ""
     looked_at: dict[tuple[str, ...], Mapping[str, list[str]]] = field(default_factory=dict, repr=False, compare=False)
     findings: dict[str, Mapping[str, Any]] = field(default_factory=dict, repr=False, compare=False)
     footers: dict[str, pq.ParquetSchema] = field(default_factory=dict, repr=False, compare=False)
@@ -355,9 +358,11 @@ class FilesSnapshot(SourceSnapshot):
             return "the files"
         return paths[0] if len(paths) == 1 else f"one of {len(paths):,} files, {paths[0]} among them,"
 
-    @property
-    def held_now(self) -> str | None:
-        return known_files(self.chosen)
+    def noted(self, before: CursorMark | None) -> str | None:
+        return known_files(self, None if before is None else before.held_then)
+
+    def moved_partitions(self, spark: SparkSession, late: Late) -> list[DataFrame]:
+        return late.partitions_in(self.rows(spark), self.parted_by) if self.parted_by and late.moved else []
 
     def late(self, mark: CursorMark, window: Window, start: Any, spark: SparkSession | None = None) -> Late:
         return late_in_files(self, mark, window, start, spark)
@@ -419,10 +424,10 @@ class FilesSnapshot(SourceSnapshot):
         found = stop_message(text)
         if found:
             return SourceError(f"{self.label}: {found[0]}", fix=found[1], path=self.base.uri)
-        if self.strict and (place := unreadable_place(text)) is not None:
-            from odi_assets.sources.files.deliveries import json_error
+        if (place := unreadable_place(text)) is not None:
+            from odi_assets.sources.files.deliveries import file_error
 
-            return json_error(self, place)
+            return file_error(self, place, text)
         is_refused = self.options and any(condition in text for condition in _OF_OPTIONS)
         return refused(self.label, self._named([file.path for file in self.chosen]), text) if is_refused else None
 

@@ -31,6 +31,7 @@ from odi_assets.sources.files.folders import (
 )
 from odi_assets.sources.files.groups import SHOWN, FileGroup, csv_columns, differing, listed, read_as_is
 from odi_assets.sources.files.parquet.columns import parquet_rows, require_whole_microseconds
+from odi_assets.sources.files.parquet.misread import without_columns
 from odi_assets.sources.files.parquet.nulls import marked_as_open
 from odi_assets.sources.files.rescued import rescued_rows
 from odi_assets.tables.schema import aligned
@@ -52,9 +53,12 @@ def united_rows(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str])
     declared = files.schema
     wanted = None if declared is None else {name.lower() for name in declared.names}
     groups = _groups(spark, files, paths, wanted)
-    if files.strict and files.format == FileFormat.PARQUET:
+    if files.format == FileFormat.PARQUET and (files.strict or declared is None):
         for group in groups:
-            require_whole_microseconds(spark, files, group, wanted)
+            if (error := without_columns(files, group.paths[0])) is not None:
+                raise error
+            if files.strict:
+                require_whole_microseconds(spark, files, group, wanted)
     if files.rescued:
         frames = [rescued_rows(spark, files, group, files.rescued) for group in groups]
     elif declared is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from odi_assets.delta.commit import FileChanges
@@ -19,8 +20,10 @@ class PartitionOverwrite(Mode):
     def stage(self, write: Write) -> FileChanges:
         """Stage the rows in place of all files of their partitions."""
         _require_partition_columns(write)
-        named = write.spec.replace
         new = write.stage(write.df)
+        there = [*(file.partition for file in write.handle.live_files), *(file.partition for file in new)]
+        kinds = {field["name"]: field["type"] for field in json.loads(write.schema_json)["fields"]}
+        named = write.spec.replaced_in(there, kinds)
         if named is not None:
             _require_within(new, named, write.uri)
         is_replaced = membership([*(file.partition for file in new), *(named or ())])

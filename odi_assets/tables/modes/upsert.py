@@ -19,7 +19,7 @@ from odi_assets.delta.table import LiveFile
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.modes.base import Mode, Write
 from odi_assets.tables.reader import read_staged
-from odi_assets.tables.upsert.arrow_rewrite import rewrite
+from odi_assets.tables.upsert.arrow_rewrite import copy_unmarked, rewrite
 from odi_assets.tables.upsert.deliveries import deciding_rows, last_delivered
 from odi_assets.tables.upsert.matching import MatchedFiles, candidates, find_affected, rows_to_move
 from odi_assets.tables.upsert.newest import RepeatedKeysError, newer_than_stored, one_per_key, stored_values
@@ -59,21 +59,24 @@ def _in_deliveries(write: Write, made_of: Callable[[Write], _Result]) -> _Result
 
 
 def _staged(write: Write) -> FileChanges:
-    handle, spec, keys = write.handle, write.spec, write.keys
+    handle, spec, keys, marker = write.handle, write.spec, write.keys, write.spec.delete_when
     plain = not spec.beside and spec.only_if_newer is None
     # Without options, the rows as they come are the rows to be stored, and are staged only once.
     files = write.stage(write.df, "" if plain else "-batch")
     if not files:
         return FileChanges("rows", files)
     among = candidates(handle, files, keys)
-    if plain and not write.adds_columns:
-        small = rewrite(handle, files, keys, among, write.folder("-moved"))
+    if spec.delivery is None and spec.only_if_newer is None and not write.adds_columns:
+        small = rewrite(handle, files, keys, among, write.folder("-moved"), marker)
         if small is not None:
+            if marker is not None:
+                copy_unmarked(handle, files, marker, write.folder("-new"))
+                files = write.files("-new")
             return upserted(files, write.files("-moved"), small, small.files)
     batch = _batch(write, files, among)
     if not plain:
-        files = write.stage(_without_deleted(batch, spec.delete_when), "-new")
-    affected = find_affected(batch, handle, among, keys, spec.delete_when)
+        files = write.stage(_without_deleted(batch, marker), "-new")
+    affected = find_affected(batch, handle, among, keys, marker)
     # A commit that adds columns removes all files or none, so the rows of all the others have to move too.
     removed = handle.live_files if write.adds_columns and affected.files else affected.files
     moved = write.stage(rows_to_move(batch, handle, removed, keys), "-moved") if removed else []

@@ -45,9 +45,17 @@ Part = list[tuple[int, int]]
 
 
 def rewrite(
-    handle: TableHandle, staged: Sequence[WrittenFile], keys: Sequence[str], among: Sequence[LiveFile], folder: str
+    handle: TableHandle,
+    staged: Sequence[WrittenFile],
+    keys: Sequence[str],
+    among: Sequence[LiveFile],
+    folder: str,
+    marker: str | None = None,
 ) -> MatchedFiles | None:
     """Find the rows of the files ``among`` that have keys of the staged rows, and copy the others into ``folder``.
+
+    Args:
+        marker: a BOOLEAN column of the staged rows; where it is true, stored rows with these keys count as deleted.
 
     None, with nothing written, where Spark has to do it: too much of it, a table that is not on a local disk, keys
     that do not compare the same here, two staged rows with the same keys (which Spark names), or a file that Arrow
@@ -58,11 +66,16 @@ def rewrite(
     if not _is_small(staged, among) or not _are_comparable(handle, keys):
         return None
     root = handle.location.local_path
-    wanted = pa.concat_tables([pq.ParquetFile(root / file.path).read(columns=list(keys)) for file in staged])
+    names = [*keys, *filter(None, [marker])]
+    marked = pa.concat_tables([pq.ParquetFile(root / file.path).read(columns=names) for file in staged])
+    wanted = marked.select(list(keys))
     if any(column.null_count for column in wanted.columns) or _has_duplicates(wanted):
         return None
     if not all(_is_copied_exactly(handle, file, keys) for file in among):
         return None
+    if marker and not all(_is_copied_exactly(handle, file, keys, marker) for file in staged):
+        return None
+    gone = wanted.filter(_is_marked(marked[marker])) if marker else wanted.slice(0, 0)
     with ThreadPoolExecutor(_WORKERS) as pool:
         found = _rows_with_keys([root / file.path for file in among], wanted, pool)
         hits = [(file, rows) for file, rows in zip(among, found, strict=True) if rows.true_count]
@@ -74,7 +87,29 @@ def rewrite(
         ]
         for copy in copies:
             copy.result()
-    return MatchedFiles(tuple(file for file, _ in hits), sum(rows.true_count for _, rows in hits))
+        matched = tuple(file for file, _ in hits)
+        deleted = _rows_with_keys([root / file.path for file in matched], gone, pool) if len(gone) else []
+    return MatchedFiles(
+        matched, sum(rows.true_count for _, rows in hits), sum(int(rows.true_count) for rows in deleted)
+    )
+
+
+def copy_unmarked(handle: TableHandle, staged: Sequence[WrittenFile], marker: str, folder: str) -> None:
+    """Copy the staged rows that ``marker`` does not mark into ``folder``, without that column.
+
+    Args:
+        staged: files that :func:`rewrite` has taken.
+    """
+    root = handle.location.local_path
+    for number, file in enumerate(staged):
+        source = root / file.path
+        stays = pc.invert(_is_marked(pq.ParquetFile(source).read(columns=[marker])[marker]))
+        if stays.true_count:
+            _copy(source, root / folder / _place(handle, file, number), stays, _codec(source), without=marker)
+
+
+def _is_marked(marker: pa.ChunkedArray) -> pa.BooleanArray:
+    return pc.fill_null(marker, False).combine_chunks()
 
 
 def _is_small(staged: Sequence[WrittenFile], among: Sequence[LiveFile]) -> bool:
@@ -94,9 +129,15 @@ def _has_duplicates(wanted: pa.Table) -> bool:
     return bool(wanted.group_by(wanted.column_names).aggregate([]).num_rows < wanted.num_rows)
 
 
-def _is_copied_exactly(handle: TableHandle, file: LiveFile, keys: Sequence[str]) -> bool:
+def _is_copied_exactly(
+    handle: TableHandle, file: LiveFile | WrittenFile, keys: Sequence[str], beside: str | None = None
+) -> bool:
     """Whether the file holds the keys (one may have joined the table later), and the table's types, in columns that
-    Arrow writes as it read them, where Spark looks."""
+    Arrow writes as it read them, where Spark looks.
+
+    Args:
+        beside: a column that is not one of the table, and is not copied.
+    """
     if _hive_folder(handle, file) is None:
         return False
     parquet = pq.ParquetFile(handle.location.local_path / file.path)
@@ -109,7 +150,7 @@ def _is_copied_exactly(handle: TableHandle, file: LiveFile, keys: Sequence[str])
         return False
     kinds = {name: plain_type(kind) for name, kind in handle.columns.items()}
     fields = json.loads(Schema.from_arrow(parquet.schema_arrow.remove_metadata()).to_json())["fields"]
-    return all(kinds.get(field["name"]) == plain_type(field["type"]) for field in fields)
+    return all(field["name"] == beside or kinds.get(field["name"]) == plain_type(field["type"]) for field in fields)
 
 
 def _holds_views(kind: pa.DataType) -> bool:
@@ -119,28 +160,33 @@ def _holds_views(kind: pa.DataType) -> bool:
     return any(pa.types.is_string_view(one) or pa.types.is_binary_view(one) or _holds_views(one) for one in inner)
 
 
-def _place(handle: TableHandle, file: LiveFile, number: int) -> str:
+def _place(handle: TableHandle, file: LiveFile | WrittenFile, number: int) -> str:
     """Where the copy of a file goes: to the folder of the same partition."""
     return f"{_hive_folder(handle, file)}part-{number:05}.parquet"
 
 
-def _hive_folder(handle: TableHandle, file: LiveFile) -> str | None:
+def _hive_folder(handle: TableHandle, file: LiveFile | WrittenFile) -> str | None:
     """The folders of the file that are named after its partition, as they are spelled; None if one is missing."""
     named = {folder.partition("=")[0]: folder for folder in file.path.split("/")[:-1]}
     folders = [named.get(name) for name in handle.partition_columns]
     return None if None in folders else "".join(f"{folder}/" for folder in folders)
 
 
-def _copy(source: Path, target: Path, stays: pa.BooleanArray, codec: str) -> None:
+def _copy(source: Path, target: Path, stays: pa.BooleanArray, codec: str, without: str | None = None) -> None:
+    """Copy the rows of a file that stay.
+
+    Args:
+        without: a column that is left out.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     # Without a buffer, the chunk of each column of a row group would be read into memory as a whole.
     parquet = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
-    schema = _without_views(parquet.schema_arrow)
+    schema = _without_views(pa.schema([field for field in parquet.schema_arrow if field.name != without]))
     with pq.ParquetWriter(
         target,
         schema,
         compression=codec,
-        use_dictionary=_dictionary_columns(parquet.metadata) or False,
+        use_dictionary=[name for name in _dictionary_columns(parquet.metadata) if name != without] or False,
         store_decimal_as_integer=True,
         store_schema=False,
     ) as writer:
@@ -149,7 +195,7 @@ def _copy(source: Path, target: Path, stays: pa.BooleanArray, codec: str) -> Non
         writer.add_key_value_metadata({key: noted[key] for key in noted if key.startswith(b"org.apache.spark.")})
         offset = 0
         for piece in parquet.iter_batches(min(_rows_of(parquet, _PIECE_BYTES), _PIECE_ROWS)):
-            kept = piece.cast(schema).filter(stays[offset : offset + len(piece)])
+            kept = piece.select(schema.names).cast(schema).filter(stays[offset : offset + len(piece)])
             offset += len(piece)
             if len(kept):
                 writer.write_batch(kept, row_group_size=_rows_of(parquet, _ROW_GROUP_BYTES))

@@ -153,7 +153,9 @@ class Guard:
 
     def _replaces(self, table: TableHandle, files: Sequence[WrittenFile]) -> str | Sequence[PartitionValues] | None:
         """What of the quarantine the increment replaces, as it does in the node's table."""
-        mode, named = self.plan.write.mode, self.plan.write_spec.replace or ()
+        mode, spec = self.plan.write.mode, self.plan.write_spec
+        there = [file.partition for file in table.live_files] if table.exists else []
+        named = spec.replaced_in(there, table.columns if table.exists else {}) or ()
         if mode is WriteMode.OVERWRITE:
             return "table" if table.exists and table.live_files else None
         if mode is WriteMode.PARTITION_OVERWRITE:

@@ -1,0 +1,182 @@
+"""Rows of a change log as values: their shapes, found in one pass, and the columns of a shape as text or typed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from odi_assets.errors import IncrementError
+from odi_assets.sources.cdc.log import Op
+from odi_assets.sources.cdc.value_types import ValueTypes
+from odi_assets.sources.sql.errors import VALUE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+N, KEY, AFTER, UNCHANGED = "n", "key", "after", "unchanged"
+_DATA = (Op.READ, Op.CREATE, Op.UPDATE, Op.DELETE)
+
+
+@dataclass(frozen=True)
+class LogShape:
+    """The columns of some rows of the log: names and types, in order."""
+
+    id: str
+    columns: tuple[tuple[str, str], ...]
+    key: tuple[str, ...] = ()
+
+    def place(self, name: str) -> int | None:
+        return next((place for place, (column, _) in enumerate(self.columns) if column == name), None)
+
+
+@dataclass(frozen=True)
+class LogFacts:
+    """What one pass over some rows of the log says of all of them.
+
+    Attributes:
+        shapes: their shapes, the last one first.
+        last_n: by shape, the number of its last row.
+        emptied: the number of the last row that emptied the table; None if no row did.
+        lacks: rows do not have the values of all columns.
+        moved_lacks: such a row got another key.
+    """
+
+    shapes: tuple[LogShape, ...]
+    last_n: Mapping[str, int] = field(default_factory=dict)
+    emptied: int | None = None
+    lacks: bool = False
+    moved_lacks: bool = False
+
+
+def facts_of(rows: DataFrame, node: str) -> LogFacts:
+    """What the rows of one table are.
+
+    Raises:
+        IncrementError: no row of the log describes the columns of some rows.
+    """
+    op, lacks = F.col("op"), F.col(UNCHANGED).isNotNull()
+    listed = F.when(op == Op.SHAPE.value, F.struct(N, F.to_json("columns").alias("columns")))
+    found = (
+        rows.groupBy("shape")
+        .agg(
+            F.count_if(op.isin([one.value for one in _DATA])).alias("rows"),
+            F.max(N).alias("last"),
+            F.max(F.when(op == Op.TRUNCATE.value, F.col(N))).alias("emptied"),
+            F.count_if(lacks).alias("lacking"),
+            F.count_if(lacks & (op == Op.CREATE.value) & F.col("before").isNotNull()).alias("moved"),
+            F.collect_list(listed).alias("listed"),
+        )
+        .collect()
+    )
+    listings = sorted((max(row["listed"]), row["shape"]) for row in found if row["listed"])
+    if not listings:
+        raise IncrementError(
+            f"{node}: the change log has no row of its table yet: the snapshot of it has not begun",
+            fix="run the node that captures once more; it goes on where it stopped",
+            node=node,
+        )
+    missing = {row["shape"] for row in found if row["rows"]} - {shape for _, shape in listings}
+    if missing:
+        raise IncrementError(
+            f"{node}: the change log has rows whose columns it does not describe ({', '.join(sorted(missing))})",
+            fix="capture the tables again: odi run PIPELINE --node CAPTURE --full-refresh --yes",
+            node=node,
+        )
+    return LogFacts(
+        tuple(_shape(name, listing["columns"]) for listing, name in reversed(listings)),
+        {row["shape"]: row["last"] for row in found if row["shape"] is not None},
+        max((row["emptied"] for row in found if row["emptied"] is not None), default=None),
+        any(row["lacking"] for row in found),
+        any(row["moved"] for row in found),
+    )
+
+
+def _shape(name: str, listing: str) -> LogShape:
+    columns = json.loads(listing)
+    pairs = tuple((one["name"], one["type"]) for one in columns)
+    return LogShape(name, pairs, tuple(one["name"] for one in columns if one["key"]))
+
+
+def column_types(shapes: Sequence[LogShape]) -> dict[str, str]:
+    """The columns of all shapes, and the type of the last shape that has each."""
+    found: dict[str, str] = {}
+    for shape in shapes:
+        for name, kind in shape.columns:
+            found.setdefault(name, kind)
+    return found
+
+
+def _by_shape(shapes: Sequence[LogShape], make: Any) -> Column:
+    """What ``make`` gives for the shape of a row; NULL for a shape for which it gives None."""
+    found: Column | None = None
+    for shape in shapes:
+        made = make(shape)
+        if made is None:
+            continue
+        is_it = F.col("shape") == shape.id
+        found = F.when(is_it, made) if found is None else found.when(is_it, made)
+    return F.lit(None) if found is None else found
+
+
+def text_of(shapes: Sequence[LogShape], name: str, array: str = AFTER) -> Column:
+    """The text of a column in a row of the log."""
+
+    def make(shape: LogShape) -> Column | None:
+        place = shape.place(name)
+        return None if place is None else F.col(array)[place]
+
+    return _by_shape(shapes, make).cast("string")
+
+
+def is_unchanged(shapes: Sequence[LogShape], name: str) -> Column:
+    """Whether the log does not have a column's value in a row."""
+
+    def make(shape: LogShape) -> Column | None:
+        place = shape.place(name)
+        return None if place is None else F.coalesce(F.array_contains(UNCHANGED, place), F.lit(False))
+
+    return F.coalesce(_by_shape(shapes, make).cast("boolean"), F.lit(False))
+
+
+def typed(text: Column, kind: str, name: str, types: ValueTypes) -> Column:
+    """A text of the log as a value; a value that the type does not hold ends the run, and names the row."""
+    wanted = types.spark_type(kind)
+    if wanted == "STRING":
+        return text
+    if wanted == "BOOLEAN":
+        return F.when(text == types.true, F.lit(True)).when(text == types.false, F.lit(False))
+    if wanted == "BINARY":
+        return F.unhex(F.substring(text, 3, 2_147_483_647))
+    value = _instant(text, wanted, types).try_cast(wanted)
+    holds = value.isNotNull()
+    if wanted.startswith(("DATE", "TIMESTAMP")):
+        # Spark leaves out what stands behind a date.
+        holds = holds & ~text.endswith(" BC")
+    if wanted.startswith("DECIMAL"):
+        scale = int(wanted.rstrip(")").rpartition(",")[2])
+        holds = holds & text.rlike(rf"^-?\d+(\.\d{{0,{scale}}}0*)?$")
+    begin, end = VALUE.split("{}")
+    key = F.array_join(F.col(KEY), ", ")
+    row = F.concat(F.lit(f"{begin}key "), key, F.lit(f": column {name} is "), text)
+    return F.when(text.isNull() | holds, value).otherwise(
+        F.raise_error(F.concat(row, F.lit(f", which no value of {wanted} is{end}"))).cast(wanted)
+    )
+
+
+def _instant(text: Column, wanted: str, types: ValueTypes) -> Column:
+    """A text with its zone: Spark takes an instant without one for one of the session's zone."""
+    return F.concat(text, F.lit(types.zone)) if wanted == "TIMESTAMP" else text
+
+
+def shown_text(text: Column, kind: str, types: ValueTypes) -> Column:
+    """A text of the log as Spark writes its value; NULL for a value that the type does not hold."""
+    wanted = types.spark_type(kind)
+    if wanted == "BOOLEAN":
+        return F.when(text == types.true, F.lit("true")).when(text == types.false, F.lit("false"))
+    if wanted in ("STRING", "BINARY"):
+        return text
+    return _instant(text, wanted, types).try_cast(wanted).cast("string")
