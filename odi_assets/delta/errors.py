@@ -24,6 +24,7 @@ from deltalake.exceptions import (
 
 from odi_assets.connections.location import Location
 from odi_assets.errors import OdiError, StateConflictError, StateError, TableConflictError, TableError, Transient
+from odi_assets.util.lazy import pa
 
 
 class StoreUnreachableError(TableError, StateError, Transient):
@@ -171,8 +172,6 @@ def data_reads(what: str, location: Location, owner: Owner = NODE) -> Iterator[N
         DamagedTableError: a file is gone, or cannot be read.
         OdiError: as of :func:`deltalake_calls`; the store did not answer, or refused, among others.
     """
-    import pyarrow as pa
-
     with deltalake_calls(what, location, owner):
         try:
             yield

@@ -12,6 +12,7 @@ from odi_assets.delta.files.spans import TIMES, Span
 from odi_assets.errors import SourceError
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, Identity, Unresolved
+from odi_assets.spark.lazy import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -44,8 +45,6 @@ class Partitions:
 
     def condition(self, rows: DataFrame) -> Column:
         """Whether a row is in one of them."""
-        from pyspark.sql import functions as F
-
         from odi_assets.tables.columns import quoted
 
         kind = rows.schema[self.column].dataType

@@ -14,6 +14,7 @@ from odi_assets.cli.terminal.output import Column, data_json, data_table, note, 
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import Node
+from odi_assets.spark.lazy import F
 from odi_assets.streaming.checkpoints import CheckpointReader, copy_of_remote
 from odi_assets.streaming.checkpoints.inspect import local_path
 from odi_assets.util.words import counted
@@ -140,7 +141,6 @@ def collect_rows(reader: CheckpointReader, frame: DataFrame, where: str | None, 
         ConfigError: the condition is no SQL, or names columns that there are not.
     """
     from pyspark.errors import AnalysisException, ParseException
-    from pyspark.sql import functions as F
 
     try:
         found = frame.where(where) if where else frame

@@ -25,6 +25,7 @@ from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source
 from odi_assets.spark.ddl import struct_of
+from odi_assets.spark.lazy import F
 from odi_assets.spark.raised import error_text, stop_message
 from odi_assets.util.words import counted
 
@@ -376,8 +377,6 @@ class FilesSnapshot(SourceSnapshot):
         return with_numbers(rows, self, column)
 
     def place_of_rows(self) -> Column:
-        from pyspark.sql import functions as F
-
         return F.input_file_name()
 
     def load(

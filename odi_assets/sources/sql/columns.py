@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.sources.cursor.types import TypeName, kind_of
 from odi_assets.sources.sql.dialects import Dialect, Standard
 from odi_assets.sources.sql.errors import MOST_DIGITS, VALUE
+from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
 
 if TYPE_CHECKING:
@@ -64,8 +65,6 @@ class SqlColumn:
 
     def restored(self) -> Column:
         """The column with its own type, and without what the database and the driver noted of it."""
-        from pyspark.sql import functions as F
-
         kind = _spark_type(self.type)
         # A cast, even to the same type, leaves behind the notes of the driver, which Delta would keep.
         same = F.expr(f"CAST({quoted(self.name)} AS {kind.simpleString()})")
@@ -85,8 +84,6 @@ class SqlColumn:
 
     def _error(self, text: Column) -> Column:
         """The error of a value that the column's type does not hold."""
-        from pyspark.sql import functions as F
-
         kind = _spark_type(self.type)
         begin, end = VALUE.split("{}")
         before, after = f"{begin}column `{self.name}` holds ", f", which is no {kind.simpleString()}{end}"

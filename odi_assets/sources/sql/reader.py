@@ -22,6 +22,7 @@ from odi_assets.sources.sql.keys import KeyColumn, keys_of
 from odi_assets.sources.sql.marks import TableChunk
 from odi_assets.sources.sql.pieces import KEY, predicates
 from odi_assets.sources.sql.statements import Relation
+from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
 from odi_assets.util.extras import install_command
 
@@ -161,8 +162,6 @@ class RelationReader:
 
     def texts(self, query: str) -> list[tuple[Any, ...]]:
         """The rows of a small query, each value as text."""
-        from pyspark.sql import functions as F
-
         rows = self._load(query)
         with read_errors_named(self.relation.label, [self.relation.read_error]):
             texts = rows.select([F.col(quoted(name)).cast("string") for name in rows.columns])

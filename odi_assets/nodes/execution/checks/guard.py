@@ -25,6 +25,7 @@ from odi_assets.nodes.execution.deliveries import DELIVERY
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.plan import ResolvedPlan
 from odi_assets.nodes.result import CHECKS, QUARANTINED
+from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted, row_text
 from odi_assets.tables.engine import WriteSpec, engine_of
 from odi_assets.tables.modes.base import Write
@@ -108,8 +109,6 @@ class Guard:
         return read_staged(split.sparkSession, table.location, self._split.stage(split), schema)
 
     def _is_bad(self, blocking: Sequence[CheckOutcome]) -> Column:
-        from pyspark.sql import functions as F
-
         names = F.array(*[F.lit(one.check.name) for one in blocking]) if blocking else F.array().cast("array<string>")
         return F.arrays_overlap(F.col(FAILED_CHECKS), names)
 
@@ -171,8 +170,6 @@ class Guard:
 
     def _not_in(self, bad: DataFrame, table: TableHandle) -> DataFrame:
         """The bad rows that the quarantine does not hold yet."""
-        from pyspark.sql import functions as F
-
         held = engine_of(table).read(bad.sparkSession, table)
         names = [name for name in bad.columns if name in held.columns]
         texts = held.select(row_text(names).alias("__odi_text")).distinct()
@@ -216,8 +213,6 @@ class Guard:
         marker = self.plan.write_spec.delete_when
         if marker is None:
             return None
-        from pyspark.sql import functions as F
-
         return ~F.coalesce(F.col(quoted(marker)), F.lit(False))
 
 
