@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.files.spans import TIMES, Span
 from odi_assets.errors import SourceError
+from odi_assets.sources.cursor.columns import spark_bound, window_condition
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, Identity, Unresolved
 from odi_assets.spark.lazy import F
+from odi_assets.tables.columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -45,8 +47,6 @@ class Partitions:
 
     def condition(self, rows: DataFrame) -> Column:
         """Whether a row is in one of them."""
-        from odi_assets.tables.columns import quoted
-
         kind = rows.schema[self.column].dataType
         name = F.col(quoted(self.column))
         if self.span is not None and kind.typeName() in TIMES:
@@ -202,8 +202,6 @@ class SourceSnapshot(ABC):
 
     def rows_in_window(self, spark: SparkSession, window: Window, only: Partitions | None = None) -> DataFrame:
         """Its rows in ``window``, lazily."""
-        from odi_assets.sources.cursor.columns import window_condition
-
         rows = self.rows(spark, only)
         return rows.where(window_condition(rows, window))
 
@@ -222,6 +220,4 @@ class SourceSnapshot(ABC):
         Raises:
             IncrementError: values of the cursor cannot be compared, or are beyond what a mark holds.
         """
-        from odi_assets.sources.cursor.columns import spark_bound
-
         return spark_bound(self.rows(spark), window, self.label)

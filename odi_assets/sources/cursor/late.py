@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.files.pruning import uncut
+from odi_assets.sources.cursor.columns import window_condition
 from odi_assets.sources.cursor.window import Window
 from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
@@ -61,8 +62,6 @@ NONE_LATE = Late()
 
 def rows_below(rows: DataFrame, window: Window, start: Any) -> int:
     """How many of ``rows`` have a cursor below ``window``, and not below ``start``."""
-    from odi_assets.sources.cursor.columns import window_condition
-
     # Rows of the window, and those above it, are read in this run or in a later one.
     read = replace(window, upper=None, nulls=False, ties={})
     wanted = replace(read, lower=start, lower_inclusive=True)

@@ -17,7 +17,7 @@ from odi_assets.sources.errors import FIX_OF_QUOTES
 from odi_assets.sources.files.folders import column_name, folder_keys
 from odi_assets.sources.files.keys import KeyJudge, tree_of
 from odi_assets.sources.files.look.files import as_text, looked_at
-from odi_assets.sources.files.look.json_text import Key, Tree
+from odi_assets.sources.files.look.json_text import Key, Tree, json_look
 from odi_assets.sources.files.look.json_values import require_types
 from odi_assets.sources.files.look.text import Fault
 from odi_assets.sources.files.parquet.misread import misread
@@ -125,8 +125,6 @@ def _look(files: FilesSnapshot) -> _Look:
         from odi_assets.sources.files.look.csv_text import csv_look
 
         return csv_look(files.options, remote)
-    from odi_assets.sources.files.look.json_text import json_look
-
     tree = tree_of(files.schema) if files.schema is not None else None
     rest: Tree | None = {} if tree is None or files.rescued else None
     return json_look(files.options, remote, tree or {}, rest)

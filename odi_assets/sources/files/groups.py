@@ -10,6 +10,8 @@ from odi_assets.config.models import FileFormat
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.deliveries import empty_option, stopping_columns, strict_rows
 from odi_assets.sources.files.folders import column_name
+from odi_assets.sources.files.parquet.footer import footer_schema
+from odi_assets.sources.files.parquet.texts import with_utf_8
 from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
 
@@ -98,9 +100,7 @@ def read_as_is(
 
 
 def _of_parquet(files: FilesSnapshot, paths: Sequence[str], rows: DataFrame, *, takes_bytes: bool) -> DataFrame:
-    from odi_assets.sources.files.parquet.footer import footer_schema
     from odi_assets.sources.files.parquet.nulls import with_nulls
-    from odi_assets.sources.files.parquet.texts import with_utf_8
 
     checked = with_utf_8(rows) if files.strict and not takes_bytes else rows
     return with_nulls(checked, footer_schema(files, paths[0]).to_arrow_schema())
