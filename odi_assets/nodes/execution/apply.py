@@ -136,15 +136,15 @@ def _filled(rows: DataFrame, names: Mapping[str, str], key: Sequence[str], store
     """``rows`` with the values that the log does not have: the values of the rows that are stored."""
     there = [name for name in names if name in stored.columns]
     kept = stored.select([F.col(quoted(name)).alias(f"s_{name}") for name in there])
-    lacks = ~rows["gone"] & _any([rows[name] for name in _places("u", names)])
+    lacks = [~rows["gone"] & rows[name] for name in _places("u", names)]
     same = [rows[f"k_{place}"] == kept[quoted(f"s_{name}")] for place, name in enumerate(key)]
     filled = [
-        F.when(F.col(f"u_{place}"), F.col(quoted(f"s_{name}"))).otherwise(F.col(f"t_{place}")).alias(f"t_{place}")
+        F.when(lacking, F.col(quoted(f"s_{name}"))).otherwise(F.col(f"t_{place}")).alias(f"t_{place}")
         if name in there
         else F.col(f"t_{place}")
-        for place, name in enumerate(names)
+        for place, (name, lacking) in enumerate(zip(names, lacks, strict=True))
     ]
-    return rows.join(kept, [lacks, *same], "left").select("gone", *filled)
+    return rows.join(kept, [_any(lacks), *same], "left").select("gone", *filled)
 
 
 def _any(flags: Sequence[Column]) -> Column:
