@@ -113,6 +113,7 @@ _UNSUPPORTED = (
     re.compile(r"Unsupported table features required: \[(?P<features>.*?)\]"),
     re.compile(r"(?P<features>Column mapping) is not supported"),
     re.compile(r"loading a (?P<features>catalog-managed) table"),
+    re.compile(r"Unsupported: Feature '(?P<features>.*?)' is not supported"),
 )
 # What RUST_BACKTRACE adds.
 _STACK = re.compile(r"\n\s+0: .*", re.DOTALL)
