@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odi_assets.util.lazy import pa
+
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -14,7 +15,6 @@ def dataframe_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
     Without a schema, Spark takes them for times in the session's zone: their type would be TIMESTAMP.
     """
-    import pyarrow as pa
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
@@ -24,8 +24,6 @@ def dataframe_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def _unsliced(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    import pyarrow as pa
-
     # A concatenation of one array is that array, with its offset; of two, it is a copy.
     chunks = [pa.concat_arrays([chunk, chunk.slice(0, 0)]) for chunk in column.chunks]
     return pa.chunked_array(chunks, column.type)

@@ -310,7 +310,7 @@ def test_times_have_the_same_type_whether_arrow_or_spark_writes_them(
 def test_rows_that_spark_adds_once_keep_their_times(write: Any, rows: Any, spark: SparkSession) -> None:
     for _ in range(2):
         write(NAIVE_TIMES.slice(1), "append_once", keys=("id",), open_spark=lambda: spark)
-        write(NAIVE_TIMES.to_pandas(), "append_once", keys=("id",), open_spark=lambda: spark)
+        write(NAIVE_TIMES, "append_once", keys=("id",), open_spark=lambda: spark)
     assert [row["at"] for row in rows()] == [NAIVE, None]
 
 

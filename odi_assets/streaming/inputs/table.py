@@ -55,8 +55,8 @@ class StreamedTable(StreamedInput):
         return News(len(files), end, text)
 
     def unread_in(self, start: Mapping[str, Any]) -> set[int]:
-        """Versions of the table that together have all files that no batch up to an offset has read. None if the stream
-        cannot go on after the offset: it is read from its beginning then.
+        """Versions of the table that together have all files that no batch up to an offset has read; none if the
+        stream cannot go on after the offset: it is read from its beginning then.
 
         Raises:
             TableError: the store cannot be looked at.
