@@ -114,6 +114,7 @@ _UNSUPPORTED = (
     re.compile(r"Unsupported table features required: \[(?P<features>.*?)\]"),
     re.compile(r"(?P<features>Column mapping) is not supported"),
     re.compile(r"loading a (?P<features>catalog-managed) table"),
+    re.compile(r"Unsupported: Feature '(?P<features>.*?)' is not supported"),
 )
 _NO_VALUE = re.compile(r"Failed to parse value '(.*?)' as '(.*?)'")
 # What RUST_BACKTRACE adds.

@@ -294,15 +294,23 @@ class TableHandle:
                 raise
             return False
 
-    def vacuum(self, hours: float | None, *, full: bool = True, dry_run: bool = False) -> list[str]:
+    def vacuum(
+        self, hours: float | None, *, full: bool = True, dry_run: bool = False, keep_versions: Sequence[int] = ()
+    ) -> list[str]:
         """Delete files that left the table ``hours`` ago (None: as long ago as the table's properties say), and with
-        ``full`` those that old that never joined it.
+        ``full`` those that old that never joined it. Files of ``keep_versions`` stay.
 
         Returns:
             Their paths, relative to the table; in a dry run, those that would be deleted.
         """
         with self.calls("deleting unused files"):
-            found = self.table.vacuum(hours, dry_run=dry_run, enforce_retention_duration=False, full=full)  # type: ignore[arg-type]
+            found = self.table.vacuum(
+                hours,  # type: ignore[arg-type]
+                dry_run=dry_run,
+                enforce_retention_duration=False,
+                full=full,
+                keep_versions=list(keep_versions) or None,
+            )
         return [unquote(path) for path in found]
 
     def shorten_log(self) -> None:

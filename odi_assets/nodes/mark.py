@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.errors import IncrementError
 from odi_assets.sources.marks import READ, UNRESOLVED, Mark, Unresolved, hwm_text
+from odi_assets.state.values import to_json
 
 if TYPE_CHECKING:
     from odi_assets.state.records import HwmEntry
@@ -66,7 +68,8 @@ class NodeMark:
         if not isinstance(self.value, Mapping):
             raise IncrementError(
                 f"{node}: its HWM {self.value!r} does not say which input it is of",
-                fix=f"set it as {{{name!r}: …}} with odi state set, or run the node with --full-refresh",
+                fix=f"set it as {json.dumps({name: to_json(self.value)[0]})} with odi state set, or run the node with "
+                "--full-refresh",
                 node=node,
             )
         return self.value.get(name)

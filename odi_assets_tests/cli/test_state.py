@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -147,11 +148,11 @@ def test_list_as_json_is_an_array_of_objects(odi: Odi) -> None:
 def test_list_is_a_table_with_a_line_per_key(odi: Odi) -> None:
     assert odi("state", "list").out == ""
     odi("state", "set", "shop.orders", "2013-01-31", "--type", "date")
-    odi("state", "set", "shop.spending", "7")
+    odi("state", "set", "shop.spending", '{"orders": 7}')
     head, first, second = odi("state", "list").out.splitlines()
     assert head.split()[:3] == ["key", "HWM", "type"]
     assert first.split()[:3] == ["shop.orders", "2013-01-31", "date"]
-    assert second.split()[:3] == ["shop.spending", "7", "int"]
+    assert second.split()[:4] == ["shop.spending", "orders", "7", "dict"]
 
 
 def test_the_nodes_of_a_pipeline_that_have_no_mark_yet_are_listed(shop: Path, odi: Odi) -> None:
@@ -167,3 +168,34 @@ def test_the_nodes_of_a_pipeline_that_have_no_mark_yet_are_listed(shop: Path, od
     answer = odi("state", "list", "--pipeline", "shop")
     assert "another.node" not in answer.out
     assert "shop.spending" in answer.err
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [
+        (["10"], """odi state set shop.spending '{"orders": 10}'"""),
+        (["2024-01-31", "--type", "date"], None),
+        (['{"ordres": 10}'], "name the inputs that it follows: orders"),
+    ],
+)
+def test_a_mark_of_a_node_with_named_inputs_says_which_input_it_is_of(
+    odi: Odi, value: list[str], remedy: str | None
+) -> None:
+    answer = odi("state", "set", "shop.spending", *value)
+    assert answer.code == 2
+    said = " ".join(answer.err.split())
+    assert remedy is None or remedy in said
+    assert "no high-water mark yet" in odi("state", "get", "shop.spending").err
+    if "odi state set" in said:
+        command = shlex.split(said[said.index("odi state set") :])[1:5]
+        assert odi(*command[:4]).code == 0
+        assert odi("state", "get", "shop.spending").code == 0
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_mark_that_is_set_back_to_a_value_says_which_input_it_is_of(odi: Odi) -> None:
+    assert odi("state", "set", "shop.spending", '{"orders": 10}').code == 0
+    answer = odi("state", "reset", "shop.spending", "--value", "9", "--yes")
+    assert answer.code == 2
+    assert """'{"orders": 9}'""" in " ".join(answer.err.split())

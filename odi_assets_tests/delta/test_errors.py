@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.errors import STATE, StoreAccessError, translated
+from odi_assets.delta.errors import STATE, StoreAccessError, UnsupportedFeatureError, translated
+from odi_assets.delta.table import TableHandle
 from odi_assets.errors import Transient
 
 ASKED = "Kernel error -> Generic S3 error\n   \x1b[31m↳\x1b[0m Error performing GET http://host/b/x in 1ms"
@@ -43,3 +49,18 @@ def test_without_a_connections_name_the_storage_options_are_to_be_mended() -> No
     error = translated(OSError(f"{STATUS}403 Forbidden"), "opening a system table", Location("s3://b/x"), STATE)
     assert "of the storage options" in str(error.fix)
     assert error.connection is None
+
+
+def test_a_feature_of_readers_that_is_not_known_is_named_with_the_way_on(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path), pa.table({"id": [1]}))
+    (commit,) = (tmp_path / "_delta_log").glob("*.json")
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    features = {"readerFeatures": ["fancyFeature"], "writerFeatures": ["fancyFeature"]}
+    for action in actions:
+        if "protocol" in action:
+            action["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
+    commit.write_text("\n".join(map(json.dumps, actions)) + "\n")
+    with pytest.raises(UnsupportedFeatureError, match="fancyFeature") as raised:
+        TableHandle.open(Location(str(tmp_path)))
+    assert raised.value.features == ("fancyFeature",)
+    assert "use Spark's own Delta connector for this table" in str(raised.value.fix)

@@ -112,6 +112,17 @@ def test_what_arrow_does_not_do_is_done_by_spark(project: Project, run: Run, mod
     assert [row["n"] for row in _rows(project, "prices")] == ["a", "B" if mode == "upsert" else "b", "c"]
 
 
+def test_a_table_whose_times_have_a_zone_is_replaced_by_a_full_refresh(project: Project, run: Run) -> None:
+    zoned = pd.DataFrame({"id": [1], "at": pd.to_datetime(["2024-07-01 05:00"]).tz_localize("UTC")})
+    run(_asset(lambda: zoned, mode="append"))
+    prices = _asset(lambda: zoned.assign(at=zoned["at"].dt.tz_localize(None)), mode="append")
+    said = _failure(run(prices, raise_on_error=False))
+    assert "run tag `odi/full_refresh: true`" in said
+    assert run(prices, tags={"odi/full_refresh": "true"}).success
+    assert run(prices).success
+    assert [row["at"] for row in _rows(project, "prices")] == [dt.datetime(2024, 7, 1, 5)] * 2
+
+
 class TestAnAssetWithPartitions:
     @staticmethod
     def _prices(days: dict[str, list[int]], **metadata: Any) -> dg.AssetsDefinition:
@@ -155,6 +166,18 @@ class TestAnAssetWithPartitions:
         assert not result.success
         (failed,) = [event for event in result.all_events if event.is_step_failure]
         assert 'metadata={"partition_column": "day"}' in str(failed.step_failure_data.error)
+
+    def test_that_is_overwritten_is_refused_before_it_erases_the_others(self, project: Project, run: Run) -> None:
+        days = {"2024-01-01": [1], "2024-01-02": [2]}
+        run(self._prices(days, partition_column="day"), partition_key="2024-01-01")
+        prices = self._prices(days, partition_column="day", mode="overwrite")
+        result = run(prices, partition_key="2024-01-02", raise_on_error=False)
+        (failed,) = [event for event in result.all_events if event.is_step_failure]
+        assert "leave `mode` out of the metadata of the asset" in str(failed.step_failure_data.error)
+        assert [row["price"] for row in _rows(project, "prices")] == [1]
+        prices = self._prices(days, partition_column="day", mode="partition_overwrite")
+        run(prices, partition_key="2024-01-02")
+        assert [row["price"] for row in _rows(project, "prices")] == [1, 2]
 
 
 class TestExactlyOnce:

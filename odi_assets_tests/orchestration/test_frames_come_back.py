@@ -7,7 +7,7 @@ import ast
 import datetime as dt
 import decimal
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -169,9 +169,9 @@ REFUSED = {
         "a column whose label is ('a', 'b')",
     ),
     "a column without a name": (pd.DataFrame([[1]], columns=[None]), "a column whose label is None"),
-    "two columns of one name": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "'a'"),
+    "two columns of one name": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "`a` twice"),
     "two columns of one name, capitals aside": (pd.DataFrame([[1, 2]], columns=["a", "A"]), "`A`"),
-    "two Arrow columns of one name": (pa.table([[1], [2]], names=["a", "a"]), "two columns `a` and `a`"),
+    "two Arrow columns of one name": (pa.table([[1], [2]], names=["a", "a"]), "two columns: `a` twice"),
     "values of several types": (pd.DataFrame({"a": [1, "x"]}), "column a"),
     "periods": (pd.DataFrame({"a": pd.period_range("2024-01", periods=1, freq="M")}), "column `a` has type"),
     "intervals": (pd.DataFrame({"a": pd.interval_range(0, 1)}), "column `a` has type"),
@@ -268,6 +268,99 @@ class TestAFirstFrameWithoutRows:
         handle = TableHandle.open(Location(str(tmp_path / "prices")))
         found = load_whole(handle, Wanted(pd.DataFrame), pytest.fail)
         assert (list(found.columns), len(found)) == (["day", "price"], 0)
+
+
+NAIVE = dt.datetime(2024, 7, 1, 5)
+US = pa.timestamp("us")
+NAIVE_TIMES = pa.table(
+    {
+        "id": [1, 2],
+        "at": pa.array([NAIVE, None], US),
+        "list": pa.array([[NAIVE, None], None], pa.list_(US)),
+        "struct": pa.array([{"at": NAIVE, "all": [NAIVE]}, None], pa.struct([("at", US), ("all", pa.list_(US))])),
+        "map": pa.array([[("k", NAIVE)], None], pa.map_(pa.string(), US)),
+        "zoned": pa.array([NAIVE.replace(tzinfo=dt.UTC), None], pa.timestamp("us", "UTC")),
+    }
+)
+
+
+@pytest.fixture(params=["UTC", "America/New_York"])
+def spark_in_a_zone(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[SparkSession]:
+    spark.conf.set("spark.sql.session.timeZone", request.param)
+    yield spark
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.mark.parametrize("first", ["arrow", "spark"])
+def test_times_have_the_same_type_whether_arrow_or_spark_writes_them(
+    first: str, write: Any, rows: Any, spark_in_a_zone: SparkSession
+) -> None:
+    by_spark = {"mode": "upsert", "keys": ("id",), "open_spark": lambda: spark_in_a_zone}
+    nameless = NAIVE_TIMES.set_column(0, "id", pa.array([1, None], pa.int64()))
+    for way in (first, "arrow" if first == "spark" else "spark"):
+        if way == "arrow":
+            write(NAIVE_TIMES, "upsert", keys=("id",))
+        else:
+            write(nameless, **by_spark)
+    found = [{**row, "map": row["map"] and list(row["map"])} for row in rows() if row["id"] is not None]
+    assert found == NAIVE_TIMES.to_pylist()
+    assert len(rows()) == 3
+
+
+def test_rows_that_spark_adds_once_keep_their_times(write: Any, rows: Any, spark: SparkSession) -> None:
+    for _ in range(2):
+        write(NAIVE_TIMES.slice(1), "append_once", keys=("id",), open_spark=lambda: spark)
+        write(NAIVE_TIMES, "append_once", keys=("id",), open_spark=lambda: spark)
+    assert [row["at"] for row in rows()] == [NAIVE, None]
+
+
+def test_a_frame_without_a_zone_gets_one_as_the_message_says(write: Any, rows: Any) -> None:
+    write(pd.DataFrame({"at": pd.to_datetime(["2024-07-01 05:00"]).tz_localize("UTC")}))
+    frame = pd.DataFrame({"at": pd.to_datetime(["2024-07-01 06:00"])})
+    with pytest.raises(TableError) as raised:
+        write(frame)
+    remedy = "frame['at'] = frame['at'].dt.tz_localize('UTC')"
+    assert remedy in str(raised.value.fix)
+    frame["at"] = frame["at"].dt.tz_localize("UTC")
+    write(frame)
+    assert [row["at"].hour for row in rows()] == [5, 6]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [pd.Timestamp("2024-01-01", tz="Europe/Berlin"), pd.Timestamp("2024-01-02")],
+        [dt.datetime(2024, 1, 1), None, dt.datetime(2024, 1, 2, tzinfo=dt.UTC)],
+        [[dt.datetime(2024, 1, 1)], [dt.datetime(2024, 1, 2, tzinfo=dt.UTC)]],
+        [{"t": dt.datetime(2024, 1, 1)}, {"t": dt.datetime(2024, 1, 2, tzinfo=dt.UTC)}],
+    ],
+)
+def test_a_column_of_times_with_a_zone_and_times_without_one_is_refused(values: list[Any], write: Any) -> None:
+    frame = pd.DataFrame({"id": range(len(values)), "at": pd.Series(values, dtype="object")})
+    with pytest.raises(TableError, match="column `at` in which some times have a time zone and others have none"):
+        write(frame)
+
+
+def test_times_of_one_kind_and_none_are_taken_as_objects(write: Any, rows: Any) -> None:
+    zoned = [pd.Timestamp("2024-01-01", tz="Europe/Berlin"), pd.NaT, None, pd.Timestamp("2024-01-01", tz="UTC")]
+    write(pd.DataFrame({"id": range(4), "at": pd.Series(zoned, dtype="object")}))
+    first, last = dt.datetime(2023, 12, 31, 23, tzinfo=dt.UTC), dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    assert [row["at"] for row in rows()] == [first, None, None, last]
+
+
+@pytest.mark.parametrize(
+    ("frame", "names"),
+    [
+        (lambda: pd.DataFrame([[1, 2, 3]], columns=["id", "v", "v"]), "`v` twice"),
+        (lambda: pd.DataFrame([[1, 2]], columns=[1, "1"]), "`1` twice"),
+        (lambda: pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["v", "v"]), "`v` twice"),
+        (lambda: pd.DataFrame([[1, 2]], columns=["v", "V"]), "`v` and `V`"),
+    ],
+)
+def test_a_frame_with_a_name_twice_names_it(frame: Callable[[], Any], names: str, write: Any) -> None:
+    with pytest.raises(TableError, match=f"has two columns: {names}") as raised:
+        write(frame())
+    assert "rename one of them" in str(raised.value.fix)
 
 
 def test_a_frame_without_rows_takes_the_tables_types(write: Any, rows: Any, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from odi_assets.delta.partition_values import partition_string
 from odi_assets.delta.protocol import TakenFeatures, require_removable, require_writable, with_features
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import TableError
+from odi_assets.spark.arrow import dataframe_of
 from odi_assets.tables.engine import TableEngine, WriteResult, WriteSpec
 from odi_assets.tables.parts import TableParts
 from odi_assets.tables.schema import aligned, require_same_partitioning, spark_schema
@@ -122,7 +123,7 @@ class MemoryEngine(TableEngine):
         open_spark: Callable[[], SparkSession],
     ) -> WriteResult:
         whole = rows.whole() if isinstance(rows, TableParts) else rows
-        return self.write(open_spark().createDataFrame(whole), handle, spec, stamp)
+        return self.write(dataframe_of(open_spark(), whole), handle, spec, stamp)
 
     def restore(self, handle: TableHandle, version: int, stamp: Stamp, fences: Iterable[tuple[str, int]] = ()) -> int:
         return restore(handle, version, stamp, fences)

@@ -15,6 +15,7 @@ from odi_assets.sources.marks import hwm_text
 from odi_assets.state.values import encode, to_json
 
 if TYPE_CHECKING:
+    from odi_assets.nodes.node import Node
     from odi_assets.nodes.project import Project
     from odi_assets.state.backend import StateBackend
     from odi_assets.state.records import HwmEntry
@@ -90,9 +91,35 @@ def set_(
     state = project.open_state()
     before = state.get_entry(key)
     found = from_text(value, kind, before.value if before else None)
+    require_inputs(project, key, found)
     entry = state.reset_hwm(key, found, origin=origin_of(project, key))
     note(f"{key}: {to_text(before.value) if before else 'not set'} → {to_text(entry.value)}")
     warn_if_unused(project, key)
+
+
+def require_inputs(project: Project, key: str, value: Any) -> None:
+    """Make sure that a value says which inputs it is of, where the node of ``key`` keeps a mark by input.
+
+    Raises:
+        ConfigError: it does not, or names another input.
+    """
+    from odi_assets.cli.terminal.typed_values import to_text
+    from odi_assets.sources.marks import READ
+
+    node = _node_of(project, key)
+    names = node.following if node is not None else ()
+    if value is None or not names or names == (READ,):
+        return
+    inputs = ", ".join(names)
+    if not isinstance(value, dict):
+        raise ConfigError(
+            f"{key} has a mark for each input that it follows ({inputs}), and {to_text(value)} does not say which "
+            "input it is of",
+            fix=f"odi state set {key} '{to_text(dict.fromkeys(names, value))}'",
+        )
+    unknown = next((name for name in value if name not in names), None)
+    if unknown is not None:
+        raise ConfigError(f"{key} follows no input `{unknown}`", fix=f"name the inputs that it follows: {inputs}")
 
 
 def warn_if_unused(project: Project, key: str) -> None:
@@ -154,16 +181,22 @@ def entry_of(key: str, project: Project, state: StateBackend, *, deleted: bool =
 
 def origin_of(project: Project, key: str) -> str | None:
     """What an HWM set now under ``key`` is of; None if no node keeps its HWM there, or its sources do not tell."""
-    from odi_assets.nodes.node import Node
     from odi_assets.nodes.planning.identity import origin_now
 
-    nodes = (Node.of(project, name) for name in project.graph.nodes)
-    node = next((node for node in nodes if node.state_key == key), None)
+    node = _node_of(project, key)
     try:
         return None if node is None else origin_now(node).to_json()
     except OdiError as error:
         note(f"warning: what {key} measures is not stored with it: {error.message}")
         return None
+
+
+def _node_of(project: Project, key: str) -> Node | None:
+    """The node that keeps its HWM under ``key``."""
+    from odi_assets.nodes.node import Node
+
+    nodes = (Node.of(project, name) for name in project.graph.nodes)
+    return next((node for node in nodes if node.state_key == key), None)
 
 
 def node_keys(project: Project) -> list[str]:

@@ -11,6 +11,7 @@ from odi_assets.cli.state.inspect import (
     entry_json,
     entry_of,
     origin_of,
+    require_inputs,
     shown_value,
     type_name,
     warn_if_unused,
@@ -98,6 +99,7 @@ def reset(
     present = entry_of(key, project, state, deleted=True)
     wanted = _wanted(state, present, to_revision, value, kind)
     if to_revision is None:
+        require_inputs(project, key, wanted.value)
         wanted = wanted._replace(origin=origin_of(project, key))
     note(f"This sets {_described(present)} to {shown(wanted)}.")
     _tell_next(project, key, wanted)

@@ -38,6 +38,7 @@ class MaintenanceOptions:
         small_bytes: files below this size are compacted.
         target_bytes: about the size of the files that they become.
         keep_log: leave the log as it is.
+        keep_versions: files of these versions stay, whenever they left the table.
     """
 
     retain_hours: int = RETAIN_HOURS
@@ -45,6 +46,7 @@ class MaintenanceOptions:
     target_bytes: int = 128 * MEGABYTE
     dry_run: bool = False
     keep_log: bool = False
+    keep_versions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,11 +116,11 @@ def _vacuum(location: Location, options: MaintenanceOptions) -> tuple[tuple[str,
     # Deltalake's lite vacuum takes what left the table, its full one also what never joined it.
     for hours, full in ((options.retain_hours, False), (max(options.retain_hours, ORPHAN_HOURS), True)):
         handle = TableHandle.open(location)
-        found = handle.vacuum(hours, full=full, dry_run=True)
+        found = handle.vacuum(hours, full=full, dry_run=True, keep_versions=options.keep_versions)
         present = [path for path in found if path not in gone and exists(path)]
         gone |= {path: _file_size(location, path) for path in present}
         if present and not options.dry_run:
-            handle.vacuum(hours, full=full)
+            handle.vacuum(hours, full=full, keep_versions=options.keep_versions)
     return tuple(sorted(gone)), sum(gone.values())
 
 

@@ -107,6 +107,19 @@ def lost_files(location: Location, files: Sequence[LiveFile]) -> list[LostFile]:
     ]
 
 
+def removed_files(handle: TableHandle, files: Sequence[LiveFile]) -> list[str]:
+    """The paths of ``files`` that left the table since, and were deleted from its storage. Files of the version of
+    ``handle`` are not looked for.
+
+    Raises:
+        TableError: the store cannot be looked at.
+    """
+    live = {file.path for file in handle.live_files}
+    left = sorted({file.path for file in files} - live)
+    exists = presence(handle.location, left)
+    return [path for path in left if not exists(path)]
+
+
 def presence(location: Location, paths: Sequence[str] | None = None) -> Callable[[str], bool]:
     """A function that says whether there is a file at a path relative to the table.
 

@@ -25,6 +25,7 @@ from odi_assets.sources.cdc.log import Op
 from odi_assets.sources.cdc.mark import PARTITION, CaptureMark
 from odi_assets.sources.cdc.source import LogSource
 from odi_assets.sources.cdc.value_types import ValueTypes
+from odi_assets.spark.arrow import dataframe_of
 from odi_assets.spark.lazy import F
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.columns import quoted
@@ -107,7 +108,7 @@ class _TableAudit:
 
     def _part(self, chunk: pa.Table, types: dict[str, str], table: DataFrame) -> DataFrame:
         """The rows of a chunk, kept by Spark, so that this process holds one chunk at a time."""
-        part = self._typed(self.spark.createDataFrame(chunk), types, table).persist(StorageLevel.DISK_ONLY)
+        part = self._typed(dataframe_of(self.spark, chunk), types, table).persist(StorageLevel.DISK_ONLY)
         part.count()
         return part
 
@@ -122,7 +123,7 @@ class _TableAudit:
         known = column_types(self.shapes)
         changed = above.select("key")
         if now.waiting.num_rows:
-            changed = changed.unionByName(self.spark.createDataFrame(now.waiting.select(["key"])))
+            changed = changed.unionByName(dataframe_of(self.spark, now.waiting.select(["key"])))
         order = self.shapes[0].key
         keys = changed.where(F.col("key").isNotNull()).distinct()
         return keys.select(

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.stream_marks import StreamMarks
+from odi_assets.nodes.planning.stream_marks import StreamMarks, stream_marks
+from odi_assets.nodes.project import Project
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.streaming.inputs.files import StreamedFiles
 from odi_assets.streaming.inputs.input import News, ReadBefore, StreamedInput
 from odi_assets.streaming.inputs.registry import streamed
+from odi_assets.streaming.inputs.table import StreamedTable
 from odi_assets.streaming.query.progress_log import ProgressLog
 
 
@@ -42,6 +45,38 @@ def news_of(inputs: Sequence[StreamedInput], log: ProgressLog, last: StreamFacts
     """
     offsets = {} if last is None else last.offsets
     return {one.name: one.news(log, (offsets.get(one.name) or {}).get("end")) for one in inputs}
+
+
+def require_goes_on(node: Node, marks: StreamMarks) -> None:
+    """Raises SourceError if the next batch cannot read on in a table: files that no batch has read were deleted, or
+    rows were changed, among others.
+
+    Raises:
+        TableError: a table cannot be examined.
+    """
+    if marks.last is not None and marks.match.can_go_on:
+        news_of([one for one in stream_inputs(node) if isinstance(one, StreamedTable)], marks.log, marks.last)
+
+
+def unread_versions(project: Project, handle: TableHandle) -> dict[str, tuple[int, ...]]:
+    """By stream node, versions of a table that together have all files that the stream has not read yet.
+
+    Raises:
+        CheckpointError, TableError: it cannot be seen how far a stream has read.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for key, config in project.graph.nodes.items():
+        if config.stream is None:
+            continue
+        node = Node.of(project, key)
+        inputs = [one for one in stream_inputs(node) if isinstance(one, StreamedTable)]
+        own = [one for one in inputs if one.location.uri == handle.location.uri]
+        last = stream_marks(node, TableHandle.open(node.target.location)).last if own else None
+        ends = [(last.offsets.get(one.name) or {}).get("end") for one in own] if last is not None else []
+        versions = {version for one, end in zip(own, ends, strict=False) if end for version in one.unread_in(end)}
+        if versions:
+            found[node.command] = tuple(sorted(versions))
+    return found
 
 
 def read_before(

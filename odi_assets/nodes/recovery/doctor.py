@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import IdentityMismatchError, IncrementError, OdiError
+from odi_assets.errors import IdentityMismatchError, IncrementError, OdiError, SourceError
 from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
 from odi_assets.nodes.execution.checks.bad_rows import out_of_step as quarantine_out_of_step
 from odi_assets.nodes.execution.checks.quarantine import is_lost, lost_rows
@@ -22,7 +22,7 @@ from odi_assets.nodes.planning.identity import require_own, same_sources
 from odi_assets.nodes.planning.kept_rows import batches_text, kept_marks
 from odi_assets.nodes.planning.start import Start, marks_of, table_and_start
 from odi_assets.nodes.planning.stream import require_own_stream
-from odi_assets.nodes.planning.stream_inputs import require_known
+from odi_assets.nodes.planning.stream_inputs import require_goes_on, require_known
 from odi_assets.nodes.planning.stream_marks import Match, out_of_step, stream_marks
 from odi_assets.nodes.planning.target_check import what_is_behind
 from odi_assets.nodes.project import Project
@@ -30,7 +30,7 @@ from odi_assets.nodes.recovery.files import files_of_node, files_of_stream
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, lasting, over
 from odi_assets.nodes.recovery.recover import find_recovery
 from odi_assets.nodes.recovery.slots import lag_found, slots_found
-from odi_assets.nodes.remedies import remedies_named
+from odi_assets.nodes.remedies import remedies_named, remedy_of
 from odi_assets.sources.marks import Mark, hwm_text
 from odi_assets.spark.connect_worker import TOKEN_REMEDY
 from odi_assets.state.backend import StateBackend
@@ -160,6 +160,10 @@ def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
         why = out_of_step(node, marks)
         yield Disagreement(node.key, Kind.STREAM_APART, why.message, str(why.fix))
     yield from _kept_rows(node, target, marks)
+    try:
+        require_goes_on(node, marks)
+    except SourceError as error:
+        yield Disagreement(node.key, Kind.INPUT_STUCK, error.message, remedy_of(node, error.fix) or "see the message")
     if marks.last is not None and marks.last.token_logged:
         text = f"batch {marks.last.batch} was computed by a Spark Connect server that has its token in its log"
         yield Disagreement(node.key, Kind.TOKEN_LOGGED, text, TOKEN_REMEDY)

@@ -26,6 +26,7 @@ class Kind(StrEnum):
     HISTORY_AHEAD = "row of history without its commit"
     REDEFINED = "table or HWM of another definition"
     UPSTREAM_CHANGED = "input is another table"
+    INPUT_STUCK = "input that cannot be read on"
     SOON_LOST = "log that is deleted before it is read"
     WAITS = "stream of a cursor document went back or is gone"
     STREAM_APART = "checkpoint and table apart"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -15,6 +16,7 @@ from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.start import start_of
+from odi_assets.nodes.planning.stream_inputs import unread_versions
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import lost_remedy, lost_text
 from odi_assets.sources.files import ledger
@@ -30,7 +32,7 @@ def maintain_node(
 
     The log is not cleaned if the node's last commit is older than the log's retention and alone holds what the next
     plan needs: its HWM, if state does not have it; which rows tied with the HWM are loaded, if the node reads with a
-    closed boundary and writes without keys.
+    closed boundary and writes without keys. Files that stream nodes of the project have not read yet stay.
 
     Raises:
         DamagedTableError: data files are gone or cut.
@@ -42,7 +44,9 @@ def maintain_node(
         return None
     _require_whole(project, key, handle)
     why = _needed_for(Node.of(project, key), state, handle)
-    options = replace(options, keep_log=options.keep_log or why is not None)
+    unread = unread_versions(project, handle)
+    kept = sorted({*options.keep_versions, *(version for versions in unread.values() for version in versions)})
+    options = replace(options, keep_log=options.keep_log or why is not None, keep_versions=tuple(kept))
     done = engine_of(location).maintain(location, options, {"node": str(key)})
     age = timedelta(hours=max(options.retain_hours, ORPHAN_HOURS))
     now = TableHandle.open(location)
@@ -54,7 +58,9 @@ def maintain_node(
         vacuumed=tuple(sorted({*done.vacuumed, *swept})),
         vacuumed_bytes=done.vacuumed_bytes + sum(swept.values()),
         rewindable_from=oldest,
-        notes=tuple(note for note in (why, lost, _of_young_orphans(done.young_orphans)) if note is not None),
+        notes=tuple(
+            note for note in (why, lost, _of_unread(unread), _of_young_orphans(done.young_orphans)) if note is not None
+        ),
     )
 
 
@@ -121,6 +127,13 @@ _TIED = (
     "its log was kept whole, because it says which rows at the HWM are loaded already; with `write.keys` they would "
     "be looked up in the table instead"
 )
+
+
+def _of_unread(unread: Mapping[str, Sequence[int]]) -> str | None:
+    if not unread:
+        return None
+    commands = ", ".join(f"odi run {command}" for command in unread)
+    return f"its files that streams have not read yet are kept; those that left it can go after {commands}"
 
 
 def _of_young_orphans(count: int) -> str | None:

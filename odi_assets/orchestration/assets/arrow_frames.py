@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.errors import TableError
@@ -28,14 +29,18 @@ def arrow_of(frame: Any, name: str) -> pa.Table:
         ) from error
     if not rows.column_names:
         raise _refused(name, "has no columns", "return the columns that the table is to have, with or without rows")
+    _require_own_names(rows.column_names, name)
+    return rows
+
+
+def _require_own_names(columns: Iterable[str], name: str) -> None:
     spelled: dict[str, str] = {}
-    for column in rows.column_names:
+    for column in columns:
         other = spelled.get(column.lower())
         if other is not None:
-            what = f"has two columns `{other}` and `{column}`; names know no capitals"
-            raise _refused(name, what, "give each column a name of its own")
+            what = f"`{column}` twice" if other == column else f"`{other}` and `{column}`; names know no capitals"
+            raise _refused(name, f"has two columns: {what}", "rename one of them: each column needs a name of its own")
         spelled[column.lower()] = column
-    return rows
 
 
 def _arrow_of(frame: Any, name: str) -> pa.Table:
@@ -65,9 +70,11 @@ def _of_pandas(frame: pd.DataFrame, name: str) -> pa.Table:
     odd = [label for label in frame.columns if not isinstance(label, str | int)]
     if odd:
         raise _refused(name, f"has a column whose label is {odd[0]!r}", "give each column a text as its name")
+    _require_own_names(map(str, frame.columns), name)
     # The frame itself is not copied: pandas would do that to set an axis, or to drop an index.
     frame = _with_index(frame, name)
     rows = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+    _require_one_zone(frame, rows.schema, name)
     return rows if len(frame) else _undecided(frame, rows)
 
 
@@ -92,6 +99,32 @@ def _with_index(frame: pd.DataFrame, name: str) -> pd.DataFrame:
             "or leave the index out, frame.reset_index(drop=True)",
         )
     return frame.rename_axis(texts).reset_index()
+
+
+def _require_one_zone(frame: pd.DataFrame, schema: pa.Schema, name: str) -> None:
+    """Raises TableError if times of a column of Python's objects have a zone and others have none: Arrow takes the
+    latter for times in UTC."""
+    for place, (kind, field) in enumerate(zip(frame.dtypes, schema, strict=True)):
+        if str(kind) != "object" or "timestamp" not in str(field.type):
+            continue
+        if len({moment.tzinfo is None for value in frame.iloc[:, place] for moment in _times_in(value)}) > 1:
+            raise _refused(
+                name,
+                f"has a column `{field.name}` in which some times have a time zone and others have none",
+                "give all of them a zone (`tz_localize`) or none (`tz_localize(None)`) before it is returned",
+            )
+
+
+def _times_in(value: Any) -> Iterator[datetime]:
+    if isinstance(value, datetime):
+        # NaT is a datetime, and not equal to itself.
+        if value == value:
+            yield value
+    elif isinstance(value, Mapping):
+        yield from _times_in(list(value.values()))
+    elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        for one in value:
+            yield from _times_in(one)
 
 
 def _undecided(frame: pd.DataFrame, rows: pa.Table) -> pa.Table:

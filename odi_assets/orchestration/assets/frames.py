@@ -173,6 +173,12 @@ def partition_values(context: dg.OutputContext, table: AssetTable) -> tuple[str,
             f"asset {table.key} has partitions, and `{table.mode}` would replace the others",
             fix=_fix(PARTITION_COLUMN, '"day"'),
         )
+    if table.mode is WriteMode.OVERWRITE:
+        raise ConfigError(
+            f"asset {table.key} has partitions, and `{table.mode}` would erase those that a run does not write",
+            fix='leave `mode` out of the metadata of the asset, or write `"mode": "partition_overwrite"`: '
+            "a run then replaces its own partitions",
+        )
     definition = context.asset_partitions_def
     if isinstance(definition, dg.TimeWindowPartitionsDefinition):
         starts = (definition.time_window_for_partition_key(key).start for key in context.asset_partition_keys)

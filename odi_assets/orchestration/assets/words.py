@@ -12,6 +12,8 @@ from odi_assets.nodes.request import FULL_REFRESH_TAG
 _REFRESH = f"materialize the asset with the run tag `{FULL_REFRESH_TAG}: true`, which replaces its table"
 _CAST = re.compile(r"cast it in the transform, for example CAST\((.+?) AS (.+?)\)(?=$|[,;])")
 _CAST_TO = re.compile(r"cast it in the transform(?: \([^)]*\))?: CAST\((.+?) AS (.+?)\)(?=$|, or|; or)")
+_TO_TIMESTAMP = re.compile(r"cast `([^`]+)` to TIMESTAMP in the asset's function")
+_TO_NAIVE = re.compile(r"cast `([^`]+)` to TIMESTAMP_NTZ in the asset's function")
 _ABSENT = re.compile(r"select it in the transform \(CAST\(NULL AS (.+?)\) AS (.+?) if it is gone for good\)")
 WORDS_OF_ASSETS = (
     ("rebuild the table with its new schema: odi run --full-refresh", _REFRESH),
@@ -66,6 +68,10 @@ def words_of_assets(*, by_node: bool = False) -> Iterator[None]:
 def _said(text: str, words: tuple[tuple[str, str], ...]) -> str:
     text = _CAST.sub(r"cast `\1` to \2 in the asset's function", text)
     text = _CAST_TO.sub(r"cast `\1` to \2 in the asset's function", text)
+    text = _TO_TIMESTAMP.sub(r"\g<0> (in pandas: frame['\1'] = frame['\1'].dt.tz_localize('UTC'))", text)
+    text = _TO_NAIVE.sub(
+        r"\g<0> (in pandas: frame['\1'] = frame['\1'].dt.tz_convert('UTC').dt.tz_localize(None))", text
+    )
     text = _ABSENT.sub(r"return it (`\2` as NULL of type \1 if it is gone for good)", text)
     for node, asset in words:
         text = text.replace(node, asset)

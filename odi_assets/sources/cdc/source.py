@@ -27,6 +27,7 @@ from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source, Target
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
+from odi_assets.spark.arrow import dataframe_of
 from odi_assets.tables.parts import TableParts
 from odi_assets.util.words import counted
 
@@ -328,7 +329,7 @@ class LogSnapshot(SourceSnapshot):
 
     def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
         del only
-        return spark.createDataFrame(SCHEMA.empty_table())
+        return dataframe_of(spark, SCHEMA.empty_table())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -416,7 +417,7 @@ class CapturedRows(_OfLog, Read):
         return self
 
     def load(self, spark: SparkSession) -> DataFrame:
-        return spark.createDataFrame(self.rows.whole() if isinstance(self.rows, TableParts) else self.rows)
+        return dataframe_of(spark, self.rows.whole() if isinstance(self.rows, TableParts) else self.rows)
 
     def after_commit(self) -> None:
         if self.after is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from odi_assets.delta.changes import TableChanges, changes
-from odi_assets.delta.maintenance.restore import presence
+from odi_assets.delta.maintenance.restore import removed_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError
 from odi_assets.sources.marks import VersionMark
@@ -91,10 +91,7 @@ def within(made: VersionStep, only: Partitions) -> VersionStep:
 
 def _vacuumed(handle: TableHandle, gained: TableChanges, *, replaced: bool) -> int:
     """How many files with changed rows were removed from the table since, and deleted from its storage."""
-    live = {file.path for file in handle.live_files}
-    wanted = {file.path for file in gained.files} if gained.kind == "rows" else set()
+    wanted = list(gained.files) if gained.kind == "rows" else []
     if replaced:
-        wanted |= {file.path for file in (*gained.gone, *gained.files)}
-    left = sorted(wanted - live)
-    exists = presence(handle.location, left)
-    return sum(not exists(path) for path in left)
+        wanted += [*gained.gone, *gained.files]
+    return len(removed_files(handle, wanted))

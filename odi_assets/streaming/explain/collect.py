@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql.functions import broadcast, col, expr
 
+from odi_assets.spark.arrow import dataframe_of
 from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Booleans, EvidenceRows, Integers, Pairs, objects
 from odi_assets.streaming.explain.query.definition import JOINED, SEPARATOR, Condition, Input, QueryDefinition
 from odi_assets.streaming.explain.similar import normalized_sql
@@ -70,7 +71,7 @@ def collect_rows(
 ) -> FoundRows:
     """The rows of ``keys``, those with keys that are almost the same, and those that a deduplication compares them
     with."""
-    asked = spark.createDataFrame(pa.table({"asked": pa.array(keys, pa.string())}))
+    asked = dataframe_of(spark, pa.table({"asked": pa.array(keys, pa.string())}))
     asked = asked.selectExpr("asked", f"{normalized_sql('asked')} AS plain")
     read = source.frame.select(*_quoted({*given.columns, FILE})).alias(given.view)
     needs_columns = definition.is_join or bool(definition.withheld)
@@ -147,7 +148,7 @@ def collect_passed_on(spark: SparkSession, definition: QueryDefinition, given: I
     """The pairs that come to the operator behind a join, as rows of its input. They keep the order."""
     table = pairs.table.append_column("_place", pa.array(range(len(pairs.table)), pa.int64()))
     computed = _computed(definition, given)
-    rows = spark.createDataFrame(table).selectExpr("_place", *(f"{sql} AS `{name}`" for name, sql in computed.items()))
+    rows = dataframe_of(spark, table).selectExpr("_place", *(f"{sql} AS `{name}`" for name, sql in computed.items()))
     found = rows.toArrow().sort_by("_place")
     ranges = np.column_stack((pairs.first, pairs.last)).reshape(-1, 2)
     return FoundRows(_rows(found, ranges, objects(pairs.file)), {}, pairs.table)
@@ -180,7 +181,7 @@ def identity_sql(parts: Sequence[str]) -> str:
 def only_asked(frame: DataFrame, keys: Sequence[str], column: str = "key") -> DataFrame:
     """The rows of ``frame`` whose ``column`` is one of ``keys``: joined to them, for a list of a hundred thousand keys
     is more than a plan can hold."""
-    asked = frame.sparkSession.createDataFrame(pa.table({"_odi_asked": pa.array(list(keys), pa.string())}))
+    asked = dataframe_of(frame.sparkSession, pa.table({"_odi_asked": pa.array(list(keys), pa.string())}))
     return frame.join(broadcast(asked), col(column) == col("_odi_asked"), "left_semi")
 
 
@@ -192,7 +193,7 @@ def collect_pairs(spark: SparkSession, definition: QueryDefinition, left: FoundR
         place = pa.array(range(len(found.table)), pa.int64())
         keys = pa.array(found.rows.key, pa.string())
         table = pa.table({"_key": keys, "_place": place, **_columns(given, found)})
-        frames.append(spark.createDataFrame(table).alias(name))
+        frames.append(dataframe_of(spark, table).alias(name))
     holds = [f"coalesce({one.sql}, false) AS h_{place}" for place, one in enumerate(definition.conditions)]
     apart = [f"{_apart(one.sides)} AS a_{place}" for place, one in enumerate(definition.conditions)]
 
@@ -234,7 +235,7 @@ def failing_groups(spark: SparkSession, definition: QueryDefinition, found: Foun
     for place in places:
         of_row[place] = groups.setdefault((rows.key[place], int(starts[place])), len(groups))
     columns = {name: found.table[f"c_{name}"].take(places) for name in given.columns}
-    frame = spark.createDataFrame(pa.table({"_group": pa.array(of_row[places]), **columns})).alias(given.view)
+    frame = dataframe_of(spark, pa.table({"_group": pa.array(of_row[places]), **columns})).alias(given.view)
     computed = frame.groupBy("_group").agg(expr(_first_failing(definition.withheld)).alias("after")).toArrow()
     failing = np.full(len(groups) + 1, -1, dtype=np.int64)
     failing[_integers(computed["_group"])] = _integers(computed["after"])

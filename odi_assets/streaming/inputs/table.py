@@ -49,9 +49,25 @@ class StreamedTable(StreamedInput):
         skip = self.settings.on_change == "ignore"
         begin = start or table_source.first_offset(handle)
         end, files = table_source.next_files(self.location, begin, self.label, skip=skip)
+        table_source.require_there(handle, files, self.label)
         version = f"version {handle.version}"
         text = f"{version}, {counted(len(files), 'new file')}" if files else f"{version}, nothing new"
         return News(len(files), end, text)
+
+    def unread_in(self, start: Mapping[str, Any]) -> set[int]:
+        """Versions of the table that together have all files that no batch up to an offset has read; none if the
+        stream cannot go on after the offset: it is read from its beginning then.
+
+        Raises:
+            TableError: the store cannot be looked at.
+        """
+        skip = self.settings.on_change == "ignore"
+        try:
+            return table_source.unread_versions(self.location, start, self.label, skip=skip)
+        except (SourceError, TableError) as error:
+            if cannot_look(error):
+                raise
+            return set()
 
     def read_before(self, log: ProgressLog, name: str, end: Mapping[str, Any]) -> ReadBefore | None:
         del log

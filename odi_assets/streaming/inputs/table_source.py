@@ -9,7 +9,7 @@ reads the same rows. Versions that were undone before a batch came to them, by a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -19,6 +19,7 @@ from pyarrow.fs import PyFileSystem
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import changes, is_other_history
 from odi_assets.delta.history import commit_digest
+from odi_assets.delta.maintenance.restore import removed_files
 from odi_assets.delta.protocol import require_readable
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import SourceError
@@ -83,6 +84,25 @@ def next_files(
     return offset, found
 
 
+def unread_versions(location: Location, start: Offset, label: str, *, skip: bool = False) -> set[int]:
+    """Versions that together have all files that a stream has to read after ``start``. Few of them: the newest version
+    has most files, and the others are read only for files that left the table.
+
+    Raises:
+        SourceError, TableError: as :func:`next_files` does.
+    """
+    end, files = next_files(location, start, label, skip=skip)
+    newest = TableHandle.open(location)
+    live = {file.path for file in newest.live_files}
+    left = {file.path for file in files} - live
+    found = {int(newest.version or 0)} if len(left) < len(files) else set()
+    undone = _undone(newest, int(start["version"]), int(end["version"])) if left else set()
+    for version in range(int(start["version"]), int(end["version"]) + 1) if left else ():
+        if version not in undone and left & {file.path for file in _files_of(newest, start, version, label, skip)}:
+            found.add(version)
+    return found
+
+
 def files_between(
     location: Location, start: Offset | None, end: Offset, label: str, skip: bool = False
 ) -> list[LiveFile]:
@@ -103,6 +123,25 @@ def files_between(
         high = int(end["index"]) if version == int(end["version"]) else len(files)
         found += files[low:high]
     return found
+
+
+def require_there(handle: TableHandle, files: Sequence[LiveFile], label: str) -> None:
+    """Make sure that no file that a batch is to read has left the table and been deleted since. Only files that left
+    the table are looked for.
+
+    Raises:
+        SourceError: some are gone.
+        TableError: the store cannot be looked at.
+    """
+    lost = removed_files(handle, files)
+    if lost:
+        raise SourceError(
+            f"{label}: files that were not read yet were vacuumed: {len(lost):,} of {len(files):,}, {lost[0]} among "
+            "them",
+            fix="put them back from a copy of the table, or read it from its beginning: run the node with "
+            "--full-refresh",
+            path=handle.location.uri,
+        )
 
 
 def _opened(location: Location, offset: Offset, label: str) -> TableHandle:
@@ -219,9 +258,10 @@ def _data_source(kind: str, location: Location, schema_json: str, label: str, mo
             return next_files(table(), start, label, most=files, upto=self.upto, skip=skip)[0]
 
         def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-            from odi_assets.streaming.inputs.table_source import files_between
+            from odi_assets.streaming.inputs.table_source import files_between, require_there
 
             files = files_between(table(), start, end, label, skip)
+            require_there(TableHandle.open(table()), files, label)
             return [InputPartition((file.path, dict(file.partition))) for file in files]
 
         def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -16,6 +16,7 @@ from odi_assets.delta.maintenance.maintain import Maintenance, MaintenanceOption
 from odi_assets.delta.maintenance.restore import restore
 from odi_assets.delta.protocol import BY_FILES
 from odi_assets.delta.table import LiveFile, TableHandle
+from odi_assets.spark.arrow import dataframe_of
 from odi_assets.tables.changed_rows import affected_rows, changed_rows
 from odi_assets.tables.embedded.writer import write_dataframe
 from odi_assets.tables.engine import TableEngine, WriteResult, WriteSpec
@@ -79,7 +80,7 @@ class EmbeddedEngine(TableEngine):
         from odi_assets.tables.embedded.arrow import write_arrow
 
         def by_spark(rows: pa.Table, spec: WriteSpec, stamp: Stamp) -> WriteResult:
-            return self.write(open_spark().createDataFrame(rows), handle, spec, stamp)
+            return self.write(dataframe_of(open_spark(), rows), handle, spec, stamp)
 
         return write_arrow(rows, handle, spec, stamp, by_spark)
 

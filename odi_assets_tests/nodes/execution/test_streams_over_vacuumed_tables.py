@@ -1,0 +1,139 @@
+"""Streams over a table whose files were compacted and vacuumed before a batch read them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.delta.maintenance.maintain import MaintenanceOptions
+from odi_assets.errors import SourceError
+from odi_assets.nodes.recovery.doctor import Kind, examine
+from odi_assets.nodes.recovery.maintenance import maintain_node
+from odi_assets_tests.cli.shop import odi
+from odi_assets_tests.nodes.support import Sandbox
+
+PIPELINE = """
+- pipeline: p
+  nodes:
+  - name: raw
+    read: {connection: landing, format: csv, path: raw/*.csv, schema: "id BIGINT", incremental: files}
+    write: {connection: lake, path: raw, mode: append}
+  - name: below
+    inputs: {raw: {node: raw}}
+    stream: {inputs: {raw: {max_files_per_batch: 1}}}
+    write: {connection: lake, path: below, mode: append}
+"""
+VACUUMED = "files that were not read yet were vacuumed"
+
+
+@pytest.fixture
+def box(tmp_path: Path, spark: SparkSession) -> Sandbox:
+    """A stream that has read one of the three commits of its table."""
+    box = Sandbox(tmp_path, spark, PIPELINE)
+    for number in range(3):
+        box.land(f"raw/{number}.csv", [str(number)])
+        box.run("raw")
+        if not number:
+            box.run("below")
+    return box
+
+
+def _raw(box: Sandbox) -> DeltaTable:
+    return DeltaTable(str(box.root / "lake" / "raw"))
+
+
+def _vacuum(box: Sandbox) -> None:
+    _raw(box).optimize.compact()
+    _raw(box).vacuum(0, enforce_retention_duration=False, dry_run=False, full=True)
+
+
+def _findings(box: Sandbox) -> list[tuple[str, Kind]]:
+    found = examine(box.project, box.state, box.project.graph.order())
+    return [(str(one.key), one.kind) for one in found]
+
+
+def test_plan_and_run_say_so_and_a_full_refresh_goes_on(box: Sandbox) -> None:
+    _vacuum(box)
+    for command in (("plan", "p", "--node", "below"), ("run", "p", "--node", "below")):
+        result = odi(*command, cwd=box.root)
+        said = " ".join((result.stdout + result.stderr).split())
+        assert result.returncode != 0
+        assert f"p.raw: {VACUUMED}: 2 of 2" in said
+        assert "odi run p --node below --full-refresh" in said
+        assert "FileNotFoundError" not in said
+    box.run("below", full_refresh=True)
+    assert box.rows("below") == [(0,), (1,), (2,)]
+    assert _findings(box) == []
+
+
+def test_a_doctor_names_the_stream_and_files_that_are_put_back_mend_it(box: Sandbox, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(box.root / "lake" / "raw", copy)
+    _vacuum(box)
+    (found,) = examine(box.project, box.state, box.project.graph.order())
+    assert (str(found.key), found.kind) == ("p.below", Kind.INPUT_STUCK)
+    assert VACUUMED in found.message
+    assert "odi run p --node below --full-refresh" in found.remedy
+    shutil.copytree(copy, box.root / "lake" / "raw", ignore=shutil.ignore_patterns("_delta_log"), dirs_exist_ok=True)
+    assert _findings(box) == []
+    box.run("below")
+    assert box.rows("below") == [(0,), (1,), (2,)]
+
+
+def test_files_that_vacuum_takes_after_the_plan_are_named_by_the_batch(box: Sandbox) -> None:
+    plan = box.plan("below")
+    _vacuum(box)
+    with pytest.raises(SourceError, match=VACUUMED):
+        box.finish(plan)
+
+
+def test_only_files_that_are_read_next_are_looked_for(box: Sandbox) -> None:
+    box.run("below")
+    _vacuum(box)
+    assert box.plan("below").nothing_new
+    assert _findings(box) == []
+    box.land("raw/3.csv", ["3"])
+    box.run("raw")
+    box.run("below")
+    assert box.rows("below") == [(0,), (1,), (2,), (3,)]
+
+
+@pytest.mark.parametrize("compacted", ["before", "by the maintenance"])
+def test_a_maintenance_keeps_what_a_stream_has_not_read(box: Sandbox, compacted: str) -> None:
+    if compacted == "before":
+        _raw(box).optimize.compact()
+    key = NodeKey("p", "raw")
+    options = MaintenanceOptions(retain_hours=0)
+    done = maintain_node(box.project, box.state, key, options)
+    assert done is not None
+    assert any("can go after odi run p --node below" in note for note in done.notes)
+    box.run("below")
+    assert box.rows("below") == [(0,), (1,), (2,)]
+    done = maintain_node(box.project, box.state, key, options)
+    assert done is not None
+    left = [
+        file
+        for file in (box.root / "lake" / "raw").rglob("*.parquet")
+        if not any(part.startswith("_") for part in file.parts)
+    ]
+    assert len(left) == 1
+    assert not any("streams" in note for note in done.notes)
+
+
+def test_a_stream_that_cannot_go_on_keeps_nothing(box: Sandbox) -> None:
+    _raw(box).delete("id = 0")
+    key = NodeKey("p", "raw")
+    done = maintain_node(box.project, box.state, key, MaintenanceOptions(retain_hours=0))
+    assert done is not None
+    assert not any("streams" in note for note in done.notes)
+
+
+def test_a_doctor_says_that_a_stream_cannot_pass_over_a_deletion(box: Sandbox) -> None:
+    _raw(box).delete("id = 0")
+    found = {one.kind: one for one in examine(box.project, box.state, box.project.graph.order())}
+    assert "changed or removed rows" in found[Kind.INPUT_STUCK].message
