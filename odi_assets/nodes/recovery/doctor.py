@@ -26,7 +26,7 @@ from odi_assets.nodes.planning.stream_inputs import require_known
 from odi_assets.nodes.planning.stream_marks import Match, out_of_step, stream_marks
 from odi_assets.nodes.planning.target_check import what_is_behind
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.files import files_of_node, files_of_stream
+from odi_assets.nodes.recovery.files import files_beside, files_of_node, files_of_stream
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, lasting, over
 from odi_assets.nodes.recovery.recover import find_recovery
 from odi_assets.nodes.recovery.slots import lag_found, slots_found
@@ -117,7 +117,10 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool)
     yield from _hwm(node, state, start, target)
     yield from _ahead(node, marks, target)
     yield from files_of_node(node, state, target, deep=deep)
-    yield from _quarantine(node, target)
+    beside = list(files_beside(node, deep=deep))
+    yield from beside
+    if not any(one.kind in (Kind.UNREADABLE, Kind.DAMAGED) for one in beside):
+        yield from _quarantine(node, target)
     yield from _history(project, state, key, target)
     if target.exists:
         yield from _inputs(node, state)
@@ -126,11 +129,12 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool)
 
 
 def _quarantine(node: Node, target: TableHandle) -> Iterator[Disagreement]:
-    """What runs and rewinds that died have left undone in the quarantine."""
-    found = quarantine_out_of_step(node, target)
+    """What runs and rewinds that died have left undone in the quarantine, and what it has lost."""
+    found = quarantine_out_of_step(node, target, every=True)
     lost = [one for one in found.missing if is_lost(node, one[1])]
-    for version, bad in lost:
-        yield Disagreement(node.key, Kind.QUARANTINE_APART, *lost_rows(node, version, bad))
+    if lost or found.passed:
+        gone = [*lost, *found.passed]
+        yield Disagreement(node.key, Kind.QUARANTINE_APART, *lost_rows(node, gone))
     lacks = [f"lacks the bad rows of version {one[0]}" for one in found.missing if one not in lost]
     too_many = [f"has bad rows of version {version}, which was undone" for version, _ in found.undone]
     if lacks or too_many:
