@@ -19,7 +19,7 @@ from odi_assets.nodes.history.repair import GRACE, attempt_of, own_rows, stamps_
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import require_own, same_sources
-from odi_assets.nodes.planning.kept_rows import batches_text, kept_marks
+from odi_assets.nodes.planning.kept_rows import batches_text, kept_marks, late_rows_lost, numbers, spans_of
 from odi_assets.nodes.planning.start import Start, marks_of, table_and_start
 from odi_assets.nodes.planning.stream import require_own_stream
 from odi_assets.nodes.planning.stream_inputs import require_known
@@ -78,7 +78,8 @@ def unfinished(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -
 
 
 def kept_gaps(project: Project, keys: Sequence[NodeKey]) -> dict[NodeKey, str]:
-    """The batches whose late or unmatched rows are kept nowhere, in words. Nothing brings them back."""
+    """The batches whose late or unmatched rows were never kept, in words. Nothing brings them back; late rows that were
+    kept, and are no more, are a disagreement."""
     found = {}
     for key in keys:
         node = Node.of(project, key)
@@ -90,7 +91,10 @@ def kept_gaps(project: Project, keys: Sequence[NodeKey]) -> dict[NodeKey, str]:
         except (OdiError, OSError):
             # `examine` names it.
             continue
-        gaps = [f"{mark.which} lacks the rows of {batches_text(mark.lost)}" for mark in marks if mark.lost]
+        never = {
+            mark.which: set(numbers(mark.lost)) - set(numbers(late_rows_lost(node, target, mark))) for mark in marks
+        }
+        gaps = [f"{which} lacks the rows of {batches_text(spans_of(lost))}" for which, lost in never.items() if lost]
         if gaps:
             found[key] = "; ".join(gaps)
     return found
@@ -170,8 +174,14 @@ def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
 
 
 def _kept_rows(node: Node, target: TableHandle, marks: StreamMarks) -> Iterator[Disagreement]:
-    """The tables of kept rows that are not in step with the batches: a run ended early, or the table was put back."""
+    """The tables of kept rows that are not in step with the batches: a run ended early, or a table was put back or is
+    gone."""
     for mark in kept_marks(node, target, marks) if marks.match.can_go_on else ():
+        lost = late_rows_lost(node, target, mark)
+        if lost:
+            text = f"{mark.which} lacks the rows of {batches_text(lost)}, which were kept: these rows are lost"
+            remedy = f"put that table back from a copy; or odi run {node.command} --full-refresh"
+            yield Disagreement(node.key, Kind.KEPT_LOST, text, remedy)
         if mark.has_work:
             remedy = f"odi run {node.command}: it puts that right, even without new data (or a run is at it right now)"
             yield Disagreement(node.key, Kind.KEPT_BEHIND, "; ".join(mark.apart), remedy)
