@@ -16,12 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from odi_assets.config.models import SparkConfig
 from odi_assets.spark.jvm.archive import ARCHIVE_VARIABLE, cache_folder
 from odi_assets.spark.session import open_session
 from odi_assets_tests.jdbc import jdbc_jars
+
+# No test depends on how busy the machine is.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 MASTER_VARIABLE, REMOTE_VARIABLE = "ODI_TEST_MASTER", "ODI_TEST_REMOTE"
 """What the suite's session is opened on; only tests marked ``contract`` are meant for other than the default."""

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from odi_assets.cli.run.command import quiet_libraries
 from odi_assets.cli.run.progress import SparkColumn
@@ -61,8 +62,6 @@ def audit(
 
 
 def _audit(project: Project, key: NodeKey, by: str | None) -> Audit:
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
     shown_on = console(sys.stderr)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), SparkColumn(), TimeElapsedColumn())
     what = f"{key}: reading its sources and its table, each once"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from odi_assets.cli.run.command import quiet_libraries
 from odi_assets.cli.run.progress import SparkColumn
@@ -54,8 +55,6 @@ def checks(settings: Settings, node: NodeArgument, as_json: JsonOption = False) 
 
 
 def _evaluated(node: Node, table: TableHandle) -> tuple[CheckOutcome, ...]:
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
     shown_on = console(sys.stderr)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), SparkColumn(), TimeElapsedColumn())
     with (

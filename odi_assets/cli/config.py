@@ -13,6 +13,7 @@ from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import data, data_json, note
 from odi_assets.config.compared_columns import column_of_order
 from odi_assets.config.diagnostics.mistakes import ConfigErrors
+from odi_assets.config.json_schema import schema_text
 from odi_assets.config.known_columns import READ
 from odi_assets.config.loader import load_project_file
 from odi_assets.errors import ConfigError
@@ -79,6 +80,4 @@ def _require_typed_order(path: Path, project: ProjectConfig) -> None:
 
 def schema() -> None:
     """Print the JSON Schema of project files, for editors."""
-    from odi_assets.config.json_schema import schema_text
-
     data(schema_text().rstrip())

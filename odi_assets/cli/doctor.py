@@ -18,10 +18,13 @@ from odi_assets.cli.terminal.options import (
     YesOption,
 )
 from odi_assets.cli.terminal.output import Column, data_json, data_table, hwm_change, note
+from odi_assets.cli.terminal.selection import selected_nodes
 from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.errors import ConfigError, TableError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.start import table_and_start
+from odi_assets.nodes.recovery.findings import NOTED, Kind, lasting
+from odi_assets.nodes.recovery.recover import find_recovery, recover_hwm
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -69,10 +72,8 @@ def doctor(
 
     Every live file is looked for, with its size; ledgers, checkpoints of streams and kept rows are opened.
     """
-    from odi_assets.cli.terminal.selection import selected_nodes
     from odi_assets.nodes.recovery.doctor import examine, kept_gaps, unfinished
     from odi_assets.nodes.recovery.files import files_of_system, not_looked_at
-    from odi_assets.nodes.recovery.findings import NOTED, Kind, lasting
 
     project = settings.project()
     state, keys = project.open_state(), selected_nodes(project, pipeline, node)
@@ -113,8 +114,6 @@ def recover(
     as_json: JsonOption = False,
 ) -> None:
     """Bring state and run history up to what the tables' logs say, as each node's next run would."""
-    from odi_assets.nodes.recovery.recover import find_recovery, recover_hwm
-
     project = settings.project()
     keys = [project.node_named(name) for name in nodes] if nodes else list(project.graph.order())
     state = project.open_state()

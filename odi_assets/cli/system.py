@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Annotated
 
 import typer
+from pydantic_core import PydanticCustomError
 
 from odi_assets.cli.doctor import recover_history
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings
@@ -90,8 +91,6 @@ def share(settings: Settings, as_json: JsonOption = False) -> None:
 
 
 def _span(text: str | None) -> timedelta | None:
-    from pydantic_core import PydanticCustomError
-
     if text is None:
         return None
     try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from odi_assets.config.models import FileFormat, NodeConfig, ReadConfig
 from odi_assets.config.models.ddl import column_types
 from odi_assets.errors import ConfigError
+from odi_assets.util.lazy import exp
 from odi_assets.util.spark_sql import parsed
 
 if TYPE_CHECKING:
@@ -91,8 +92,6 @@ def _kind(text: str) -> str | None:
 
 
 def _columns_of_query(query: Expr, given: KnownColumns | None) -> KnownColumns | None:
-    from sqlglot import exp
-
     while isinstance(query, exp.Subquery | exp.SetOperation):
         query = query.this
     if not isinstance(query, exp.Select):
@@ -117,8 +116,6 @@ def _changes(star: Expr) -> bool:
 
 
 def _reads_df_alone(query: Expr) -> bool:
-    from sqlglot import exp
-
     from_ = query.args.get("from_") or query.args.get("from")
     others = ("joins", "laterals", "pivots", "with_", "with")
     if from_ is None or any(query.args.get(key) for key in others) or not isinstance(from_.this, exp.Table):
@@ -129,8 +126,6 @@ def _reads_df_alone(query: Expr) -> bool:
 
 def unknown_views(sql: str, views: frozenset[str]) -> list[str]:
     """The tables of a query that are neither among its ``views`` nor named by itself nor have a place of their own."""
-    from sqlglot import exp
-
     query = parsed(sql)
     if query is None:
         return []

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.util.lazy import exp
 from odi_assets.util.spark_sql import parsed
 
 if TYPE_CHECKING:
@@ -113,8 +114,6 @@ class _Found:
 
     def column(self, query: Expression, name: str, scope: _Scope, depth: int) -> str:
         """The definition of the column ``name`` of ``query``."""
-        from sqlglot import exp
-
         if depth > _DEPTH:
             raise _NotUnderstood
         query, scope = _opened(query, scope)
@@ -135,8 +134,6 @@ class _Found:
         return self._of_sources(name, sources, query, scope, depth)
 
     def _nth(self, side: Expression, place: int | None, name: str, scope: _Scope, depth: int) -> str:
-        from sqlglot import exp
-
         inner, of = _opened(side, scope)
         if place is not None and isinstance(inner, exp.Select) and place < len(inner.expressions):
             given = inner.expressions[place]
@@ -146,8 +143,6 @@ class _Found:
 
     def _expanded(self, expression: Expression, query: Expression, scope: _Scope, depth: int) -> str:
         """``expression`` of ``query`` as text, its columns followed to their sources."""
-        from sqlglot import exp
-
         self.note(expression)
         sources = _sources(query)
 
@@ -167,8 +162,6 @@ class _Found:
     def _of_sources(
         self, name: str, sources: Mapping[str, Expression], query: Expression, scope: _Scope, depth: int
     ) -> str:
-        from sqlglot import exp
-
         other = _alias_before(query, name)
         if len(sources) != 1:
             self.sources.add(("", name.casefold()))
@@ -190,8 +183,6 @@ class _Found:
 
 def _is_left_out(name: str, star: Expression) -> bool:
     """Whether ``* EXCEPT (…)`` leaves a column out, or something else is put in its place."""
-    from sqlglot import exp
-
     inner = star.find(exp.Star)
     given = [one for key in ("except_", "replace", "rename") for one in (inner.args.get(key) or ())] if inner else []
     return any(name.casefold() == part.name.casefold() for one in given for part in one.find_all(exp.Identifier))
@@ -199,8 +190,6 @@ def _is_left_out(name: str, star: Expression) -> bool:
 
 def _opened(query: Expression, scope: _Scope) -> tuple[Expression, _Scope]:
     """``query`` without brackets around it, and with what its WITH names."""
-    from sqlglot import exp
-
     while isinstance(query, exp.Subquery):
         query = query.this
     named = dict(scope.named)
@@ -211,8 +200,6 @@ def _opened(query: Expression, scope: _Scope) -> tuple[Expression, _Scope]:
 
 
 def _leftmost(query: Expression) -> Expression:
-    from sqlglot import exp
-
     while isinstance(query, exp.SetOperation | exp.Subquery):
         query = query.this
     return query
@@ -225,8 +212,6 @@ def _place_of(query: Expression, name: str) -> int | None:
 
 def _sources(query: Expression) -> dict[str, Expression]:
     """What a SELECT reads, by the name that it goes by there."""
-    from sqlglot import exp
-
     if query.args.get("laterals") or query.args.get("pivots"):
         raise _NotUnderstood
     from_ = query.args.get("from_") or query.args.get("from")
@@ -238,8 +223,6 @@ def _sources(query: Expression) -> dict[str, Expression]:
 
 def _alias_before(query: Expression, name: str) -> Expression | None:
     """The expression that this SELECT gives ``name`` to; None if it gives it to none but the column itself."""
-    from sqlglot import exp
-
     for one in query.expressions:
         if isinstance(one, exp.Alias) and one.alias.casefold() == name.casefold():
             inner = one.this
@@ -249,8 +232,6 @@ def _alias_before(query: Expression, name: str) -> Expression | None:
 
 
 def _functions(expression: Expression) -> Iterator[str]:
-    from sqlglot import exp
-
     for node in expression.walk():
         if isinstance(node, exp.Anonymous):
             yield str(node.this).casefold()

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.errors import DamagedTableError, Owner, deltalake_calls, store_options
+from odi_assets.util.lazy import pa, pq
 
 if TYPE_CHECKING:
     from pyarrow.fs import PyFileSystem
@@ -332,9 +333,6 @@ def torn(location: Location, version: int, error: ValueError) -> DamagedTableErr
 def _of_checkpoint(
     location: Location, version: int, parts: tuple[str, ...], sizes: Mapping[str, int | None]
 ) -> Iterator[LogFault]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     for name in parts:
         if not sizes[name]:
             yield LogFault(name, "is no file" if sizes[name] is None else "is empty", version)

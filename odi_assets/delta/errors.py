@@ -24,6 +24,7 @@ from deltalake.exceptions import (
 
 from odi_assets.connections.location import Location
 from odi_assets.errors import OdiError, StateConflictError, StateError, TableConflictError, TableError, Transient
+from odi_assets.util.lazy import pa
 
 
 class StoreUnreachableError(TableError, StateError, Transient):
@@ -114,6 +115,7 @@ _UNSUPPORTED = (
     re.compile(r"(?P<features>Column mapping) is not supported"),
     re.compile(r"loading a (?P<features>catalog-managed) table"),
 )
+_NO_VALUE = re.compile(r"Failed to parse value '(.*?)' as '(.*?)'")
 # What RUST_BACKTRACE adds.
 _STACK = re.compile(r"\n\s+0: .*", re.DOTALL)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -170,8 +172,6 @@ def data_reads(what: str, location: Location, owner: Owner = NODE) -> Iterator[N
         DamagedTableError: a file is gone, or cannot be read.
         OdiError: as of :func:`deltalake_calls`; the store did not answer, or refused, among others.
     """
-    import pyarrow as pa
-
     with deltalake_calls(what, location, owner):
         try:
             yield
@@ -208,6 +208,15 @@ def translated(error: Exception, what: str, location: Location, owner: Owner = N
             fix=owner.without_feature,
             uri=uri,
             features=features,
+        )
+    odd = _NO_VALUE.search(str(error))
+    if odd is not None:
+        negative = ": deltalake writes negative decimals so, and cannot read them" if ".-" in odd[1] else ""
+        return owner.error(
+            f"{what} failed at {uri}: its log has a partition of the value {odd[1]!r}, which is no {odd[2]}{negative}",
+            fix="let another writer make the table, as Spark's Delta connector; or partition it by another column, as "
+            "the value as text",
+            uri=uri,
         )
     if isinstance(error, CommitFailedError):
         return owner.conflict(message, fix="try again; nothing was written", uri=uri)

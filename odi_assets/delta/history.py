@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.connections.location import Location
 from odi_assets.delta.damage import actions_in, commit_file, file_system, torn
 from odi_assets.delta.errors import deltalake_calls
+from odi_assets.util.lazy import pq
 
 if TYPE_CHECKING:
     from pyarrow.fs import PyFileSystem
@@ -162,7 +163,6 @@ def app_ids_in(location: Location) -> set[str]:
 
 
 def _app_ids(storage: PyFileSystem) -> Iterator[str]:
-    import pyarrow.parquet as pq
     from pyarrow import ArrowException
 
     try:

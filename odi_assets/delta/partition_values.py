@@ -26,9 +26,11 @@ _EXACT = Context(prec=80)
 
 
 def partition_string(value: Any) -> str | None:
-    """A partition value as Delta's log writes it."""
+    """A partition value as Delta's log writes it. The two zeros of floats are one value."""
     if value is None:
         return None
+    if isinstance(value, float | Decimal) and value == 0:
+        value = abs(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, bytes):

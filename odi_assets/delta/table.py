@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 from arro3.core import Table
@@ -29,9 +29,7 @@ from odi_assets.delta.on_disk import sync_commit
 from odi_assets.delta.partition_values import EXACT_FLOAT_DIGITS, partition_string
 from odi_assets.delta.retry import Retry, raced
 from odi_assets.errors import OdiError, TableError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from odi_assets.util.lazy import pa
 
 # deltalake decodes `%20`, takes `\` for `/`, and breaks down at the others; in URIs, the rest after `#` or `?` is lost.
 _UNUSABLE = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]|^\\\x00-\x1f\x7f]")
@@ -217,8 +215,6 @@ class TableHandle:
     @cached_property
     def add_actions(self) -> pa.Table:
         """Live files with flat statistics: ``path``, ``size_bytes``, ``num_records``, ``partition.X``, ``min.X``."""
-        import pyarrow as pa
-
         # `pa.table` would import pandas, to ask whether this is a frame of it.
         actions = Table.from_arrow(self.table.get_add_actions(flatten=True))
         return pa.RecordBatchReader.from_stream(actions).read_all()
@@ -344,8 +340,6 @@ def _value(one: pa.Scalar, otherwise: Callable[[pa.Scalar], Any]) -> Any:
 
 
 def _as_text(one: pa.Scalar) -> Any:
-    import pyarrow as pa
-
     return one.cast(pa.string()).as_py()
 
 

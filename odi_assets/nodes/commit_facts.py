@@ -6,17 +6,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.history import CommittedStamp, commit_digest
 from odi_assets.errors import StateError
 from odi_assets.nodes.mark import NodeMark
+from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.sources.marks import Identity
 from odi_assets.state.values import Encoded, decode, encode
-
-if TYPE_CHECKING:
-    from odi_assets.nodes.stream_facts import StreamFacts
 
 
 @dataclass(frozen=True)
@@ -209,7 +207,5 @@ class CommitFacts:
             "rewound_to": None if rewound_to is None else int(rewound_to),
         }
         if facts.get("stream"):
-            from odi_assets.nodes.stream_facts import StreamFacts
-
             typed["stream"] = StreamFacts.from_json(facts["stream"])
         return cls(**{**as_they_are, **typed})

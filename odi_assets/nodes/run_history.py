@@ -14,6 +14,7 @@ from odi_assets.errors import OdiError
 from odi_assets.nodes.events import Listener, NodeEvent, nobody
 from odi_assets.nodes.execution.outcomes import failure
 from odi_assets.nodes.history.attempts import begin, record
+from odi_assets.nodes.history.resume import last_rows, left_out, verdict
 from odi_assets.nodes.node import code_version
 from odi_assets.nodes.planning.forecast import missing_inputs
 from odi_assets.nodes.planning.plan import NodePlan
@@ -99,8 +100,6 @@ class RunHistory:
         Raises:
             SourceError, TableError: a source cannot be examined.
         """
-        from odi_assets.nodes.history.resume import last_rows, left_out, verdict
-
         if key.pipeline not in self._before:
             rows = last_rows(self.state, self.project, key.pipeline, self.run_id)
             self._before[key.pipeline] = rows

@@ -21,6 +21,7 @@ from odi_assets.delta.retry import raced
 from odi_assets.errors import TableConflictError
 from odi_assets.nodes.execution.advance import no_data
 from odi_assets.nodes.execution.checks.bad_rows import out_of_step
+from odi_assets.nodes.execution.checks.quarantine import bring_in_step
 from odi_assets.nodes.execution.materialize import (
     ArrowRows,
     Computed,
@@ -33,6 +34,7 @@ from odi_assets.nodes.execution.materialize import (
 from odi_assets.nodes.execution.outcomes import as_one
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import NEW_DATA, plan_node
+from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import NodeResult, RunInfo
@@ -143,8 +145,6 @@ def finish(run: NodeRun, computed: Computed) -> NodeResult:
 
 
 def _adopt(run: NodeRun) -> None:
-    from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
-
     history = run.history
     adoption = plan_adoption(history.project, history.state, run.key, run.open_spark)
     if adoption is not None:
@@ -229,8 +229,6 @@ def _read(plan: NodePlan, open_spark: Callable[[], SparkSession], service: Strea
     """The rows that ``plan`` names. Spark is started only if they need it. What the node's last run has left undone in
     its quarantine is done first."""
     if out_of_step(plan.node, plan.target):
-        from odi_assets.nodes.execution.checks.quarantine import bring_in_step
-
         bring_in_step(plan.node, plan.target)
     if plan.nothing_new and service is None:
         return NoRows(plan)

@@ -13,8 +13,12 @@ from odi_assets.nodes.events import Listener, nobody
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, DeltaIOManager
+from odi_assets.orchestration.assets.kept_rows import kept_rows_checks
 from odi_assets.orchestration.assets.nodes import node_asset
+from odi_assets.orchestration.assets.sources import Sources
+from odi_assets.orchestration.assets.stream_health import health_check
 from odi_assets.orchestration.automation.jobs import pipeline_jobs, pipeline_schedule
+from odi_assets.orchestration.automation.sensors import new_data_sensor
 from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.runs.history import DagsterRunHistory
@@ -62,9 +66,6 @@ def _built(
     listener: Listener,
     loggers: Mapping[str, dg.LoggerDefinition] | None,
 ) -> dg.Definitions:
-    from odi_assets.orchestration.assets.sources import Sources
-    from odi_assets.orchestration.automation.sensors import new_data_sensor
-
     prefix = (key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix)
     project = replace(project, key_prefix=prefix, resource_prefix=resource_prefix)
     sources = Sources(project)
@@ -112,9 +113,7 @@ def build_job(
 def _checks(project: Project, pipelines: Iterable[PipelineConfig]) -> dict[str, list[dg.AssetChecksDefinition]]:
     """By pipeline, the checks of stream nodes, on rows that they give up, and on their health where it has limits; and
     of nodes that capture a log, on how far they are behind."""
-    from odi_assets.orchestration.assets.kept_rows import kept_rows_checks
     from odi_assets.orchestration.assets.log_lag import lag_check
-    from odi_assets.orchestration.assets.stream_health import health_check
 
     found: dict[str, list[dg.AssetChecksDefinition]] = {}
     for pipeline in pipelines:

@@ -13,6 +13,7 @@ import dagster as dg
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.events import Listener, nobody
 from odi_assets.nodes.planning.planner import NEW_DATA
+from odi_assets.nodes.planning.range import require_ranges
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import NodeResult, RunSummary
@@ -69,8 +70,6 @@ def run_pipelines(
         on_pipeline: called with the name of each pipeline that begins, and how many of its nodes are run.
     """
     if request.bounds is not None:
-        from odi_assets.nodes.planning.range import require_ranges
-
         require_ranges(project, [key for keys in pipelines.values() for key in keys], request.bounds)
     with nullcontext(instance) if instance is not None else open_instance(project.root) as opened:
         summaries: list[RunSummary] = []

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from odi_assets.errors import ConfigError
+from odi_assets.spark.lazy import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
+from odi_assets.spark.lazy import F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

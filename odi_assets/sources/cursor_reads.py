@@ -20,6 +20,7 @@ from odi_assets.sources.cursor.ahead import (
     rows_ahead,
 )
 from odi_assets.sources.cursor.bounds import Bound, is_ahead, null_cursors
+from odi_assets.sources.cursor.columns import counted_rows, require_times, without_ties
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.rolling_window import rolling_window
 from odi_assets.sources.cursor.types import TypeName, cursor_type, fitting, kind_of
@@ -36,6 +37,7 @@ from odi_assets.sources.cursor.window import (
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, Unresolved
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, SourceSnapshot
+from odi_assets.tables.columns import rows_digest
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -127,8 +129,6 @@ def same_loaded_rows(
     then: SourceSnapshot, now: SourceSnapshot, increment: StatefulIncrement, mark: CursorMark, spark: SparkSession
 ) -> bool:
     """Whether the rows that runs up to ``mark`` have read are the same in two snapshots of a source."""
-    from odi_assets.tables.columns import rows_digest
-
     before, after = (plan_loaded(one, increment, mark).resolve(spark).load(spark) for one in (then, now))
     return rows_digest(before) == rows_digest(after)
 
@@ -151,8 +151,6 @@ class CursorWindow(Read):
     range_of: str | None = None
 
     def load(self, spark: SparkSession) -> DataFrame:
-        from odi_assets.sources.cursor.columns import require_times, without_ties
-
         if self.range_of is not None:
             require_time_cursor(self.window, _types(self.snapshot.rows(spark)), self.label, self.range_of)
         elif self.increment is None and self.window.upper is None:
@@ -188,8 +186,6 @@ class CursorWindow(Read):
         Raises:
             IncrementError: there are too many.
         """
-        from odi_assets.sources.cursor.columns import counted_rows
-
         after = self.after
         if not isinstance(after, CursorMark):
             return self
@@ -327,7 +323,7 @@ class UnresolvedWindow(UnresolvedRead):
         seen = None if bound.ahead else self.seen
         late = NONE_LATE if self.before is None else self.snapshot.late(self.before, window, start, spark)
         if bound.without_cursor and increment.on_null == "raise":
-            raise null_cursors(increment.column, bound.without_cursor, self.label)
+            raise null_cursors(increment.column, kind, bound.without_cursor, self.label)
         excluded = bound.without_cursor if increment.on_null == "exclude" else 0
         # If the source lost its newest rows, the mark is the upper bound, so that there is one.
         window = replace(window, upper=upper if upper is not None else hwm)

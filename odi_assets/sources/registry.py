@@ -10,6 +10,7 @@ from odi_assets.connections.location import Location
 from odi_assets.sources.marks import READ
 from odi_assets.sources.snapshot import Partitions
 from odi_assets.sources.source import Source, Target
+from odi_assets.sources.sql.source import sql_source
 
 Locate = Callable[[str, str], Location]
 """A path of a connection → where it is."""
@@ -23,8 +24,6 @@ def source_of(read: ReadConfig, target: Target, connection: Connection, locate: 
 
         return capture_source(name, label, read, target, connection)
     if isinstance(connection, SqlConnection):
-        from odi_assets.sources.sql.source import sql_source
-
         return sql_source(name, label, read, target, connection)
     if read.format is FileFormat.DELTA:
         found = table_source(name, label, target, read.incremental, locate(read.connection, read.path))

@@ -20,6 +20,7 @@ from odi_assets.config.write_modes import WriteTraits
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
 from odi_assets.sources.cursor.ahead import ahead_text, is_beyond, kind_of_time, limit_of
+from odi_assets.sources.cursor_reads import plan_loaded, plan_range, plan_window, reads_again, remembering_ties
 from odi_assets.sources.marks import CursorMark, Identity, Mark, hwm_text
 from odi_assets.sources.reading import LEFT_OUT, Reading, Settings
 from odi_assets.sources.reads import PlannedRead, Read, Whole
@@ -106,8 +107,6 @@ class Source(ABC):
             # A partition is computed from all of its rows: what was read of them is read again.
             rows = {"rows": self.settings(())} if by_partitions and self.follows else {}
             return rows | self.left_out or None
-        from odi_assets.sources.cursor_reads import reads_again
-
         cursor = tuple(name for name in (increment.column, increment.fallback_column) if name is not None)
         ties = increment.boundary == "closed" and not self.target.rows_are_known
         found: dict[str, Any] = {"date_format": increment.date_format, "ties": ties, "cursor": self.settings(cursor)}
@@ -235,8 +234,6 @@ class Source(ABC):
         return self._window(self.snapshot(), mark if isinstance(mark, CursorMark) else None)
 
     def _window(self, snapshot: SourceSnapshot, above: CursorMark | None, *, rechecked: bool = False) -> PlannedRead:
-        from odi_assets.sources.cursor_reads import plan_window
-
         assert isinstance(self.increment, CursorIncrement)
         known, keys = self.target.rows_are_known, self.target.keys
         return plan_window(snapshot, self.increment, above, rows_are_known=known, keys=keys, rechecked=rechecked)
@@ -254,8 +251,6 @@ class Source(ABC):
         """
         if not isinstance(self.increment, CursorIncrement):
             raise ConfigError(f"{self.label} has no cursor column to take a range of", node=self.target.node)
-        from odi_assets.sources.cursor_reads import plan_range
-
         return plan_range(self.snapshot(), self.increment, start, end, self.target.node)
 
     def why_unreachable(self, mark: Mark) -> str | None:
@@ -319,8 +314,6 @@ class Source(ABC):
             IncrementError: the mark does not fit the source, or there are too many such rows; or not all of them are
                 loaded, and it is not known which.
         """
-        from odi_assets.sources.cursor_reads import remembering_ties
-
         if not isinstance(self.increment, StatefulIncrement) or not isinstance(mark, CursorMark):
             return mark
         return remembering_ties(self.snapshot(), self.increment, mark, spark)
@@ -353,7 +346,5 @@ class Source(ABC):
             ConfigError: some of them are gone.
         """
         if isinstance(self.increment, StatefulIncrement) and isinstance(mark, CursorMark):
-            from odi_assets.sources.cursor_reads import plan_loaded
-
             return plan_loaded(self.snapshot(), self.increment, mark)
         return self.whole()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from odi_assets.spark.lazy import T
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
@@ -13,6 +15,4 @@ def struct_of(ddl: str) -> StructType:
 
     An empty frame has them too, but PySpark imports pandas to make one.
     """
-    from pyspark.sql.types import StructType
-
-    return cast(StructType, StructType.fromDDL(ddl))
+    return cast(T.StructType, T.StructType.fromDDL(ddl))

@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 from odi_assets.spark.jvm.gateway import drop_connection
+from odi_assets.spark.progress import watch_remote
 from odi_assets.spark.session import REQUIRED_CONF, apply_conf
 
 if TYPE_CHECKING:
@@ -122,8 +123,6 @@ def _is_connect(spark: SparkSession) -> bool:
 
 
 def _cloned_client(spark: Any) -> Any:
-    from odi_assets.spark.progress import watch_remote
-
     client = spark.client.clone()
     watch_remote(client)
     return client

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from odi_assets.spark.lazy import F
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
@@ -45,8 +47,6 @@ def own_words(message: str) -> str:
 
 def stopped_by(*message: Column | str, fix: str) -> Column:
     """A column that stops the job with a message of texts and columns."""
-    from pyspark.sql import functions as F
-
     parts = [F.lit(part) if isinstance(part, str) else part for part in (_PREFIX, *message, _FIX, fix)]
     return F.raise_error(F.concat(*parts))
 

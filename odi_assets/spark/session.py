@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 from odi_assets.config.models import SparkConfig
 from odi_assets.connections.cached import share_jvm
 from odi_assets.errors import OdiError
+from odi_assets.spark.connect_worker import without_tokens
 from odi_assets.spark.death import death_of_spark
 from odi_assets.spark.jvm.archive import Archive
 from odi_assets.spark.jvm.gateway import LOG_LEVEL_VARIABLE, JvmStart, has_gateway, quiet_query_errors
+from odi_assets.spark.progress import watch_remote
 from odi_assets.spark.redaction import hide_secrets, settings_pattern
 from odi_assets.util.debugging import debugging
 
@@ -284,9 +286,6 @@ def classic_defaults(master: str) -> dict[str, str]:
 
 def _connect(config: SparkConfig, app_name: str) -> SessionHandle:
     from pyspark.sql import SparkSession
-
-    from odi_assets.spark.connect_worker import without_tokens
-    from odi_assets.spark.progress import watch_remote
 
     quiet_query_errors()
     builder: Any = SparkSession.builder.appName(app_name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from odi_assets.delta.changes import TableChanges
 from odi_assets.delta.table import TableHandle
+from odi_assets.spark.lazy import F, T
 from odi_assets.tables.columns import quoted, same_keys
 from odi_assets.tables.reader import by_file_uri, file_uri_key, read_files
 
@@ -39,14 +40,11 @@ def _with_versions(
     rows: DataFrame, handle: TableHandle, changes: TableChanges, key_sets: list[tuple[str, ...]]
 ) -> DataFrame:
     """``rows`` with the version that each came in, and once more for each of ``key_sets`` that its upsert is by."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import LongType, StringType, StructType
-
     known = by_file_uri(handle.location, changes.files)
     commits = {file.path: commit for commit in changes.commits for file in commit.files}
-    schema = StructType().add(_FILE, StringType()).add(_VERSION, LongType())
+    schema = T.StructType().add(_FILE, T.StringType()).add(_VERSION, T.LongType())
     for number in range(len(key_sets)):
-        schema = schema.add(f"{_REPLACES}{number}", LongType())
+        schema = schema.add(f"{_REPLACES}{number}", T.LongType())
     found = []
     # As Spark itself spells them, so that nothing has to be decoded for each row.
     for uri in rows.inputFiles():
@@ -55,14 +53,13 @@ def _with_versions(
         # It has two ways to spell a local one.
         found += [(text, commit.version, *by) for text in {uri, uri.replace("file:///", "file:/", 1)}]
     versioned = rows.join(F.broadcast(rows.sparkSession.createDataFrame(found, schema)), _FILE, "left")
-    unknown = F.raise_error(F.concat(F.lit("no commit is known to have added "), _FILE)).cast(LongType())
+    unknown = F.raise_error(F.concat(F.lit("no commit is known to have added "), _FILE)).cast(T.LongType())
     return versioned.withColumn(_VERSION, F.coalesce(_VERSION, unknown))
 
 
 def _is_newest(number: int, keys: tuple[str, ...]) -> Column:
     """Whether no later upsert by ``keys`` replaced a row."""
     from pyspark.sql import Window
-    from pyspark.sql import functions as F
 
     same = Window.partitionBy(*map(quoted, keys))
     return F.col(_VERSION) >= F.coalesce(F.max(f"{_REPLACES}{number}").over(same), F.lit(-1))

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.spark.lazy import F
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
@@ -24,8 +26,6 @@ def quoted(name: str) -> str:
 
 def same_keys(keys: Iterable[str]) -> Column:
     """Rows of the aliases ``t`` and ``b`` have equal keys. NULL equals NULL, so a NULL key is not inserted twice."""
-    from pyspark.sql import functions as F
-
     terms = (F.col(f"t.{name}").eqNullSafe(F.col(f"b.{name}")) for name in map(quoted, keys))
     return reduce(lambda left, right: left & right, terms)
 
@@ -36,14 +36,10 @@ def row_text(names: Iterable[str]) -> Column:
     Columns are in the order of their names, and NULLs are left out. So the text of a row stays the same when columns
     come in another order, and when the row gains a column that is NULL.
     """
-    from pyspark.sql import functions as F
-
     return F.to_json(F.struct(*[F.col(quoted(name)) for name in sorted(names)]), EXACT_TIMES)
 
 
 def rows_digest(rows: DataFrame) -> tuple[Any, ...]:
     """A digest of these rows that does not depend on their order: computed by one pass over them."""
-    from pyspark.sql import functions as F
-
     hashed = F.xxhash64(row_text(rows.columns)).cast("decimal(38,0)")
     return tuple(rows.agg(F.count(F.lit(1)), F.sum(hashed)).collect()[0])

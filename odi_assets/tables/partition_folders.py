@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from odi_assets.delta.files.footers import HIVE_NULL
 from odi_assets.errors import TableError
+from odi_assets.spark.lazy import F, T
 from odi_assets.spark.raised import stop_message, stopped_by
 from odi_assets.tables.columns import quoted, row_text
 
@@ -48,16 +49,13 @@ def _fix(name: str) -> str:
 
 def with_folders(rows: DataFrame, partition_by: Sequence[str], uri: str) -> DataFrame:
     """``rows``, where a row whose partition has no folder of its own stops the job that writes them."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import BinaryType, DateType, StringType, TimestampNTZType, TimestampType
-
     row = F.substring(row_text(rows.columns), 1, _LONGEST_SHOWN)
     for name in partition_by:
         kind = rows.schema[name].dataType
         value = F.col(quoted(name))
-        if isinstance(kind, StringType | BinaryType):
+        if isinstance(kind, T.StringType | T.BinaryType):
             misfits = _of_texts(value, _room(name))
-        elif isinstance(kind, DateType | TimestampType | TimestampNTZType):
+        elif isinstance(kind, T.DateType | T.TimestampType | T.TimestampNTZType):
             misfits = [(~F.year(value).between(MINYEAR, MAXYEAR), _OTHER_YEARS)]
         else:
             continue
@@ -69,8 +67,6 @@ def with_folders(rows: DataFrame, partition_by: Sequence[str], uri: str) -> Data
 
 
 def _of_texts(value: Column, room: int) -> list[tuple[Column, str]]:
-    from pyspark.sql import functions as F
-
     as_text, as_bytes = value.cast("string"), value.cast("binary")
     return [
         (F.length(as_bytes) == 0, _EMPTY),

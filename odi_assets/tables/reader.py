@@ -13,6 +13,7 @@ from odi_assets.connections.cached import without_own_scheme
 from odi_assets.connections.location import Location
 from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.table import LiveFile, TableHandle
+from odi_assets.spark.lazy import F, T
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.schema import spark_schema
 
@@ -32,12 +33,10 @@ def read_files(
     Args:
         file_as: name of a column to be added at the end: the URI of the file that a row is in, as Spark spells it.
     """
-    from pyspark.sql.types import StringType
-
     schema = spark_schema(handle.schema_json)
     chosen = list(files)
     if not chosen:
-        return spark.createDataFrame([], schema.add(file_as, StringType()) if file_as else schema)
+        return spark.createDataFrame([], schema.add(file_as, T.StringType()) if file_as else schema)
     partitioned = bool(handle.partition_columns)
     if partitioned and not _have_hive_paths(chosen):
         return _read_by_partition(spark, handle, chosen, schema, file_as)
@@ -78,15 +77,12 @@ def _parquet(
     base_path: bool = False,
     file_as: str | None = None,
 ) -> DataFrame:
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
-
     location, chosen = location.for_spark, list(files)
     by = set(chosen[0].partition) if base_path else set()
     # Spark takes names of folders for bytes as they are escaped, and for texts as they were.
-    of_bytes = {field.name for field in schema if field.name in by and isinstance(field.dataType, BinaryType)}
-    as_read = [StructField(field.name, StringType()) if field.name in of_bytes else field for field in schema]
-    reader = spark.read.schema(StructType(as_read)).options(**location.reader_options)
+    of_bytes = {field.name for field in schema if field.name in by and isinstance(field.dataType, T.BinaryType)}
+    as_read = [T.StructField(field.name, T.StringType()) if field.name in of_bytes else field for field in schema]
+    reader = spark.read.schema(T.StructType(as_read)).options(**location.reader_options)
     if base_path:
         reader = reader.option("basePath", location.uri)
     rows = reader.parquet(*[location.child(file.path).spark_path for file in chosen])
@@ -114,10 +110,7 @@ def _read_by_partition(
     spark: SparkSession, handle: TableHandle, files: Sequence[LiveFile], schema: StructType, file_as: str | None
 ) -> DataFrame:
     """The rows with their partition values from the log: other writers need not name folders after them."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import StructType
-
-    stored = StructType([field for field in schema if field.name not in handle.partition_columns])
+    stored = T.StructType([field for field in schema if field.name not in handle.partition_columns])
     groups: dict[tuple[tuple[str, str | None], ...], list[LiveFile]] = defaultdict(list)
     for file in files:
         groups[tuple(file.partition.items())].append(file)

@@ -14,12 +14,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F
 
 from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.schema_evolution import TEXT_TYPE
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
+from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted, row_text
 from odi_assets.util.words import counted
 

@@ -11,6 +11,7 @@ from odi_assets.delta.schema_evolution import UNDECIDED
 from odi_assets.delta.table import TableHandle
 from odi_assets.delta.types import type_name
 from odi_assets.errors import TableError
+from odi_assets.spark.lazy import F, T
 from odi_assets.tables.columns import quoted
 
 if TYPE_CHECKING:
@@ -93,8 +94,6 @@ def _not_storable(kind: Any) -> Iterator[str]:
 def with_open_types(df: DataFrame, handle: TableHandle) -> DataFrame:
     """``df`` with the table's types for columns whose type is open: files have no value in them. What the table lacks
     is left out, until rows come that say what type it has."""
-    from pyspark.sql import functions as F
-
     open_ones = {field.name for field in df.schema if UNDECIDED in field.metadata}
     if not open_ones:
         return df
@@ -193,9 +192,7 @@ def delete_marker(df: DataFrame, name: str, uri: str) -> str:
 
 def spark_schema(schema_json: str) -> StructType:
     """A Delta schema as Spark's."""
-    from pyspark.sql.types import StructType
-
-    return StructType.fromJson(json.loads(schema_json))
+    return T.StructType.fromJson(json.loads(schema_json))
 
 
 def aligned(df: DataFrame, schema_json: str, extra: Sequence[str] = ()) -> DataFrame:
@@ -204,8 +201,6 @@ def aligned(df: DataFrame, schema_json: str, extra: Sequence[str] = ()) -> DataF
     Args:
         extra: columns of ``df`` to keep beside them.
     """
-    from pyspark.sql import functions as F
-
     rows, table = df.schema.fields, spark_schema(schema_json).fields
     if not extra and [_shape(field) for field in rows] == [_shape(field) for field in table]:
         return df
@@ -219,8 +214,6 @@ def _shape(field: StructField) -> tuple[str, str]:
 
 def _columns(rows: list[StructField], table: list[StructField], value: Callable[[str], Column]) -> list[Column]:
     """For each field of ``table``, the ``value`` of the one in ``rows`` that has its name, capitals aside."""
-    from pyspark.sql import functions as F
-
     given = {field.name.lower(): field for field in rows}
     columns = []
     for field in table:
@@ -236,19 +229,16 @@ def as_type(value: Column, source: DataType, target: DataType) -> Column:
 
     Where one of the types is the type of no value, the result is NULL.
     """
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import ArrayType, MapType, NullType, StructType
-
-    if isinstance(source, NullType) or isinstance(target, NullType):
+    if isinstance(source, T.NullType) or isinstance(target, T.NullType):
         return F.lit(None).cast(target)
     if source.simpleString() == target.simpleString():
         return value
-    if isinstance(source, StructType) and isinstance(target, StructType):
+    if isinstance(source, T.StructType) and isinstance(target, T.StructType):
         return F.when(value.isNotNull(), F.struct(*_columns(source.fields, target.fields, value.getField)))
-    if isinstance(source, ArrayType) and isinstance(target, ArrayType):
+    if isinstance(source, T.ArrayType) and isinstance(target, T.ArrayType):
         inner, wanted = source.elementType, target.elementType
         return F.transform(value, lambda item: as_type(item, inner, wanted))
-    if isinstance(source, MapType) and isinstance(target, MapType):
+    if isinstance(source, T.MapType) and isinstance(target, T.MapType):
         keys, values = (source.keyType, target.keyType), (source.valueType, target.valueType)
 
         def entry(pair: Column) -> Column:

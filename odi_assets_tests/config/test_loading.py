@@ -249,18 +249,18 @@ def test_anchors_and_merge_keys_spare_repetition(tmp_path: Path) -> None:
         project(
             """\
             - name: a
-              read: &read {connection: lake, format: csv, path: a, options: {header: true}}
+              read: &read {connection: lake, format: csv, path: in, options: {header: true}}
               write: {connection: lake, path: a}
             - name: b
-              read: {<<: *read, path: b}
-              write: {connection: lake, path: b}
+              read: {<<: *read, path: b/in}
+              write: {connection: lake, path: table}
             """
         ),
     )
     first, second = loaded.config.pipelines[0].nodes
     assert first.read is not None
     assert second.read is not None
-    assert second.read.path == "b"
+    assert second.read.path == "b/in"
     assert second.read.options == first.read.options
 
 

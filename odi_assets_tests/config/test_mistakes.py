@@ -494,3 +494,49 @@ def test_attempts_are_counted_in_one_way(tmp_path: Path) -> None:
     found = problem(tmp_path, f"retry: {{retries: 3, max_attempts: 4}}\n{project()}")
     assert "counts the attempts a second time: keep `retries`" in found.message
     assert found.line == 1
+
+
+TABLE = "- {name: one, read: {connection: lake, format: csv, path: in}, write: {connection: lake, path: t/one}}\n"
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        *((f"format: {kind}, path: {path}", "files of the table that node `p.one` writes") for kind, path in (
+            ("parquet", "t/one"), ("parquet", "t/one/k=1/*.parquet"), ("csv", "t/one"), ("json", "t"),
+            ("parquet", "t/*/*/*.parquet"), ("parquet", "'**/*.parquet'"), ("parquet", "t/one/*.parquet"),
+        )),
+        ("format: parquet, path: two", "files of the table that node `p.two` writes"),
+        ("format: parquet, path: t/bad", "files of the table that node `p.two` writes"),
+        ("format: delta, path: two, incremental: {mode: version}", "the node writes this table"),
+    ],
+)  # fmt: skip
+def test_the_table_of_a_node_is_no_source_of_files_nor_of_its_own_node(tmp_path: Path, read: str, message: str) -> None:
+    """Rows that were removed came back, rewritten ones twice; a node that follows its own table never ends."""
+    text = f"- {{name: two, read: {{connection: lake, {read}}}, write: {{connection: lake, path: two}}, {BAD}}}\n"
+    found = problem(tmp_path, project(TABLE, text))
+    assert message in found.message
+    assert found.key == "pipelines[0].nodes[1].read.path"
+
+
+BAD = "checks: [{not_null: id}], quarantine: t/bad"
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "format: parquet, path: t/one2/*.parquet",
+        "format: csv, path: t/one/in/*.csv",
+        "format: csv, path: '**/*.csv'",
+        "format: delta, path: t/one, incremental: {mode: version}",
+        "format: delta, path: two",
+        "format: parquet, path: 't/o?/*.parquet'",
+    ],
+)
+def test_files_beside_tables_and_whole_tables_are_sources(tmp_path: Path, read: str) -> None:
+    load(
+        tmp_path,
+        project(
+            TABLE, f"- {{name: two, read: {{connection: lake, {read}}}, write: {{connection: lake, path: two}}}}\n"
+        ),
+    )

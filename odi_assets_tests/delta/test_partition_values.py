@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from pyspark.sql import SparkSession
+from deltalake.exceptions import DeltaError
+from pyspark.sql import DataFrame, SparkSession
 
 from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import changes
 from odi_assets.delta.partition_values import same_spelling
+from odi_assets.errors import TableError
 from odi_assets_tests.tables.support import ENGINE, Write, read_table, rows_of
 
 
@@ -23,6 +29,10 @@ from odi_assets_tests.tables.support import ENGINE, Write, read_table, rows_of
         ("double", ["1.0E20", "1e20", "100000000000000000000"], "1e+20"),
         ("double", ["NaN", "nan"], "NaN"),
         ("double", ["-Infinity", "-inf"], "-Infinity"),
+        ("double", ["-0.0", "0.0", "-0", "0E1"], "0.0"),
+        ("float", ["-0.0", "0.0"], "0.0"),
+        ("decimal(10,2)", ["-0.00", "0.00"], "0.00"),
+        ("decimal(10,2)", ["-0.50"], "-0.50"),
         ("float", ["0.1", "0.10000000149011612"], "0.10000000149011612"),
         ("decimal(10,7)", ["1E-7", "0.0000001"], "0.0000001"),
         ("decimal(20,3)", ["0E-3", "0.000", "0"], "0.000"),
@@ -85,3 +95,41 @@ def test_an_empty_text_that_another_writer_made_a_partition_is_null_and_is_read(
     write(more, partition_by=("name",))
     write(more, mode=WriteMode.UPSERT, keys=("id",), partition_by=("name",))
     assert rows_of(spark, table) == [(1, None), (2, None), (3, "a"), (4, None), (5, None)]
+
+
+@pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
+def test_the_two_zeros_are_one_partition_also_where_another_writer_has_made_the_other(
+    spark: SparkSession, table: Location, write: Write, kind: str
+) -> None:
+    def rows(*values: tuple[int, str]) -> DataFrame:
+        made = [f"SELECT {n} AS n, CAST('{zero}' AS {kind}) AS k" for n, zero in values]
+        return spark.sql(" UNION ALL ".join(made)).coalesce(1)
+
+    floats = pa.array([-0.0, 1.0], pa.float64() if kind == "DOUBLE" else pa.float32())
+    write_deltalake(table.uri, pa.table({"n": pa.array([1, 2], pa.int32()), "k": floats}), partition_by=["k"])
+    write(rows((3, "0.0")), mode=WriteMode.PARTITION_OVERWRITE, partition_by=("k",))
+    assert rows_of(spark, table) == [(2, 1.0), (3, 0.0)]
+    write(rows((4, "-0.0"), (5, "0.0")), mode=WriteMode.PARTITION_OVERWRITE, partition_by=("k",))
+    assert rows_of(spark, table) == [(2, 1.0), (4, 0.0), (5, 0.0)]
+    write(rows((6, "-0.0")), mode=WriteMode.PARTITION_OVERWRITE, partition_by=("k",))
+    write(rows((6, "0.0")), mode=WriteMode.UPSERT, keys=("k",), partition_by=("k",))
+    assert rows_of(spark, table) == [(2, 1.0), (6, 0.0)]
+
+
+def test_a_negative_decimal_is_a_partition_and_one_that_deltalake_has_spoiled_is_named(
+    spark: SparkSession, table: Location, write: Write
+) -> None:
+    """The message said to check permissions and the free space."""
+    amounts = [Decimal("-0.50"), Decimal("-1.50"), Decimal("0.50")]
+    rows = spark.createDataFrame(list(enumerate(amounts)), "n INT, k DECIMAL(10,2)").coalesce(1)
+    write(rows, mode=WriteMode.PARTITION_OVERWRITE, partition_by=("k",))
+    write(rows, mode=WriteMode.PARTITION_OVERWRITE, partition_by=("k",))
+    assert rows_of(spark, table) == list(enumerate(amounts))
+    spoiled = replace(table, uri=f"{table.uri}-spoiled")
+    arrow = pa.table({"n": [1], "k": pa.array([Decimal("-1.50")], pa.decimal128(10, 2))})
+    with suppress(DeltaError):
+        # It fails at what it has written.
+        write_deltalake(spoiled.uri, arrow, partition_by=["k"])
+    with pytest.raises(TableError, match=r"a partition of the value '-1\.-50', which is no decimal\(10,2\)") as caught:
+        ENGINE.open(spoiled)
+    assert "permissions" not in str(caught.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -65,7 +66,8 @@ class Staged(Write):
 
 def looks_of_a_write(size: int, named: list[PartitionValues] | None) -> int:
     spec = WriteSpec(WriteMode.PARTITION_OVERWRITE, partition_by=("day", "carrier"), replace=named)
-    write = Staged(cast(Any, None), Table(size), spec, Stamp("app", 1), "")
+    fields = [{"name": name, "type": "string"} for name in spec.partition_by]
+    write = Staged(cast(Any, None), Table(size), spec, Stamp("app", 1), json.dumps({"fields": fields}))
     Counted.looks = 0
     outcome = mode_of(spec.mode).stage(write)
     assert len(outcome.removed) == 2 * size

@@ -14,6 +14,8 @@ from odi_assets.cli.terminal.output import Column, data_json, data_table, note, 
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.stream_marks import checkpoint_of
+from odi_assets.spark.lazy import F
 from odi_assets.streaming.checkpoints import CheckpointReader, copy_of_remote
 from odi_assets.streaming.checkpoints.inspect import local_path
 from odi_assets.util.words import counted
@@ -100,8 +102,6 @@ def find_place(settings: Settings, path: str) -> CheckpointPlace:
 
 
 def _of_node(project: Project, key: NodeKey) -> CheckpointPlace:
-    from odi_assets.nodes.planning.stream_marks import checkpoint_of
-
     found = checkpoint_of(Node.of(project, key), project.open_batches().of_node(str(key)))
     if found is None:
         raise ConfigError(
@@ -140,7 +140,6 @@ def collect_rows(reader: CheckpointReader, frame: DataFrame, where: str | None, 
         ConfigError: the condition is no SQL, or names columns that there are not.
     """
     from pyspark.errors import AnalysisException, ParseException
-    from pyspark.sql import functions as F
 
     try:
         found = frame.where(where) if where else frame

@@ -22,6 +22,7 @@ from odi_assets.cursors import Move, compare
 from odi_assets.cursors import fingerprint as fingerprint_of
 from odi_assets.cursors.files import BACKWARDS
 from odi_assets.errors import ConfigError, OdiError
+from odi_assets.state.values import to_json
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -188,8 +189,6 @@ def document_json(document: CursorDocument) -> dict[str, Any]:
 
 
 def _stream_json(stream: CursorStream) -> dict[str, Any]:
-    from odi_assets.state.values import to_json
-
     position, snapshot = stream.position, stream.snapshot
     return {
         "stream": stream.id,

@@ -14,6 +14,7 @@ from odi_assets.cli.terminal.output import data_json, note
 from odi_assets.cursors import Move
 from odi_assets.cursors.kept import give_out, key_of, name_of, names, take_in
 from odi_assets.errors import ConfigError
+from odi_assets.sources.cdc.mark import lsn_text
 from odi_assets.sources.marks import hwm_text
 
 if TYPE_CHECKING:
@@ -133,7 +134,6 @@ def import_to_capture(
 ) -> None:
     """Let a node that captures a log go on at OLake's LSN, and say what becomes of its tables."""
     from odi_assets.nodes.recovery.olake_log import take_over_log
-    from odi_assets.sources.cdc.mark import lsn_text
 
     if stream is not None or force:
         option = "--stream" if stream is not None else "--force"

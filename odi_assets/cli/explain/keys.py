@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
+from odi_assets.util.lazy import pa
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
@@ -133,8 +134,6 @@ def _table(project: Project, place: str) -> Location | None:
 
 
 def _rows(location: Location, names: Sequence[str]) -> list[tuple[str, ...]]:
-    import pyarrow as pa
-
     from odi_assets.delta.table import TableHandle
 
     handle = TableHandle.open(location)

@@ -25,12 +25,13 @@ from odi_assets.cli.terminal.options import (
     bounds_of,
 )
 from odi_assets.cli.terminal.output import data_json, note, stdout_kept_for_data
+from odi_assets.nodes.request import RunRequest
+from odi_assets.spark.jvm.java import find_java
 from odi_assets.util.debugging import debugging
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.project import Project
-    from odi_assets.nodes.request import RunRequest
     from odi_assets.nodes.result import RunSummary
 
 
@@ -56,7 +57,6 @@ def run(
         show_rows_left,
     )
     from odi_assets.cli.terminal.selection import pipelines_in_order, selected_nodes
-    from odi_assets.nodes.request import RunRequest
 
     project = settings.project()
     request = RunRequest(full_refresh, resume, bounds_of(from_, to) if from_ or to else None, accept_loss=yes)
@@ -126,8 +126,6 @@ def _ready(project: Project, keys: Sequence[NodeKey], request: RunRequest) -> Ru
         JavaError: there is none.
         Exit: nobody agreed.
     """
-    from odi_assets.spark.jvm.java import find_java
-
     if not project.config.spark.remote:
         find_java()
     if request.full_refresh and not request.accept_loss:

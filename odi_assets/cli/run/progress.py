@@ -12,6 +12,7 @@ from rich.text import Text
 
 from odi_assets.cli.terminal.output import console
 from odi_assets.nodes.result import is_left_out
+from odi_assets.spark.progress import running_stages
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ class SparkColumn(ProgressColumn):
     max_refresh = 0.5
 
     def render(self, task: Task) -> Text:
-        from odi_assets.spark.progress import running_stages
-
         del task
         stages = running_stages()
         if stages is None:

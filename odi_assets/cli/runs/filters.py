@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic_core import PydanticCustomError
 
 from odi_assets.config.models.durations import parse_duration
 from odi_assets.errors import ConfigError
@@ -68,8 +69,6 @@ def _statuses(given: list[str] | None) -> set[str]:
 def _moment(since: str | None) -> datetime | None:
     if since is None:
         return None
-    from pydantic_core import PydanticCustomError
-
     with suppress(PydanticCustomError):
         return datetime.now(UTC) - parse_duration(since)
     try:

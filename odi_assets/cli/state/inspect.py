@@ -9,7 +9,10 @@ import typer
 
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import Column, data, data_json, data_table, moment, note
+from odi_assets.cli.terminal.typed_values import from_text, to_text
 from odi_assets.errors import ConfigError, OdiError, StateError
+from odi_assets.sources.marks import hwm_text
+from odi_assets.state.values import encode, to_json
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
@@ -69,8 +72,6 @@ def _keeps_hwm(increment: Any) -> bool:
 
 def get(settings: Settings, key: KeyArgument) -> None:
     """Print a high-water mark as JSON; `odi state set` reads back what this prints, with its type."""
-    from odi_assets.cli.terminal.typed_values import to_text
-
     project = settings.project()
     data(to_text(entry_of(key, project, project.open_state()).value))
 
@@ -85,8 +86,6 @@ def set_(
     ] = None,
 ) -> None:
     """Set a high-water mark, back or forward; the next run reads on from there."""
-    from odi_assets.cli.terminal.typed_values import from_text, to_text
-
     project = settings.project()
     state = project.open_state()
     before = state.get_entry(key)
@@ -105,8 +104,6 @@ def warn_if_unused(project: Project, key: str) -> None:
 
 def entry_json(entry: HwmEntry) -> dict[str, Any]:
     """An entry as ``--json`` gives it."""
-    from odi_assets.state.values import to_json
-
     value, kind = to_json(entry.value)
     return {
         "key": entry.key,
@@ -128,15 +125,11 @@ def _missing_json(key: str) -> dict[str, Any]:
 
 def shown_value(entry: HwmEntry) -> str | None:
     """The entry's HWM in a few words."""
-    from odi_assets.sources.marks import hwm_text
-
     return hwm_text(entry.value)
 
 
 def type_name(entry: HwmEntry) -> str:
     """The entry's type in a word."""
-    from odi_assets.state.values import encode
-
     kind = entry.value_type or encode(entry.value).type
     # Types of parts are for machines; --json has them.
     return "dict" if kind.startswith('{"dict"') else kind.partition("{")[0] or "list"

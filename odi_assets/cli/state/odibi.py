@@ -7,7 +7,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from odi_assets.cli.project.nodes import ls
 from odi_assets.cli.runs.filters import NodeFilter, PipelineOption, StatusOption, chosen_runs
+from odi_assets.cli.runs.list import record_json, show_table
+from odi_assets.cli.runs.stats import stats as of_runs
 from odi_assets.cli.terminal.options import Settings
 from odi_assets.cli.terminal.output import Column, data_json, data_table, note
 from odi_assets.state.values import dump, to_json
@@ -57,8 +60,6 @@ def runs(
     format_: FormatOption = "table",
 ) -> None:
     """List runs as `odibi catalog runs` does; `odi runs list` shows more."""
-    from odi_assets.cli.runs.list import record_json, show_table
-
     project = settings.at(file).project()
     found = chosen_runs(project, pipeline, node, status, f"{days}d" if days else None, limit)
     if format_ == "json":
@@ -70,8 +71,6 @@ def runs(
 
 def nodes(settings: Settings, file: FileArgument = None, format_: FormatOption = "table") -> None:
     """List the nodes as `odibi catalog nodes` does; `odi ls` is the same."""
-    from odi_assets.cli.project.nodes import ls
-
     ls(settings.at(file), None, format_ == "json")
 
 
@@ -108,8 +107,6 @@ def stats(
     format_: FormatOption = "table",
 ) -> None:
     """Success rates and durations; `odi runs stats` is the same."""
-    from odi_assets.cli.runs.stats import stats as of_runs
-
     of_runs(settings.at(file), pipeline, None, f"{days}d" if days else None, format_ == "json")
 
 

@@ -18,6 +18,7 @@ from odi_assets.cli.state.inspect import (
 from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.terminal.output import Column, data_json, data_table, moment, note, short_id
+from odi_assets.cli.terminal.typed_values import from_text
 from odi_assets.state.values import dump, to_json
 
 if TYPE_CHECKING:
@@ -110,7 +111,6 @@ def reset(
 def _wanted(
     state: StateBackend, present: HwmEntry, to_revision: int | None, value: str | None, kind: str | None
 ) -> HwmEntry:
-    from odi_assets.cli.terminal.typed_values import from_text
     from odi_assets.state.reset import revision
 
     if to_revision is not None:

@@ -11,7 +11,9 @@ import typer
 from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, NodeArgument, Settings, YesOption
 from odi_assets.cli.terminal.output import Column, count, data_json, data_table, hwm_change, moment, note, short_id
+from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
+from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.request import in_utc
 
@@ -130,7 +132,6 @@ def _moment(text: str) -> datetime:
 
 
 def _list(project: Project, key: NodeKey, as_json: bool) -> None:
-    from odi_assets.delta.table import TableHandle
     from odi_assets.nodes.recovery.table_versions import versions
 
     table = TableHandle.open(project.target(key))
@@ -158,8 +159,6 @@ def _shown_facts(version: Version) -> dict[str, Any]:
     """What the commit of a version says of itself, as far as it is shown."""
     if version.stamp is None:
         return {}
-    from odi_assets.nodes.commit_facts import CommitFacts
-
     facts = CommitFacts.of(version.stamp)
     shown = {name: getattr(facts, name) for name in ("run_id", "mode", "rows_written", "increment")}
     if facts.stream is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic_core import PydanticCustomError
 
 from odi_assets.cli.run.command import quiet_libraries
 from odi_assets.cli.terminal.options import JsonOption, NodeArgument, Settings
@@ -45,8 +46,6 @@ def run(
 
 
 def _interval(text: str) -> str:
-    from pydantic_core import PydanticCustomError
-
     try:
         return f"{int(parse_span(text).total_seconds() * 1000)} milliseconds"
     except PydanticCustomError as error:

@@ -14,11 +14,11 @@ import typer
 
 from odi_assets.cli.terminal.output import note
 from odi_assets.errors import ConfigError
+from odi_assets.nodes.request import Bounds
 from odi_assets.util.debugging import DEBUG_VARIABLE
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
-    from odi_assets.nodes.request import Bounds
 
 ConfigOption = Annotated[
     Path | None,
@@ -71,8 +71,6 @@ def bounds_of(start: str | None, end: str | None) -> Bounds | None:
     Raises:
         ConfigError: one stands alone, is not a time, or they hold nothing.
     """
-    from odi_assets.nodes.request import Bounds
-
     if start is None and end is None:
         return None
     if start is None or end is None:

@@ -16,6 +16,7 @@ CHECKS: tuple[Callable[[ProjectView], Iterator[Mistake]], ...] = (
     logs.logs,
     tables.unknown_engines,
     tables.shared_folders,
+    tables.tables_as_sources,
     tables.outside_paths,
     tables.partitions,
     increments.shared_state_keys,

@@ -11,6 +11,7 @@ from odi_assets.config.compared_values import TIMES, Exact, exact, is_reversed, 
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, about, closest
 from odi_assets.config.known_columns import KnownColumns, columns_written
 from odi_assets.config.models.checks import FAILED_CHECKS, CheckConfig
+from odi_assets.util.lazy import exp
 from odi_assets.util.spark_sql import parsed
 
 
@@ -48,8 +49,6 @@ def _of_sql(check: CheckConfig, at: Path) -> Iterator[Mistake]:
 
 def _no_condition(expression: str) -> str | None:
     """Why an expression is no condition of a row, as far as its words alone tell."""
-    from sqlglot import exp
-
     tree = parsed(f"SELECT {expression}\n")
     if not isinstance(tree, exp.Select) or not tree.expressions:
         return None
@@ -109,8 +108,6 @@ def _of_bounds(check: CheckConfig, columns: KnownColumns, at: Path) -> Iterator[
 
 def _names_in(expression: str) -> list[str]:
     """The columns of a condition; none where it is not certain that a name is a column."""
-    from sqlglot import exp
-
     tree = parsed(f"SELECT {expression}\n")
     if not isinstance(tree, exp.Select) or tree.find(exp.Lambda, exp.Subquery) is not None:
         return []

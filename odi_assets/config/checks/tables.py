@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import takewhile
 
-from odi_assets.config.checks.view import ProjectView
+from odi_assets.config.checks.view import NodeView, ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, about
+from odi_assets.config.models import FileFormat, ReadConfig, VersionIncrement
 from odi_assets.config.models.connections import SCHEME, StoreConnection, inside
 from odi_assets.config.table_engines import find_engine, known_engines
 
@@ -53,6 +56,83 @@ def _overlap(one: _Folder, other: _Folder) -> str:
     if address[: len(others)] == others:
         return f"this folder is inside the table of {owner}, whose vacuum would delete it"
     return f"the table of {owner} is inside this folder, and a vacuum would delete it"
+
+
+def tables_as_sources(project: ProjectView) -> Iterator[Mistake]:
+    """Find nodes that read the files of another node's table, some of which hold rows that were removed; and nodes that
+    follow the table that they write, which each of their runs changes."""
+    tables = list(_tables(project))
+    for node in project.nodes:
+        for at, read in node.config.reads.items():
+            store, place = _place(project, read.connection, read.path or "")
+            owners = [one for one, its_store, folder in tables if its_store == store and _reads(read, place, folder)]
+            own = any(one is node for one in owners)
+            if owners and read.format in _OF_FILES:
+                shown = owners[0].shown
+                text = f"these are files of the table that node `{shown}` writes, some of which hold rows that were "
+                text += "removed or replaced: read the table, with "
+                text += "`format: delta`" if own else f"`inputs: {{x: {{node: {shown}}}}}`, or with `format: delta`"
+                yield Mistake(text, at=(*node.path, *at, "path"))
+            elif own and (node.config.stream is not None or isinstance(read.incremental, VersionIncrement)):
+                text = "the node writes this table: each run would find what the run before it wrote, for ever; read "
+                text += "the table that its rows come from, or this one whole (without `incremental`)"
+                yield Mistake(text, at=(*node.path, *at, "path"))
+
+
+_OF_FILES = (FileFormat.CSV, FileFormat.JSON, FileFormat.PARQUET)
+
+
+def _tables(project: ProjectView) -> Iterator[tuple[NodeView, _Store, str]]:
+    """Yield the tables of nodes, with their stores and their paths there."""
+    for node in project.nodes:
+        write = node.config.write
+        for text in filter(None, (write.path, node.config.quarantine)):
+            store, place = _place(project, write.connection, text)
+            if store is not None and place:
+                yield node, store, place
+
+
+_Store = tuple[str, ...]
+
+
+def _place(project: ProjectView, connection: str, text: str) -> tuple[_Store | None, str]:
+    """The store and the path there that a path of a connection means; empty where that is not known."""
+    found = project.connection(connection)
+    base = found.folder(project.root) if isinstance(found, StoreConnection) else ""
+    below = inside(text, base) if isinstance(found, StoreConnection) and text else None
+    if not isinstance(found, StoreConnection) or below is None:
+        return None, ""
+    return found.store, posixpath.normpath(posixpath.join("/", base, below))
+
+
+def _reads(read: ReadConfig, path: str, table: str) -> bool:
+    """Whether the path of a source names the folder of a table, or files in it."""
+    if read.format not in _OF_FILES:
+        return read.format is FileFormat.DELTA and path == table
+    fixed, last = (
+        "/".join(takewhile(lambda part: not set(part) & set("*?["), path.split("/"))),
+        posixpath.basename(path),
+    )
+    if fixed == path and f"{table}/".startswith(f"{path.rstrip('/')}/"):
+        return True
+    if f"{fixed}/".startswith(f"{table}/"):
+        return "." not in last or last.endswith(".parquet")
+    # Files lie in the folder of a write, and in folders of partitions.
+    names = (f"{table}/{'k=1/' * depth}1.parquet" for depth in range(_DEEPEST))
+    return any(_matches(path.split("/"), name.split("/")) for name in names)
+
+
+def _matches(glob: Sequence[str], parts: Sequence[str]) -> bool:
+    """Whether the parts of a path match those of a glob."""
+    if not glob:
+        return not parts
+    if glob[0] == "**":
+        return any(_matches(glob[1:], parts[start:]) for start in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], glob[0]) and _matches(glob[1:], parts[1:])
+
+
+_DEEPEST = 6
+"""Levels of folders below a table that a glob is tried with."""
 
 
 def outside_paths(project: ProjectView) -> Iterator[Mistake]:

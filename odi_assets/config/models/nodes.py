@@ -194,7 +194,7 @@ class ReadConfig(Strict):
             about(
                 name, "is what rows are ordered or cut by: ask for it as it is, or read a `query`", at=("columns", name)
             )
-            for name in sorted(self.columns.keys() & self._ordering)
+            for name in sorted(self.columns.keys() & self.ordering)
         ]
         return found
 
@@ -208,7 +208,7 @@ class ReadConfig(Strict):
         return found
 
     @property
-    def _ordering(self) -> set[str]:
+    def ordering(self) -> set[str]:
         """The columns that rows of a database are ordered or cut by."""
         increment, snapshot = self.incremental, getattr(self.incremental, "snapshot", None)
         one = {getattr(increment, "column", None), getattr(increment, "fallback_column", None), self.partition_column}

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import functions as F
 
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
@@ -26,6 +25,7 @@ from odi_assets.sources.cdc.log import Op
 from odi_assets.sources.cdc.mark import PARTITION, CaptureMark
 from odi_assets.sources.cdc.source import LogSource
 from odi_assets.sources.cdc.value_types import ValueTypes
+from odi_assets.spark.lazy import F
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.engine import engine_of

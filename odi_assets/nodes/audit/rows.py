@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window as Over
-from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from odi_assets.nodes.planning.range import Unit
 from odi_assets.sources.cursor.columns import cursor_column
 from odi_assets.sources.cursor.window import Window
+from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted, row_text
 
 if TYPE_CHECKING:

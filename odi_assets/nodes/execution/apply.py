@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
-
 from odi_assets.config.models import WriteMode
 from odi_assets.errors import TableError
 from odi_assets.nodes.execution.log_rows import (
@@ -30,6 +28,7 @@ from odi_assets.nodes.execution.log_rows import (
 from odi_assets.nodes.planning.apply import key_of_log, value_types
 from odi_assets.sources.cdc.log import Op
 from odi_assets.sources.cdc.value_types import ValueTypes
+from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.engine import engine_of
 

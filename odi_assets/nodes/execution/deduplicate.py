@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
-
 from odi_assets.config.compared_columns import known_rows
 from odi_assets.delta.files.pruning import uncut
 from odi_assets.delta.table import LiveFile
@@ -15,6 +13,7 @@ from odi_assets.errors import IncrementError
 from odi_assets.nodes.planning.plan import ResolvedPlan
 from odi_assets.sources.cursor.columns import least
 from odi_assets.sources.cursor.window import Overlap
+from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.engine import engine_of
 

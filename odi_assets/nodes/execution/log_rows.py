@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
-
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cdc.log import Op
 from odi_assets.sources.cdc.value_types import ValueTypes
 from odi_assets.sources.sql.errors import VALUE
+from odi_assets.spark.lazy import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

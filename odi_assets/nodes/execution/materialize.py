@@ -13,8 +13,10 @@ from odi_assets.delta.commit import Stamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.advance import advance
+from odi_assets.nodes.execution.deduplicate import each_once, without_loaded
 from odi_assets.nodes.execution.deliveries import DELIVERY, numbered
 from odi_assets.nodes.execution.errors import computation_named
+from odi_assets.nodes.execution.node_store import open_node_store, publish, stage
 from odi_assets.nodes.execution.ordering import require_typed_order
 from odi_assets.nodes.execution.outcomes import succeeded
 from odi_assets.nodes.execution.resolve import resolve
@@ -155,13 +157,9 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
         if within is not None and df is not None and within.column in df.columns:
             df = df.where(within.condition(df))
         if df is not None and known_rows(node.config):
-            from odi_assets.nodes.execution.deduplicate import each_once
-
             df = each_once(df, resolved)
         overlaps = [read.overlap for read in resolved.reads if read.overlap is not None]
         if df is not None and overlaps and resolved.write.mode.traits.keeps_stored_rows:
-            from odi_assets.nodes.execution.deduplicate import without_loaded
-
             df = without_loaded(df, resolved, overlaps[0], spark)
         if df is not None:
             if counts.observed:
@@ -174,8 +172,6 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
 
 def _store_opener(plan: ResolvedPlan, opened: list[StagedStore]) -> Callable[[], StateStore]:
     def open_store() -> StateStore:
-        from odi_assets.nodes.execution.node_store import open_node_store
-
         opened.append(open_node_store(plan))
         return opened[0].store
 
@@ -193,8 +189,6 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
     facts = plan.commit_facts(run).to_json()
     store = rows.store if isinstance(rows, NodeRows) else None
     if store is not None:
-        from odi_assets.nodes.execution.node_store import stage
-
         facts["store"] = stage(store)
     guard = None
     if plan.node.config.checks:
@@ -225,8 +219,6 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
     elif plan.ends_hwm:
         state.delete_hwm(plan.node.state_key)
     if store is not None:
-        from odi_assets.nodes.execution.node_store import publish
-
         publish(store, plan)
     result = succeeded(plan, table, run, written, rows_read)
     return result if guard is None else replace(result, metrics={**result.metrics, **guard.metrics})

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.delta.changes import changes
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle, position_at
 from odi_assets.errors import ChecksFailedError
@@ -116,8 +117,6 @@ def committed_by_earlier_attempt(plan: NodePlan, run: RunInfo) -> CommittedStamp
 
 def succeeded_before(plan: NodePlan, result: NodeResult, stamp: CommittedStamp) -> NodeResult:
     """The ``result`` of a retried node that has nothing to do because an earlier attempt committed."""
-    from odi_assets.delta.changes import changes
-
     facts = CommitFacts.of(stamp)
     committed = changes(plan.target, stamp.version - 1, stamp.version).commits
     counted = {"rows_updated": facts.rows_updated, "mode": facts.mode}

@@ -11,6 +11,7 @@ from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.nodes.planning.same_history import require_uncorrected
 from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions
+from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
 
 if TYPE_CHECKING:
@@ -54,8 +55,6 @@ def _affected(plan: ResolvedPlan, column: str, spark: SparkSession) -> Partition
 
 
 def _values(rows: DataFrame, column: str, read: Read, plan: ResolvedPlan) -> set[str | None]:
-    from pyspark.sql import functions as F
-
     require_partition_column(plan.node, read.label, rows.columns)
     # As text: Spark would convert a collected TIMESTAMP to this machine's zone.
     kind = rows.schema[column].dataType.jsonValue()

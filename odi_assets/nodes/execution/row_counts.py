@@ -13,6 +13,7 @@ from odi_assets.config.compared_columns import known_rows
 from odi_assets.nodes.execution.deliveries import follow_each_other
 from odi_assets.nodes.planning.plan import ResolvedPlan
 from odi_assets.sources.reads import Read
+from odi_assets.spark.lazy import F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
@@ -49,7 +50,6 @@ class RowCounts:
     def watch(self, read: Read, rows: DataFrame) -> DataFrame:
         """``rows``, counted when they are written."""
         from pyspark.sql import Observation
-        from pyspark.sql import functions as F
 
         known = read.rows_known
         if known is not None:

@@ -14,6 +14,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 
 from odi_assets.config.models import NodeConfig, TransformConfig
+from odi_assets.config.python_nodes import decorated, import_user_module
 from odi_assets.errors import ConfigError, OdiError, TransformError
 from odi_assets.nodes.execution.errors import CORRECT, description_of
 from odi_assets.spark.session import REQUIRED_CONF, apply_conf
@@ -80,8 +81,6 @@ def load_function(reference: str, root: Path, label: str) -> Callable[..., Any]:
         ConfigError: there is no such module or function in it.
         TransformError: the module fails when it is imported.
     """
-    from odi_assets.config.python_nodes import decorated, import_user_module
-
     if (made := decorated(reference)) is not None:
         return made
     module_name, _, name = reference.partition(":")

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
-from pyspark.sql import functions as F
 
 from odi_assets.nodes.execution.streams.kept_shape import GivenUp, moment
+from odi_assets.spark.lazy import F
 from odi_assets.streaming.checkpoints.copies import copy_of_remote
 from odi_assets.streaming.checkpoints.files import state_files
 from odi_assets.streaming.checkpoints.inspect import inspect, rows_store

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
-
 from odi_assets.config.models import StatefulIncrement
 from odi_assets.config.models.checks import FAILED_CHECKS
 from odi_assets.delta.table import TableHandle
@@ -23,6 +21,7 @@ from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.sources.reads import NothingNew, Read, UnresolvedRead
 from odi_assets.sources.source import Source
+from odi_assets.spark.lazy import F
 from odi_assets.streaming.explain.collect import key_sql, only_asked
 from odi_assets.streaming.explain.query.definition import Condition
 from odi_assets.tables.columns import quoted

@@ -6,8 +6,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
@@ -21,6 +19,7 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
 from odi_assets.sources.delta.source import DeltaTableSource
 from odi_assets.sources.source import Source
+from odi_assets.spark.lazy import F
 from odi_assets.spark.own_session import own_session
 from odi_assets.state.backend import StateBackend
 from odi_assets.streaming.explain.collect import key_sql, only_asked

@@ -9,13 +9,12 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
-
 from odi_assets.nodes.execution.log_rows import LogShape, facts_of, shown_text, text_of
 from odi_assets.nodes.explain.places import LoggedKeyChange
 from odi_assets.nodes.planning.apply import types_of_log
 from odi_assets.sources.cdc.log import Op
 from odi_assets.sources.cdc.mark import PARTITION, position_text
+from odi_assets.spark.lazy import F
 from odi_assets.streaming.explain.collect import key_sql, only_asked
 
 if TYPE_CHECKING:

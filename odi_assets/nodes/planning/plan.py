@@ -11,6 +11,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.known_rows import known_by
 from odi_assets.nodes.planning.start import Start
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import RunInfo
@@ -233,8 +234,6 @@ class ResolvedPlan(NodePlan):
 
     def commit_facts(self, run: RunInfo) -> CommitFacts:
         """What the commit of this plan says of itself."""
-        from odi_assets.nodes.planning.known_rows import known_by
-
         entry, bounds, hwm = self.start.entry, self.request.bounds, None
         inputs, resolve = self.node.config.inputs, self.node.project.graph.resolve
         read_at = {read.name: read.snapshot.table_version for read in self.reads}

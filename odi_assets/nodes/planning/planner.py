@@ -14,13 +14,17 @@ from odi_assets.errors import ConfigError, StateError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.apply import require_captured
+from odi_assets.nodes.planning.identity import require_own
 from odi_assets.nodes.planning.partition_column import partition_column, require_partition_column
 from odi_assets.nodes.planning.plan import NodePlan, WritePlan
+from odi_assets.nodes.planning.range import planned_range
 from odi_assets.nodes.planning.same_history import in_same_history
 from odi_assets.nodes.planning.start import Start, marks_of, table_and_start
+from odi_assets.nodes.planning.target_check import require_target
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.request import RunRequest
+from odi_assets.sources.delta.source import DeltaTableSource
 from odi_assets.sources.marks import Mark
 from odi_assets.sources.reads import AffectedPartitions, PlannedRead
 from odi_assets.sources.snapshot import Partitions
@@ -85,8 +89,6 @@ def _planned(node: Node, state: Hwms, request: RunRequest) -> NodePlan:
         return planned_stream(node, TableHandle.open(node.target.location), request)
     target, start = table_and_start(node, state)
     if (target.exists or start.origin is not None) and not request.full_refresh:
-        from odi_assets.nodes.planning.identity import require_own
-
         require_own(node, start, target)
     fence = app_id(key, bounded=request.bounds is not None)
     plan = NodePlan(
@@ -101,16 +103,12 @@ def _planned(node: Node, state: Hwms, request: RunRequest) -> NodePlan:
     if request.inputs_wait:
         return _waiting(plan)
     if request.bounds is not None:
-        from odi_assets.nodes.planning.range import planned_range
-
         return planned_range(plan, request.bounds)
     if request.full_refresh or (start.hwm is None and target.exists and _starts_over(node, start, target)):
         from odi_assets.nodes.planning.refresh import planned_refresh
 
         return planned_refresh(plan)
     if start.hwm is not None and node.following:
-        from odi_assets.nodes.planning.target_check import require_target
-
         require_target(node, start, target)
     marks = in_same_history(node, marks_of(node, start, target), target)
     return _increment(
@@ -134,8 +132,6 @@ def _read_of(node: Node, source: Source, mark: Mark | None) -> PlannedRead:
 
 def _waiting(plan: NodePlan) -> NodePlan:
     """``plan``, which has nothing to do as long as tables above it are not there."""
-    from odi_assets.sources.delta.source import DeltaTableSource
-
     tables = [source for source in plan.node.sources if isinstance(source, DeltaTableSource) and not source.exists]
     return replace(plan, reads=tuple(table.nothing_yet() for table in tables), nothing_new=True)
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.errors import TableError
+from odi_assets.util.lazy import pa
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
 
 def arrow_of(frame: Any, name: str) -> pa.Table:
@@ -18,8 +18,6 @@ def arrow_of(frame: Any, name: str) -> pa.Table:
     Raises:
         TableError: it is none, or Arrow does not hold what is in it.
     """
-    import pyarrow as pa
-
     try:
         rows = _arrow_of(frame, name)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
@@ -41,8 +39,6 @@ def arrow_of(frame: Any, name: str) -> pa.Table:
 
 
 def _arrow_of(frame: Any, name: str) -> pa.Table:
-    import pyarrow as pa
-
     if isinstance(frame, pa.Table):
         return frame
     if isinstance(frame, pa.RecordBatchReader):
@@ -66,8 +62,6 @@ def _of_pandas(frame: pd.DataFrame, name: str) -> pa.Table:
 
     The numbers of an index without a name are positions of rows, and are left out.
     """
-    import pyarrow as pa
-
     odd = [label for label in frame.columns if not isinstance(label, str | int)]
     if odd:
         raise _refused(name, f"has a column whose label is {odd[0]!r}", "give each column a text as its name")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pyarrow as pa
-from pyspark.sql import functions as F
 
 from odi_assets.config.models import VersionIncrement, WriteMode
 from odi_assets.connections.location import Location
@@ -25,7 +24,9 @@ from odi_assets.orchestration.assets.frames import AssetTable
 from odi_assets.sources.delta.source import DeltaTableSource, NewVersions
 from odi_assets.sources.marks import History, VersionMark
 from odi_assets.sources.source import Target
+from odi_assets.spark.lazy import F
 from odi_assets.tables.engine import engine_of
+from odi_assets.util.lazy import pq
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -228,8 +229,6 @@ def _noted(upstream: str, reader: AssetTable) -> Mapping[str, Any] | None:
 
 def _rows_of(location: Location, handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table | None:
     """The rows of these files; None where they are not plain files of the table's columns."""
-    import pyarrow.parquet as pq
-
     if not location.is_local or handle.partition_columns:
         return None
     schema = _by_arrow(handle, Wanted(pa.Table)).schema

@@ -16,7 +16,10 @@ from odi_assets.nodes.execution.materialize import Computed
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.nodes.run_node import NodeRun, finish
+from odi_assets.orchestration.assets.attempts import attempt_of
 from odi_assets.orchestration.assets.failures import remedy_first
+from odi_assets.orchestration.assets.frames import AssetTable, partition_values, write_frame
+from odi_assets.orchestration.assets.inputs import INCREMENTAL, Wanted, load_increment, load_whole, require_increment
 from odi_assets.orchestration.assets.partitions import PartitionSize, partition_keys, sizes_by_partition
 from odi_assets.orchestration.assets.row_checks import report_stopped
 from odi_assets.orchestration.assets.suppress_materialization import suppress_materialization
@@ -37,8 +40,6 @@ if TYPE_CHECKING:
 
     from odi_assets.config.models import PartitionConfig
     from odi_assets.connections.location import Location
-    from odi_assets.orchestration.assets.frames import AssetTable
-    from odi_assets.orchestration.assets.inputs import Wanted
     from odi_assets.orchestration.resources import SparkResource
 
 IO_MANAGER = "delta_io_manager"
@@ -152,8 +153,6 @@ class DeltaIOManager(dg.IOManager):
             return self._loaded(context)
 
     def _loaded(self, context: dg.InputContext) -> Any:
-        from odi_assets.orchestration.assets.inputs import INCREMENTAL, Wanted, load_whole
-
         location, column = self._table(context)
         wanted = Wanted.by(context, column)
         with words_of_assets(by_node=node_of(self.project, context.asset_key) is not None):
@@ -162,8 +161,6 @@ class DeltaIOManager(dg.IOManager):
             return load_whole(TableHandle.open(location), wanted, lambda: self._spark(context))
 
     def _increment(self, context: dg.InputContext, location: Location, wanted: Wanted) -> Any:
-        from odi_assets.orchestration.assets.inputs import load_increment, require_increment
-
         require_increment(context)
         upstream, reader = context.asset_key.to_user_string(), self._reader(context)
         tags = context.step_context.dagster_run.tags
@@ -178,8 +175,6 @@ class DeltaIOManager(dg.IOManager):
 
     def _table(self, context: dg.InputContext) -> tuple[Location, str | None]:
         """Where the table of an input is, and the column that decides to which partition a row belongs."""
-        from odi_assets.orchestration.assets.frames import AssetTable
-
         node = node_of(self.project, context.asset_key)
         if node is not None:
             partition = self.project.graph.node(node).partition
@@ -191,8 +186,6 @@ class DeltaIOManager(dg.IOManager):
 
     def _reader(self, context: dg.InputContext) -> AssetTable:
         """The table of the asset that takes the input."""
-        from odi_assets.orchestration.assets.frames import AssetTable
-
         step = context.step_context
         keys = step.job_def.asset_layer.get_selected_entity_keys_for_node(step.node_handle)
         own = [key for key in keys if isinstance(key, dg.AssetKey)]
@@ -205,9 +198,6 @@ class DeltaIOManager(dg.IOManager):
         return AssetTable.of(self.project, own[0], step.job_def.asset_layer.get(own[0]).metadata)
 
     def _write_frame(self, context: dg.OutputContext, frame: Any) -> None:
-        from odi_assets.orchestration.assets.attempts import attempt_of
-        from odi_assets.orchestration.assets.frames import AssetTable, partition_values, write_frame
-
         table = AssetTable.of(self.project, context.asset_key, context.definition_metadata or {})
         reads = self._reads.pop(_step(context.step_context), {})
         attempt = attempt_of(context, reads, partition_values(context, table))

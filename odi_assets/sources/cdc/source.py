@@ -17,9 +17,11 @@ from odi_assets.sources.cdc.capture import Capture, CaptureStep
 from odi_assets.sources.cdc.database import CapturedTable, DatabaseLog, LoggedDatabase
 from odi_assets.sources.cdc.definition import TableDefinition
 from odi_assets.sources.cdc.lag import LogLag
+from odi_assets.sources.cdc.log import SCHEMA
 from odi_assets.sources.cdc.mariadb.database import MariadbDatabase
 from odi_assets.sources.cdc.mark import CaptureMark, TableMark
 from odi_assets.sources.cdc.postgres.database import PostgresDatabase
+from odi_assets.sources.losses import Loss
 from odi_assets.sources.marks import Identity, Mark
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
@@ -30,8 +32,6 @@ from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from odi_assets.sources.losses import Loss
 
 _log = logging.getLogger(__name__)
 
@@ -264,8 +264,6 @@ class LogSource(Source):
             return None if found is None else log.lag(mark, until, log.first_above(mark, until) or 0)
 
     def losses(self, mark: Mark | None, then: Position | None, since: int | None) -> Iterable[Loss]:
-        from odi_assets.sources.losses import Loss
-
         del then, since
         if mark is not None:
             text = "the changes that were captured before: histories that are made of them begin with new snapshots"
@@ -329,8 +327,6 @@ class LogSnapshot(SourceSnapshot):
         return "the log"
 
     def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
-        from odi_assets.sources.cdc.log import SCHEMA
-
         del only
         return spark.createDataFrame(SCHEMA.empty_table())
 

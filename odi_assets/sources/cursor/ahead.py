@@ -10,6 +10,8 @@ from urllib.parse import unquote
 from odi_assets.config.models import ClockGuard
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.window import shown
+from odi_assets.spark.lazy import F
+from odi_assets.tables.columns import quoted
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -112,10 +114,6 @@ def described(rows: DataFrame, place: Column | None, columns: Sequence[str], key
         columns: the cursors.
         keys: the columns that identify a row of the node; without one, the first columns stand for them.
     """
-    from pyspark.sql import functions as F
-
-    from odi_assets.tables.columns import quoted
-
     names = [name for name in keys if name in rows.columns]
     names = names or [name for name in rows.columns if name not in columns][:2]
     asked = [F.col(quoted(name)).cast("string").alias(str(i)) for i, name in enumerate((*names, *columns))]

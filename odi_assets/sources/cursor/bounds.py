@@ -23,10 +23,11 @@ class Bound:
     ahead: int = 0
 
 
-def null_cursors(column: str, count: int, label: str) -> IncrementError:
-    """The error for rows that have no cursor and would never be read."""
+def null_cursors(column: str, kind: str, count: int, label: str) -> IncrementError:
+    """The error for rows that have no cursor of type ``kind`` and would never be read."""
+    what = "NULL, NaN or infinity" if kind in ("float", "double") else "NULL"
     return IncrementError(
-        f"{count:,} rows of {label} have NULL in the cursor column `{column}`; no increment would ever read them",
+        f"{count:,} rows of {label} have {what} in the cursor column `{column}`; no increment would ever read them",
         fix="set `incremental.on_null` to `include` (each is loaded once) or `exclude` (they are dropped and counted), "
         "or `incremental.fallback_column` to a column that is filled there, or choose another cursor",
         column=column,

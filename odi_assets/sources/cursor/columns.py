@@ -11,6 +11,7 @@ from odi_assets.config.models import DateFormat
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.window import Window
+from odi_assets.spark.lazy import F, T
 from odi_assets.tables.columns import quoted, row_text
 
 if TYPE_CHECKING:
@@ -68,38 +69,31 @@ def window_condition(rows: DataFrame, window: Window) -> Column:
 
 
 def _lower_of(rows: DataFrame, window: Window) -> Any:
-    from pyspark.sql.types import DateType
-
-    is_day = isinstance(rows.schema[window.column].dataType, DateType)
+    is_day = isinstance(rows.schema[window.column].dataType, T.DateType)
     # A rolling window begins at a time of day; in a column of dates, it includes that day.
     return window.lower.date() if is_day and isinstance(window.lower, datetime) else window.lower
 
 
 def cursor_column(rows: DataFrame, window: Window) -> Column:
     """The cursor of a window: its column, or its fallback where that is NULL. NaN and infinity count as no cursor."""
-    from pyspark.sql import functions as F
-
     columns = [_position(rows, name, window.date_format) for name in (window.column, window.fallback) if name]
     return F.coalesce(*columns) if len(columns) > 1 else columns[0]
 
 
 def _position(rows: DataFrame, name: str, date_format: DateFormat | None) -> Column:
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import DoubleType, FloatType
-
     column = F.col(quoted(name))
     if date_format is not None:
         return parsed_date(column, date_format)
-    if isinstance(rows.schema[name].dataType, DoubleType | FloatType):
-        # Spark sorts NaN above all numbers: as an HWM, it would keep all later rows out.
-        return F.when(~F.isnan(column) & (column != F.lit(float("inf"))), column)
+    if isinstance(rows.schema[name].dataType, T.DoubleType | T.FloatType):
+        # Spark sorts NaN above all numbers: as an HWM, it would keep all later rows out. What is below all numbers
+        # would be read by a first run alone.
+        is_finite = ~F.isnan(column) & ~column.isin(float("inf"), float("-inf"))
+        return F.when(is_finite, column)
     return column
 
 
 def parsed_date(column: Column, date_format: DateFormat) -> Column:
     """A date written as text, as an instant; text without an offset is UTC. NULL where it does not parse."""
-    from pyspark.sql import functions as F
-
     trimmed = F.trim(column)
     found = [F.try_to_timestamp(trimmed, F.lit(pattern)) for pattern in DATE_PATTERNS[date_format]]
     if date_format == "oracle":
@@ -111,8 +105,6 @@ def parsed_date(column: Column, date_format: DateFormat) -> Column:
 
 def literal(value: Any) -> Column:
     """A value of the state layer as a constant, whatever the zone of this machine and of the session."""
-    from pyspark.sql import functions as F
-
     if isinstance(value, datetime):
         if value.tzinfo is None:
             return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
@@ -132,9 +124,6 @@ def spark_bound(rows: DataFrame, window: Window, label: str) -> Bound:
     Raises:
         IncrementError: text of the cursor is no date of the window's format, or the bound is a time beyond Python's.
     """
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
-
     cursor = cursor_column(rows, window)
     above = cursor if window.lower is None else F.when(cursor >= literal(window.lower), cursor)
     if window.lower is not None and not window.lower_inclusive:
@@ -142,8 +131,8 @@ def spark_bound(rows: DataFrame, window: Window, label: str) -> Bound:
     beyond_window = F.lit(False) if window.upper is None else cursor > literal(window.upper)
     above = F.when(~beyond_window, above)
     kind = rows.select(cursor.alias("c")).schema["c"].dataType
-    is_instant, greatest = isinstance(kind, TimestampType), F.max(above)
-    is_time = isinstance(kind, DateType | TimestampType | TimestampNTZType)
+    is_instant, greatest = isinstance(kind, T.TimestampType), F.max(above)
+    is_time = isinstance(kind, T.DateType | T.TimestampType | T.TimestampNTZType)
     beyond = ~F.year(greatest).between(_FIRST_YEAR, _LAST_YEAR) if is_time else F.lit(False)
     found = rows.agg(
         F.when(~beyond, F.unix_micros(greatest) if is_instant else greatest).alias("upper"),
@@ -176,19 +165,14 @@ def spark_bound(rows: DataFrame, window: Window, label: str) -> Bound:
 
 def least(rows: DataFrame, column: str) -> Any:
     """The least value of a column, a TIMESTAMP as an instant in UTC; None if there is none, or some rows have none."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import TimestampType
-
     name = F.col(quoted(column))
-    is_instant = isinstance(rows.schema[column].dataType, TimestampType)
+    is_instant = isinstance(rows.schema[column].dataType, T.TimestampType)
     value = F.min(F.unix_micros(name) if is_instant else name)
     found = rows.agg(F.when(F.count_if(name.isNull()) == 0, value).alias("least")).collect()[0]["least"]
     return _EPOCH + timedelta(microseconds=found) if is_instant and found is not None else found
 
 
 def _misfits(window: Window) -> list[Column]:
-    from pyspark.sql import functions as F
-
     if window.date_format is None:
         return []
     bad = F.lit(False)
@@ -210,8 +194,6 @@ def counted_rows(rows: DataFrame, most: int, columns: Sequence[str] | None = Non
     Args:
         columns: those that are hashed; None: all.
     """
-    from pyspark.sql import functions as F
-
     hashes = rows.select(_row_hash(columns or rows.columns).alias(_HASH))
     found = hashes.groupBy(_HASH).agg(F.count(F.lit(1)).alias(_NUMBER)).limit(most + 1).collect()
     return None if len(found) > most else {row[_HASH]: int(row[_NUMBER]) for row in found}
@@ -220,7 +202,6 @@ def counted_rows(rows: DataFrame, most: int, columns: Sequence[str] | None = Non
 def without_ties(rows: DataFrame, window: Window) -> DataFrame:
     """``rows`` without those at the lower bound that were loaded; of equal rows, only as many as were loaded."""
     from pyspark.sql import Window as Over
-    from pyspark.sql import functions as F
 
     if not window.ties or window.lower is None:
         return rows
@@ -234,7 +215,5 @@ def without_ties(rows: DataFrame, window: Window) -> DataFrame:
 
 def _row_hash(columns: Sequence[str]) -> Column:
     """A hash of 128 bits of the text of a row. Spark's hash of the row itself ignores NULLs in nested values."""
-    from pyspark.sql import functions as F
-
     text = row_text(columns)
     return F.concat(F.hex(F.xxhash64(text)), F.hex(F.xxhash64(F.lit(1), text)))

@@ -7,7 +7,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.files.pruning import uncut
+from odi_assets.sources.cursor.columns import window_condition
 from odi_assets.sources.cursor.window import Window
+from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
 from odi_assets.util.words import counted
 
@@ -48,8 +50,6 @@ class Late:
         """
         if not self.moved or column not in rows.columns:
             return []
-        from pyspark.sql import functions as F
-
         kind = rows.schema[column].dataType
         given = rows.sparkSession.createDataFrame([(value,) for value in sorted(self.moved, key=str)], "text STRING")
         typed = given.select(F.col("text").try_cast(kind).alias(column), "text")
@@ -62,10 +62,6 @@ NONE_LATE = Late()
 
 def rows_below(rows: DataFrame, window: Window, start: Any) -> int:
     """How many of ``rows`` have a cursor below ``window``, and not below ``start``."""
-    from pyspark.sql import functions as F
-
-    from odi_assets.sources.cursor.columns import window_condition
-
     # Rows of the window, and those above it, are read in this run or in a later one.
     read = replace(window, upper=None, nulls=False, ties={})
     wanted = replace(read, lower=start, lower_inclusive=True)

@@ -13,6 +13,7 @@ from typing import Any
 from odi_assets.config.cursor_values import INTEGERS, cursor_value
 from odi_assets.config.models import StatefulIncrement
 from odi_assets.errors import IncrementError
+from odi_assets.state.text_order import parse_date
 
 TypeName = Any
 """A type as Delta and Spark write it in JSON: text for simple types, a dict for nested ones."""
@@ -119,8 +120,6 @@ def fitting(hwm: Any, name: str, increment: StatefulIncrement, label: str, *, ty
 
 def _dated(text: str, increment: StatefulIncrement, label: str) -> datetime:
     """An HWM as Odibi keeps it for a column of dates as text, or as somebody set it by hand."""
-    from odi_assets.state.text_order import parse_date
-
     try:
         return parse_date(text, increment.date_format or "iso")
     except ValueError as error:

@@ -15,14 +15,18 @@ from odi_assets.delta.damage import require_no_remains
 from odi_assets.delta.files.pruning import files_in_partitions, values_of
 from odi_assets.delta.history import TableCommit, replaces_rows, restored_version, versions_in_effect
 from odi_assets.delta.maintenance.restore import lost_files
+from odi_assets.delta.position import table_position
 from odi_assets.delta.table import LiveFile, TableHandle, rows_in
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.types import TypeName, cursor_type
 from odi_assets.sources.cursor.window import Window
+from odi_assets.sources.cursor_reads import same_loaded_rows
 from odi_assets.sources.delta.bounds import table_bound
+from odi_assets.sources.delta.late import late_in_table
 from odi_assets.sources.delta.versions import VersionStep, step, within
+from odi_assets.sources.losses import Loss
 from odi_assets.sources.marks import CursorMark, History, Identity, Mark, Unresolved, VersionMark, history_of
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
@@ -32,8 +36,6 @@ from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from odi_assets.sources.losses import Loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +84,6 @@ class DeltaTableSource(Source):
         )
 
     def position(self) -> Position:
-        from odi_assets.delta.position import table_position
-
         return table_position(self.location)
 
     def change_since(self, then: Position | None) -> str | None:
@@ -174,8 +174,6 @@ class DeltaTableSource(Source):
         return how and f"{self.label} was {how} after version {history.version}, up to which it was read"
 
     def corrections(self, mark: Mark, spark: SparkSession) -> str | None:
-        from odi_assets.sources.cursor_reads import same_loaded_rows
-
         text, history = self.rewritten(mark), history_of(mark)
         if text is None or history is None:
             return None
@@ -200,8 +198,6 @@ class DeltaTableSource(Source):
         return None
 
     def losses(self, mark: Mark | None, then: Position | None, since: int | None) -> Iterable[Loss]:
-        from odi_assets.sources.losses import Loss
-
         handle = TableHandle.open(self.location)
         if then and handle.exists and then.get("table_id") not in (None, handle.table_id):
             yield Loss(f"rows of {self.label} that it may not hold any more: it was dropped and made again")
@@ -292,8 +288,6 @@ class TableSnapshot(SourceSnapshot):
         return rows.where(only.condition(rows))
 
     def late(self, mark: CursorMark, window: Window, start: Any, spark: SparkSession | None = None) -> Late:
-        from odi_assets.sources.delta.late import late_in_table
-
         history = history_of(mark)
         return NONE_LATE if history is None else late_in_table(self.handle, history.version, window, start, spark)
 

@@ -17,11 +17,12 @@ from odi_assets.sources.errors import FIX_OF_QUOTES
 from odi_assets.sources.files.folders import column_name, folder_keys
 from odi_assets.sources.files.keys import KeyJudge, tree_of
 from odi_assets.sources.files.look.files import as_text, looked_at
-from odi_assets.sources.files.look.json_text import Key, Tree
+from odi_assets.sources.files.look.json_text import Key, Tree, json_look
 from odi_assets.sources.files.look.json_values import require_types
 from odi_assets.sources.files.look.text import Fault
 from odi_assets.sources.files.parquet.misread import misread
 from odi_assets.sources.files.values import Checked, Reading
+from odi_assets.spark.lazy import F, T
 from odi_assets.spark.raised import stopped_by
 from odi_assets.tables.columns import EXACT_TIMES, quoted
 
@@ -124,8 +125,6 @@ def _look(files: FilesSnapshot) -> _Look:
         from odi_assets.sources.files.look.csv_text import csv_look
 
         return csv_look(files.options, remote)
-    from odi_assets.sources.files.look.json_text import json_look
-
     tree = tree_of(files.schema) if files.schema is not None else None
     rest: Tree | None = {} if tree is None or files.rescued else None
     return json_look(files.options, remote, tree or {}, rest)
@@ -227,19 +226,15 @@ def strict_rows(
 
 def as_read(files: FilesSnapshot, schema: StructType, way: str) -> StructType:
     """The types that Spark reads the columns of ``schema`` as."""
-    from pyspark.sql.types import StructField, StructType
-
     reading = reading_of(files, way)
     kept = files.corrupt_column
-    return StructType(
-        [one if one.name == kept else StructField(one.name, reading.as_text(one.dataType)) for one in schema]
+    return T.StructType(
+        [one if one.name == kept else T.StructField(one.name, reading.as_text(one.dataType)) for one in schema]
     )
 
 
 def checked_columns(files: FilesSnapshot, schema: StructType, way: str) -> dict[str, Checked]:
     """The columns of ``schema``, of rows read as :func:`as_read` says, that need a look; by name."""
-    from pyspark.sql import functions as F
-
     reading = reading_of(files, way)
     found = {
         field.name: reading.checked(F.col(quoted(field.name)), field.dataType)
@@ -252,8 +247,6 @@ def checked_columns(files: FilesSnapshot, schema: StructType, way: str) -> dict[
 def stopping_columns(files: FilesSnapshot, schema: StructType, way: str) -> dict[str, Column]:
     """The columns of ``schema`` that need a look. What does not fit stops the read, or is kept by the column of
     ``schema`` that keeps what Spark cannot parse."""
-    from pyspark.sql import functions as F
-
     checked, kept = checked_columns(files, schema, way), files.corrupt_column
     if kept is not None and checked:
         wrong = [F.when(one.misfits, F.col(quoted(name))).alias(name) for name, one in checked.items()]
@@ -266,8 +259,6 @@ def stopping_columns(files: FilesSnapshot, schema: StructType, way: str) -> dict
 
 def without_missing(rows: DataFrame, schema: StructType, rescued: str | None) -> DataFrame:
     """``rows``; one that has no value where ``schema`` has NOT NULL stops the read, unless it was kept aside."""
-    from pyspark.sql import functions as F
-
     found = {}
     for field in schema:
         own = F.col(quoted(field.name))
@@ -287,16 +278,13 @@ def without_missing(rows: DataFrame, schema: StructType, rescued: str | None) ->
 
 def _lacks(column: Column, kind: DataType, nullable: bool) -> Column | None:
     """Whether a value, or a part of it, is missing that its type demands; None if it demands none."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
     missing = [] if nullable else [column.isNull()]
-    if isinstance(kind, StructType):
+    if isinstance(kind, T.StructType):
         parts = [_lacks(column[field.name], field.dataType, field.nullable) for field in kind]
         missing += [column.isNotNull() & part for part in parts if part is not None]
-    elif isinstance(kind, ArrayType | MapType):
-        inner = kind.elementType if isinstance(kind, ArrayType) else kind.valueType
-        values = column if isinstance(kind, ArrayType) else F.map_values(column)
+    elif isinstance(kind, T.ArrayType | T.MapType):
+        inner = kind.elementType if isinstance(kind, T.ArrayType) else kind.valueType
+        values = column if isinstance(kind, T.ArrayType) else F.map_values(column)
         if _lacks(F.lit(None).cast(inner), inner, True) is not None:
             part = F.exists(values, lambda one: cast("Column", _lacks(one, inner, True)))
             missing.append(F.coalesce(part, F.lit(False)))
@@ -360,8 +348,6 @@ def _json_error(files: FilesSnapshot, path: str) -> SourceError | None:
 
 def value_or_stop(field: StructField, found: Misfit) -> Column:
     """The values of a column; one that does not fit stops the read, and is named with its file."""
-    from pyspark.sql import functions as F
-
     name, kind = field.name, field.dataType.simpleString()
     text = F.substring(F.col(quoted(name)).cast("string"), 1, 100)
     fix = _fix_of_type(name)

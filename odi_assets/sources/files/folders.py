@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from odi_assets.delta.files.footers import HIVE_NULL
 from odi_assets.sources.files.values import Reading
+from odi_assets.spark.lazy import F
 from odi_assets.spark.raised import stopped_by
 from odi_assets.tables.columns import quoted
 
@@ -57,7 +58,6 @@ def folder_column(rows: DataFrame, key: str, kind: DataType | None = None) -> Co
         rows: as Spark reads them, not selected from yet.
         kind: the type that the project file gives it; None: text. A value that is none of this type stops the read.
     """
-    from pyspark.sql import functions as F
 
     def decoded(text: Column) -> Column:
         # In a path, `+` is no space, and `%` need not begin an escaped character.
@@ -100,8 +100,6 @@ def filled_from_folders(
         values: of columns that are not taken from ``rows`` as they are.
         more: columns to return behind them.
     """
-    from pyspark.sql import functions as F
-
     by_name = {column_name(key).lower(): key for key in keys}
     own = {**{field.name: F.col(quoted(field.name)) for field in rows.schema}, **(values or {})}
     own = {name.lower(): value for name, value in own.items()}

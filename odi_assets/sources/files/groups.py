@@ -10,6 +10,9 @@ from odi_assets.config.models import FileFormat
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.deliveries import empty_option, stopping_columns, strict_rows
 from odi_assets.sources.files.folders import column_name
+from odi_assets.sources.files.parquet.footer import footer_schema
+from odi_assets.sources.files.parquet.texts import with_utf_8
+from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
 
 if TYPE_CHECKING:
@@ -97,9 +100,7 @@ def read_as_is(
 
 
 def _of_parquet(files: FilesSnapshot, paths: Sequence[str], rows: DataFrame, *, takes_bytes: bool) -> DataFrame:
-    from odi_assets.sources.files.parquet.footer import footer_schema
     from odi_assets.sources.files.parquet.nulls import with_nulls
-    from odi_assets.sources.files.parquet.texts import with_utf_8
 
     checked = with_utf_8(rows) if files.strict and not takes_bytes else rows
     return with_nulls(checked, footer_schema(files, paths[0]).to_arrow_schema())
@@ -107,8 +108,6 @@ def _of_parquet(files: FilesSnapshot, paths: Sequence[str], rows: DataFrame, *, 
 
 def _require_same_keys(files: FilesSnapshot, rows: DataFrame) -> None:
     """Raises SourceError unless all files of JSON have the same keys, each in any of its records."""
-    from pyspark.sql import functions as F
-
     names = rows.columns
     path = rows.metadataColumn("_metadata").getField("file_path")
     has = [F.max(F.col(quoted(name)).isNotNull()).alias(f"c{i}") for i, name in enumerate(names)]

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.sources.files.look.json_text import Key, Tree
+from odi_assets.spark.lazy import T
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -17,13 +18,11 @@ if TYPE_CHECKING:
 
 def tree_of(kind: DataType) -> Tree | None:
     """The parts of a type; None if it has none."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(kind, StructType):
+    if isinstance(kind, T.StructType):
         return {field.name: tree_of(field.dataType) for field in kind}
-    if isinstance(kind, ArrayType):
+    if isinstance(kind, T.ArrayType):
         return tree_of(kind.elementType)
-    return {None: tree_of(kind.valueType)} if isinstance(kind, MapType) else None
+    return {None: tree_of(kind.valueType)} if isinstance(kind, T.MapType) else None
 
 
 class KeyJudge:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.models import FileFormat
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.late import NONE_LATE, Late, place_of, rows_below
+from odi_assets.sources.cursor.parquet_bounds import bounds_of_files
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.files.folders import folder_values
 from odi_assets.sources.files.listing import SourceFile
@@ -160,8 +161,6 @@ def _below_by_footers(
     """How many rows are in files that lie below ``window`` as a whole; and the files that may lie on both sides."""
     if files.format != FileFormat.PARQUET or files.schema_ddl or window.fallback or window.date_format:
         return 0, new
-    from odi_assets.sources.cursor.parquet_bounds import bounds_of_files
-
     below, mixed = 0, []
     found = bounds_of_files(files.base, [file.path for file in new], window.column)
     for file, bounds in zip(new, found, strict=True):

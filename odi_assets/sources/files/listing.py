@@ -8,7 +8,7 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,9 @@ from odi_assets.errors import ConfigError, SourceError
 _GLOB_CHARACTERS = set("*?[")
 # The rule of Spark's HadoopFSUtils.shouldFilterOutPathName (`_day=1` is a partition).
 _LEFT_OUT = re.compile(r"(?:^|/)(?:\.|_[^=/]*(?:/|$)|[^/]*\._COPYING_(?:/|$))")
+_LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}
+"""Folders that make a table of the folder around them, and the format."""
+_OF_A_TABLE = re.compile(r"(?:^|/)(?:(_delta_log|\.hoodie)(?:/|$)|metadata/[^/]+\.metadata\.json$)")
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 
 
@@ -52,7 +55,8 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
 
     Raises:
         SourceError: ``base`` is not there, or a folder or a file of the pattern cannot be looked at; or Spark cannot
-            open a file because of its name; or a folder lies where a file is to be, or the other way round.
+            open a file because of its name; or a folder lies where a file is to be, or the other way round; or files
+            are those of a table, whose log says which of them count.
     """
     parts = [part for part in posixpath.normpath(pattern).split("/") if part not in ("", ".")]
     fixed = next((i for i, part in enumerate(parts) if set(part) & _GLOB_CHARACTERS), len(parts))
@@ -62,8 +66,9 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
     literal = "/".join([*map(glob.escape, parts[:fixed]), *parts[fixed:]])
     look = re.compile(glob_translate(literal)).match if is_glob else None
     depth = len(parts) - fixed if is_glob and "**" not in literal else None
+    tables: dict[str, str] = {}
     try:
-        files = sorted((_local_files if base.is_local else _remote_files)(base, start, depth, look))
+        files = sorted((_local_files if base.is_local else _remote_files)(base, start, depth, look, tables))
     except (OSError, ValueError) as error:
         raise SourceError(
             f"{base.uri}/{pattern} cannot be listed: {error}",
@@ -71,6 +76,7 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
             "nothing was taken for missing",
             path=pattern,
         ) from error
+    _require_no_table(base, files, tables)
     above = base.is_local and ":" in base.uri
     odd = next((f.path for f in files if (above or ":" in f.path) and base.child(f.path).is_escaped), None)
     if odd is not None:
@@ -82,11 +88,57 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
     return files
 
 
+def _require_no_table(base: Location, files: Iterable[SourceFile], tables: Mapping[str, str]) -> None:
+    """Raises SourceError if files are of a table: of its files, some hold rows that were removed or replaced since."""
+    if not tables:
+        return
+    for file in files:
+        around = [file.path[:at] for at, character in enumerate(file.path) if character == "/"]
+        folder = next((one for one in ("", *around) if one in tables), None)
+        if folder is None or not file.path.endswith(".parquet"):
+            continue
+        kind, place = tables[folder], "/".join(filter(None, (base.uri, folder)))
+        fix = "let its own engine write its rows as plain files, or as a Delta table, and read those"
+        if kind == "Delta":
+            fix = (
+                f"read it with `format: delta, path: {folder or '.'}`; where a node of this project writes it, with "
+                "`inputs: {x: {node: …}}`"
+            )
+        raise SourceError(
+            f"{place} is a {kind} table: among its files, as {file.path}, are some whose rows were removed or replaced",
+            fix=fix,
+            path=file.path,
+        )
+
+
+def _see(name: str, tables: dict[str, str]) -> None:
+    """Remember the table around a path that only tables have."""
+    found = _OF_A_TABLE.search(name)
+    if found:
+        tables[name[: found.start()]] = _LOGS.get(found[1], "Iceberg")
+
+
+def _local_tables_above(root: Path, below: str, tables: dict[str, str]) -> None:
+    """Remember the tables in whose folders a path leads, from ``root`` on."""
+    for folder in (root / below).parents:
+        if not folder.is_relative_to(root):
+            break
+        inside = "" if folder == root else folder.relative_to(root).as_posix()
+        metadata = folder / "metadata"
+        if metadata.is_dir() and any(file.name.endswith(".metadata.json") for file in metadata.iterdir()):
+            tables[inside] = "Iceberg"
+        for log, kind in _LOGS.items():
+            if (folder / log).is_dir():
+                tables[inside] = kind
+
+
 _Look = Callable[[str], object] | None
 """Whether a path may match a glob; None: all files are listed."""
 
 
-def _local_files(base: Location, below: str, depth: int | None, look: _Look) -> Iterator[SourceFile]:
+def _local_files(
+    base: Location, below: str, depth: int | None, look: _Look, tables: dict[str, str]
+) -> Iterator[SourceFile]:
     root = base.local_path
     # A missing folder may be a disk that is not mounted. Below it, an empty listing would look as if nothing landed.
     root.stat()
@@ -99,8 +151,10 @@ def _local_files(base: Location, below: str, depth: int | None, look: _Look) -> 
         return
     if look and not is_folder:
         raise _unreadable(base, below, "is a file, and the path names files in a folder of this name")
+    _local_tables_above(root, below, tables)
     for path in _below(start, depth, ()) if is_folder else [start]:
         name = path.relative_to(root).as_posix()
+        _see(name, tables)
         if not _LEFT_OUT.search(name) and (look is None or look(name)):
             try:
                 status = path.stat()
@@ -129,13 +183,18 @@ def _unreadable(base: Location, name: str, what: str) -> SourceError:
 
 
 def _below(folder: Path, depth: int | None, above: tuple[tuple[int, int], ...]) -> Iterator[Path]:
-    """The files below a folder, down to ``depth`` levels; None: all. A link to a folder ``above`` is not followed."""
+    """The files below a folder, down to ``depth`` levels, and the logs of tables; None: all levels.
+
+    A link to a folder ``above`` is not followed.
+    """
     status = folder.stat()
     if depth == 0 or (status.st_dev, status.st_ino) in above:
         return
     with os.scandir(folder) as entries:
         for entry in entries:
             if _LEFT_OUT.search(entry.name):
+                if entry.name in _LOGS:
+                    yield folder / entry.name
                 continue
             if entry.is_dir() and depth != 1:
                 below = None if depth is None else depth - 1
@@ -144,7 +203,9 @@ def _below(folder: Path, depth: int | None, above: tuple[tuple[int, int], ...]) 
                 yield folder / entry.name
 
 
-def _remote_files(base: Location, below: str, depth: int | None, look: _Look) -> Iterator[SourceFile]:
+def _remote_files(
+    base: Location, below: str, depth: int | None, look: _Look, tables: dict[str, str]
+) -> Iterator[SourceFile]:
     """The files of an object store, which has no folders: a prefix that nothing has is no error, a missing bucket is.
 
     fsspec raises what the libraries of the stores raise, and by default passes over what it cannot list.
@@ -158,12 +219,16 @@ def _remote_files(base: Location, below: str, depth: int | None, look: _Look) ->
         if not found:
             # Not even the bucket may be there, or the right to look into it.
             filesystem.ls(root_path.strip("/").partition("/")[0], detail=False)
+        for folder in _around(below, found):
+            if filesystem.exists(f"{prefix}{folder}/_delta_log".replace("//", "/")):
+                tables[folder] = _LOGS["_delta_log"]
     except (OSError, ValueError, ConfigError):
         raise
     except Exception as error:
         raise OSError(f"{type(error).__name__}: {error}") from error
     for path, info in found.items():
         name = path.removeprefix(prefix)
+        _see(name, tables)
         if info.get("type") == "file" and not _LEFT_OUT.search(name) and (look is None or look(name)):
             etag = str(info.get("ETag") or info.get("etag") or "").strip('"')
             yield SourceFile(_mtime_ns(info, filesystem), name, int(info.get("size") or 0), etag)
@@ -176,9 +241,15 @@ def _objects(filesystem: Any, start: str, depth: int | None) -> dict[str, Any]:
             found: dict[str, Any] = filesystem.find(start, detail=True)
             return found
         levels = filesystem.walk(start, maxdepth=depth, detail=True, on_error="raise")
-        return {info["name"]: info for _, _, files in levels for info in files.values()}
+        return {info["name"]: info for _, *found in levels for each in found for info in each.values()}
     except FileNotFoundError:
         return {}
+
+
+def _around(below: str, found: Iterable[str]) -> list[str]:
+    """The folders above a path, in which a table may be; none where there is nothing of tables."""
+    parts = below.split("/") if below and any(name.endswith(".parquet") for name in found) else []
+    return ["/".join(parts[:depth]) for depth in range(len(parts))]
 
 
 def _mtime_ns(info: dict[str, Any], filesystem: Any) -> int:

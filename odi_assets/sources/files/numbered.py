@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from odi_assets.spark.lazy import F
 from odi_assets.spark.raised import stopped_by
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.reader import file_uri_key
@@ -19,8 +20,6 @@ _FILE, _URI = "__odi_file", "__odi_uri"
 
 def with_numbers(rows: DataFrame, files: FilesSnapshot, column: str) -> DataFrame:
     """``rows`` of ``files``, each with the number of its file in ``column``, an INT."""
-    from pyspark.sql import functions as F
-
     base = files.base.for_spark
     uris = (quote(base.child(file.path).uri, safe="/:@=") for file in files.chosen)
     numbers = {file_uri_key(uri): number for number, uri in enumerate(uris)}

@@ -17,6 +17,7 @@ from odi_assets.sources.files.deliveries import SPLIT, as_read, checked_columns,
 from odi_assets.sources.files.folders import column_name, filled_from_folders
 from odi_assets.sources.files.groups import FileGroup, csv_columns, read_as_is
 from odi_assets.sources.files.parquet.texts import stopping_texts
+from odi_assets.spark.lazy import F, T
 from odi_assets.tables.columns import EXACT_TIMES, quoted
 from odi_assets.tables.schema import as_type
 
@@ -43,14 +44,11 @@ def rescued_rows(spark: SparkSession, files: FilesSnapshot, group: FileGroup, co
     wanted = files.schema
     if files.format == FileFormat.PARQUET and wanted is not None:
         return _parquet_rows(spark, files, group, wanted, column)
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import StringType, StructField, StructType
-
     find = _of_csv if files.format == FileFormat.CSV else _of_json
     is_split = group.way == SPLIT and wanted is not None
     own, whole = (wanted, ()) if is_split and wanted is not None else find(spark, files, group, wanted)
     typed = as_read(files, own, group.way) if files.strict else own
-    columns = StructType([*typed, StructField(_RECORD, StringType())])
+    columns = T.StructType([*typed, T.StructField(_RECORD, T.StringType())])
     if group.way == SPLIT:
         rows = _by_line(spark, files, group, columns)
     else:
@@ -81,16 +79,14 @@ def _of_csv(
     spark: SparkSession, files: FilesSnapshot, group: FileGroup, wanted: StructType | None
 ) -> tuple[StructType, Sequence[str]]:
     """The columns of CSV files, in their order: of the types that are wanted; others are text."""
-    from pyspark.sql.types import StringType, StructField, StructType
-
     found = files.load(spark, group.paths[:1]).schema
     if wanted is None:
-        return StructType(list(found)), ()
+        return T.StructType(list(found)), ()
     if not files.has_header:
         own = csv_columns(spark, files, group, wanted.names)
-        return StructType([wanted[name] for name in own]), ()
+        return T.StructType([wanted[name] for name in own]), ()
     by_name = {field.name.lower(): field for field in wanted}
-    return StructType([by_name.get(name.lower(), StructField(name, StringType())) for name in found.names]), ()
+    return T.StructType([by_name.get(name.lower(), T.StructField(name, T.StringType())) for name in found.names]), ()
 
 
 def _of_json(
@@ -102,7 +98,6 @@ def _of_json(
         SourceError: two keys differ by capitals only.
     """
     from pyspark.errors import PySparkValueError
-    from pyspark.sql.types import StructField, StructType, VariantType
 
     try:
         all_keys = files.load(spark, group.paths, mode="PERMISSIVE", columnNameOfCorruptRecord=_RECORD).schema
@@ -114,7 +109,7 @@ def _of_json(
         ) from error
     found = [field for field in all_keys if field.name != _RECORD]
     if wanted is None:
-        return StructType(found), ()
+        return T.StructType(found), ()
     by_name = {field.name.lower(): field.name for field in wanted}
     clash = next((one.name for one in found if by_name.get(one.name.lower(), one.name) != one.name), None)
     if clash is not None:
@@ -127,21 +122,19 @@ def _of_json(
         )
     types = {field.name: field.dataType for field in found}
     whole = [field.name for field in wanted if _has_more(types.get(field.name), field.dataType)]
-    named = [StructField(one.name, VariantType()) if one.name in whole else one for one in wanted]
-    return StructType(
-        [*named, *(StructField(name, VariantType()) for name in types if name not in wanted.names)]
+    named = [T.StructField(one.name, T.VariantType()) if one.name in whole else one for one in wanted]
+    return T.StructType(
+        [*named, *(T.StructField(name, T.VariantType()) for name in types if name not in wanted.names)]
     ), whole
 
 
 def _has_more(found: DataType | None, wanted: DataType) -> bool:
     """Whether values as they were found have keys that the wanted type lacks."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
+    if isinstance(found, T.ArrayType) and isinstance(wanted, T.ArrayType):
         return _has_more(found.elementType, wanted.elementType)
-    if isinstance(found, StructType) and isinstance(wanted, MapType):
+    if isinstance(found, T.StructType) and isinstance(wanted, T.MapType):
         return any(_has_more(field.dataType, wanted.valueType) for field in found)
-    if not isinstance(found, StructType) or not isinstance(wanted, StructType):
+    if not isinstance(found, T.StructType) or not isinstance(wanted, T.StructType):
         return False
     return any(one.name not in wanted.names or _has_more(one.dataType, wanted[one.name].dataType) for one in found)
 
@@ -151,8 +144,6 @@ def _by_line(spark: SparkSession, files: FilesSnapshot, group: FileGroup, column
 
     So are, beside their values, lines with keys that ``columns`` lack, or with values that have parts.
     """
-    from pyspark.sql import functions as F
-
     lines = files.lines(spark, group.paths).where(F.trim("value") != "")
     text = F.col("value")
     is_one = F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))) == 1
@@ -169,8 +160,6 @@ def _by_line(spark: SparkSession, files: FilesSnapshot, group: FileGroup, column
 
 def _of_variant(name: str, kind: DataType, reading: Reading) -> tuple[Column, Column]:
     """A value of a type with parts, and all of what the record has there where some of it did not fit."""
-    from pyspark.sql import functions as F
-
     text = F.to_json(F.col(quoted(name)))
     value = F.from_json(text, F.lit(reading.as_text(kind).simpleString()))
     if (found := reading.checked(value, kind)) is not None:
@@ -182,13 +171,10 @@ def _of_variant(name: str, kind: DataType, reading: Reading) -> tuple[Column, Co
 def _parquet_rows(
     spark: SparkSession, files: FilesSnapshot, group: FileGroup, wanted: StructType, column: str
 ) -> DataFrame:
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import StructType
-
     rows = read_as_is(spark, files, group.paths, takes_bytes=True)
     by_name = {field.name.lower(): field for field in wanted}
     values, left = {}, []
-    own_types = StructType([own for own in rows.schema if own.dataType.typeName() != "string"])
+    own_types = T.StructType([own for own in rows.schema if own.dataType.typeName() != "string"])
     stopping = stopping_texts(rows, own_types) if files.strict else {}
     for own in rows.schema:
         value, field = F.col(quoted(own.name)), by_name.get(own.name.lower())
@@ -216,12 +202,10 @@ def _fits(own: DataType, wanted: DataType) -> bool:
 
 
 def _with_folders(own: StructType, group: FileGroup) -> StructType:
-    from pyspark.sql.types import StringType, StructField, StructType
-
     names = {name.lower() for name in own.names}
     more = [name for name in map(column_name, group.keys) if name.lower() not in names]
-    return StructType(
-        [*(one for one in own if one.name != _RECORD), *(StructField(name, StringType()) for name in more)]
+    return T.StructType(
+        [*(one for one in own if one.name != _RECORD), *(T.StructField(name, T.StringType()) for name in more)]
     )
 
 
@@ -238,8 +222,6 @@ def _with_rescued(
     Args:
         values: of columns that are not taken as they are.
     """
-    from pyspark.sql import functions as F
-
     record = [F.col(_RECORD).alias("_corrupt_record")] if _RECORD in rows.columns else []
     parts = [*left, *record]
     text = F.to_json(F.struct(*parts), EXACT_TIMES) if parts else F.lit(None).cast("string")

@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyarrow
+import pyarrow.parquet
+
 from odi_assets.config.models import FileFormat
 from odi_assets.connections.location import Location
 from odi_assets.sources.files.look.files import looked_at
@@ -67,8 +70,6 @@ def _looker(format_: str, options: Mapping[str, str], remote: Mapping[str, Any] 
 def _parquet_shape() -> Callable[[Any, str], str]:
     def shape(stream: Any, place: str) -> str:
         del place
-        import pyarrow.parquet
-
         footer = pyarrow.parquet.read_metadata(stream)
         # The first line of the text is the address of an object.
         columns: str = str(footer.schema).partition("\n")[2]
@@ -106,8 +107,6 @@ def _csv_shape(options: Mapping[str, str]) -> Callable[[Any, str], str]:
     def shape(stream: Any, place: str) -> str:
         import codecs
         import csv
-
-        import pyarrow
 
         codec = next((codec for end, codec in packed.items() if place.endswith(end)), None)
         if codec is None and place.endswith((".deflate", ".lz4", ".snappy", ".xz")):

@@ -12,19 +12,24 @@ from odi_assets.config.models import FileFormat, FilesIncrement, OnChange, State
 from odi_assets.config.models.ddl import column_types
 from odi_assets.connections.location import Location
 from odi_assets.errors import IncrementError, NothingThereError, SourceError
+from odi_assets.sources.cursor.parquet_bounds import column_bounds, files_bound
 from odi_assets.sources.errors import refused, unreadable, unreadable_file, unreadable_place
 from odi_assets.sources.files import ledger
 from odi_assets.sources.files.arrivals import Arrivals, arrivals, other_folders, require_as_loaded
+from odi_assets.sources.files.deliveries import file_error
 from odi_assets.sources.files.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
 from odi_assets.sources.files.late import known_files, late_in_files
 from odi_assets.sources.files.listing import SourceFile, list_files
+from odi_assets.sources.files.numbered import with_numbers
 from odi_assets.sources.files.options import reader_options
+from odi_assets.sources.losses import Loss
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, FilesMark, Identity, Mark, Unresolved
 from odi_assets.sources.reading import WHOLE_NUMBER, Settings, options_of, type_of
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source
 from odi_assets.spark.ddl import struct_of
+from odi_assets.spark.lazy import F
 from odi_assets.spark.raised import error_text, stop_message
 from odi_assets.util.words import counted
 
@@ -36,7 +41,6 @@ if TYPE_CHECKING:
     from odi_assets.sources.cursor.bounds import Bound
     from odi_assets.sources.cursor.late import Late
     from odi_assets.sources.cursor.window import Window
-    from odi_assets.sources.losses import Loss
 
 
 _OF_OPTIONS = ("DATETIME_PATTERN", "INVALID_PARAMETER_VALUE.CHARSET", "denyList")
@@ -165,8 +169,6 @@ class LandingFiles(Source):
         return Whole(snapshot=snapshot, summary=snapshot.summary)
 
     def losses(self, mark: Mark | None, then: Position | None, since: int | None) -> Iterable[Loss]:
-        from odi_assets.sources.losses import Loss
-
         del since
         listed = list_files(self.base, self.path)
         if isinstance(self.increment, FilesIncrement) and isinstance(mark, FilesMark) and mark.parts is not None:
@@ -371,13 +373,9 @@ class FilesSnapshot(SourceSnapshot):
         """Each of the chosen files is a delivery, in the order in which they are taken."""
         if len(self.chosen) < 2:
             return rows
-        from odi_assets.sources.files.numbered import with_numbers
-
         return with_numbers(rows, self, column)
 
     def place_of_rows(self) -> Column:
-        from pyspark.sql import functions as F
-
         return F.input_file_name()
 
     def load(
@@ -425,8 +423,6 @@ class FilesSnapshot(SourceSnapshot):
         if found:
             return SourceError(f"{self.label}: {found[0]}", fix=found[1], path=self.base.uri)
         if (place := unreadable_place(text)) is not None:
-            from odi_assets.sources.files.deliveries import file_error
-
             return file_error(self, place, text)
         is_refused = self.options and any(condition in text for condition in _OF_OPTIONS)
         return refused(self.label, self._named([file.path for file in self.chosen]), text) if is_refused else None
@@ -434,8 +430,6 @@ class FilesSnapshot(SourceSnapshot):
     def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
         if self.format != FileFormat.PARQUET or self.schema_ddl:
             return None, UNRESOLVED
-        from odi_assets.sources.cursor.parquet_bounds import column_bounds, files_bound
-
         bounds = column_bounds(self.base, [file.path for file in self.chosen], increment.column)
         if bounds is None or bounds.type_name is None:
             return None, UNRESOLVED

@@ -34,6 +34,7 @@ from odi_assets.sources.files.parquet.columns import parquet_rows, require_whole
 from odi_assets.sources.files.parquet.misread import without_columns
 from odi_assets.sources.files.parquet.nulls import marked_as_open
 from odi_assets.sources.files.rescued import rescued_rows
+from odi_assets.sources.files.shapes import shapes
 from odi_assets.tables.schema import aligned
 
 if TYPE_CHECKING:
@@ -108,8 +109,6 @@ def _shapes(
     depends = files.schema_ddl is None or (is_csv and has_keys) or files.rescued or (is_parquet and files.strict)
     if len(paths) == 1 or not depends or not (is_csv or is_parquet):
         return {"": paths}
-    from odi_assets.sources.files.shapes import shapes
-
     known = files.looked_at.get(tuple(paths))
     if known is None:
         known = files.looked_at[tuple(paths)] = shapes(spark, files.base, paths, files.format, files.options)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from odi_assets.spark.lazy import F, T
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType
@@ -59,18 +61,16 @@ class Reading(NamedTuple):
 
     def as_text(self, kind: DataType) -> DataType:
         """The type that Spark is to read a column as."""
-        from pyspark.sql.types import ArrayType, ByteType, MapType, ShortType, StringType, StructField, StructType
-
-        if isinstance(kind, StructType):
-            return StructType([StructField(field.name, self.as_text(field.dataType)) for field in kind])
-        if isinstance(kind, ArrayType):
-            return ArrayType(self.as_text(kind.elementType))
-        if isinstance(kind, MapType):
-            return MapType(kind.keyType, self.as_text(kind.valueType))
-        if isinstance(kind, ByteType) and self.is_json:
+        if isinstance(kind, T.StructType):
+            return T.StructType([T.StructField(field.name, self.as_text(field.dataType)) for field in kind])
+        if isinstance(kind, T.ArrayType):
+            return T.ArrayType(self.as_text(kind.elementType))
+        if isinstance(kind, T.MapType):
+            return T.MapType(kind.keyType, self.as_text(kind.valueType))
+        if isinstance(kind, T.ByteType) and self.is_json:
             # Of 128 to 255 Spark makes negative numbers.
-            return ShortType()
-        return StringType() if self.empty is not None or self._is_lenient(kind) else kind
+            return T.ShortType()
+        return T.StringType() if self.empty is not None or self._is_lenient(kind) else kind
 
     def _is_lenient(self, kind: DataType) -> bool:
         name = kind.typeName()
@@ -80,23 +80,20 @@ class Reading(NamedTuple):
 
     def checked(self, column: Column, kind: DataType) -> Checked | None:
         """A column that was read as :meth:`as_text` says; None if it is what it is to be."""
-        from pyspark.sql import functions as F
-        from pyspark.sql.types import ArrayType, MapType, StructType
-
-        if isinstance(kind, StructType):
+        if isinstance(kind, T.StructType):
             parts = {field.name: self.checked(column[field.name], field.dataType) for field in kind}
             if not any(parts.values()):
                 return None
             fields = [(column[name] if part is None else part.value).alias(name) for name, part in parts.items()]
             wrong = [part.misfits for part in parts.values() if part is not None]
             return Checked(F.when(column.isNotNull(), F.struct(*fields)), _any(wrong))
-        if isinstance(kind, ArrayType | MapType):
-            inner = kind.elementType if isinstance(kind, ArrayType) else kind.valueType
+        if isinstance(kind, T.ArrayType | T.MapType):
+            inner = kind.elementType if isinstance(kind, T.ArrayType) else kind.valueType
             if self.checked(column, inner) is None:
                 return None
-            values = column if isinstance(kind, ArrayType) else F.map_values(column)
+            values = column if isinstance(kind, T.ArrayType) else F.map_values(column)
             misfits = F.coalesce(F.exists(values, lambda part: self._part(part, inner).misfits), F.lit(False))
-            if isinstance(kind, ArrayType):
+            if isinstance(kind, T.ArrayType):
                 return Checked(F.transform(column, lambda part: self._part(part, inner).value), misfits)
             return Checked(F.transform_values(column, lambda _, part: self._part(part, inner).value), misfits)
         return self._scalar(column, kind)
@@ -107,8 +104,6 @@ class Reading(NamedTuple):
         return found
 
     def _scalar(self, column: Column, kind: DataType) -> Checked | None:
-        from pyspark.sql import functions as F
-
         name = kind.typeName()
         text = column
         if name == "byte" and self.is_json:
@@ -132,10 +127,7 @@ class Reading(NamedTuple):
         return Checked(F.when(fits, value), text.isNotNull() & ~F.coalesce(fits & value.isNotNull(), F.lit(False)))
 
     def _lenient(self, text: Column, kind: DataType) -> tuple[Column, Column]:
-        from pyspark.sql import functions as F
-        from pyspark.sql.types import DecimalType
-
-        if isinstance(kind, DecimalType):
+        if isinstance(kind, T.DecimalType):
             return _decimal(text, kind)
         name = kind.typeName()
         if name in _NEAREST:
@@ -169,10 +161,7 @@ class Reading(NamedTuple):
 
 def _decimal(text: Column, kind: DataType) -> tuple[Column, Column]:
     """A number, and whether no digit is lost."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import DecimalType
-
-    assert isinstance(kind, DecimalType)
+    assert isinstance(kind, T.DecimalType)
     point = F.instr(text, ".")
     is_short = (point == 0) | (F.octet_length(text) - point <= kind.scale)
     has_exponent = F.contains(text, F.lit("e")) | F.contains(text, F.lit("E"))
@@ -188,8 +177,6 @@ def _decimal(text: Column, kind: DataType) -> tuple[Column, Column]:
 
 def _is_tight(text: Column) -> Column:
     """Whether nothing but blanks stands around a value: Spark takes all control characters for blanks."""
-    from pyspark.sql import functions as F
-
     return ((text > "!") & (F.substring(text, -1, 1) > " ")) | text.rlike(_WITHIN)
 
 

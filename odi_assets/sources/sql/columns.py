@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.sources.cursor.types import TypeName, kind_of
 from odi_assets.sources.sql.dialects import Dialect, Standard
-from odi_assets.sources.sql.errors import VALUE
+from odi_assets.sources.sql.errors import MOST_DIGITS, VALUE
+from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
 
 if TYPE_CHECKING:
@@ -64,8 +65,6 @@ class SqlColumn:
 
     def restored(self) -> Column:
         """The column with its own type, and without what the database and the driver noted of it."""
-        from pyspark.sql import functions as F
-
         kind = _spark_type(self.type)
         # A cast, even to the same type, leaves behind the notes of the driver, which Delta would keep.
         same = F.expr(f"CAST({quoted(self.name)} AS {kind.simpleString()})")
@@ -85,8 +84,6 @@ class SqlColumn:
 
     def _error(self, text: Column) -> Column:
         """The error of a value that the column's type does not hold."""
-        from pyspark.sql import functions as F
-
         kind = _spark_type(self.type)
         begin, end = VALUE.split("{}")
         before, after = f"{begin}column `{self.name}` holds ", f", which is no {kind.simpleString()}{end}"
@@ -153,8 +150,8 @@ def _type_of_text(field: StructField, found: TypeName) -> TypeName | None:
     return None
 
 
-_DIGITS, _MADE_UP = 38, 18
-"""The most digits of a decimal in Spark, and how many of them are after the point where a database does not say."""
+_MADE_UP = 18
+"""How many digits of a decimal are after the point where a database does not say."""
 _SCALES = 2048
 """PostgreSQL's driver hands over negative scales modulo this."""
 
@@ -165,12 +162,12 @@ def _type_of_number(field: StructField, found: str) -> str | None:
     digits, kept = (int(number) for number in re.findall(r"\d+", found))
     scale = int(field.metadata.get("scale", kept))
     if scale > _SCALES // 2:
-        return f"decimal({_DIGITS},0)"
+        return f"decimal({MOST_DIGITS},0)"
     if kept == scale:
         # With a scale of 0, one of more than 38 digits has the same type.
-        return found if digits == _DIGITS and scale == 0 else None
+        return found if digits == MOST_DIGITS and scale == 0 else None
     # Where the scales differ, Spark made one up, or took one away: it would round.
-    return f"decimal({_DIGITS},{min(scale, _MADE_UP)})" if kept == 0 else found
+    return f"decimal({MOST_DIGITS},{min(scale, _MADE_UP)})" if kept == 0 else found
 
 
 def _spark_type(name: TypeName) -> Any:

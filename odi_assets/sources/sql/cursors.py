@@ -95,8 +95,9 @@ class Cursors:
         found, source = self._in_sql(types), self.relation.sql
         # Each by itself, so that its index serves it.
         asked = [
-            f"SELECT {self.relation.dialect.greatest(sql, kind)} FROM {source} odi"
-            + (f" WHERE {sql} <= {self._literal(limits[name], kind)}" if name in limits else "")
+            self.relation.greatest(
+                sql, kind, f" WHERE {sql} <= {self._literal(limits[name], kind)}" if name in limits else ""
+            )
             for name, (sql, kind) in zip(self.columns, found, strict=True)
         ]
         if limits:
@@ -125,8 +126,10 @@ class Cursors:
         without = others[0] if self.increment.on_null != "snapshot" else None
         if without and self.increment.on_null == "raise":
             names = " and ".join(f"`{name}`" for name in self.columns)
+            has_floats = any(types[name] in ("float", "double") for name in self.columns)
+            what = "NULL, NaN or infinity" if has_floats else "NULL"
             raise IncrementError(
-                f"{without:,} rows of {self.relation.label} have NULL in {names}; no increment would ever read them",
+                f"{without:,} rows of {self.relation.label} have {what} in {names}; no increment would ever read them",
                 fix="set `incremental.on_null` to `snapshot` (those that are there now are read in the snapshot, later "
                 "ones never) or `exclude` (they are dropped and counted), or add a column that is filled there to "
                 "`incremental.columns`",

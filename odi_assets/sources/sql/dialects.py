@@ -51,6 +51,9 @@ class Dialect(ABC):
     unknown_types: ClassVar[frozenset[str]] = frozenset()
     """Declared types of columns that Spark does not know; there may be more."""
 
+    double: ClassVar[str] = "DOUBLE PRECISION"
+    """Its type of floats of 64 bits, in CAST."""
+
     selects_without_from: ClassVar[bool] = True
     """It takes a SELECT of subqueries alone."""
 
@@ -116,6 +119,14 @@ class Dialect(ABC):
         del kind
         return expression
 
+    def below_all(self, cursor: str, kind: str) -> str | None:
+        """The condition of values that no HWM holds and that are below all others; None where there are none.
+
+        No increment would read them, and :meth:`greatest` does not show them.
+        """
+        del cursor, kind
+        return None
+
     def greatest(self, cursor: str, kind: str, function: str = "MAX") -> str:
         """The greatest (or ``MIN``, the least) of a cursor, written out; text and bytes in hexadecimal."""
         return self.text(f"{function}({cursor})", kind)
@@ -170,8 +181,17 @@ class Postgres(Dialect):
     def cursor(self, expression: str, kind: str) -> str:
         if kind == STR:
             return f'CAST({expression} AS text) COLLATE "C"'
-        # It orders NaN above all numbers: as an HWM, it would end the increments.
-        return f"NULLIF(NULLIF({expression}, 'NaN'), 'Infinity')" if kind == FLOAT else expression
+        if kind != FLOAT:
+            return expression
+        # It orders NaN above all numbers: as an HWM, it would end the increments. -Infinity is below all of them: a
+        # first run alone would read it.
+        return f"NULLIF(NULLIF(NULLIF({expression}, 'NaN'), 'Infinity'), '-Infinity')"
+
+    def below_all(self, cursor: str, kind: str) -> str | None:
+        if kind == DECIMAL:
+            # Versions before 14 have no infinity of numbers to compare with; no finite number reaches beyond this.
+            return f"{cursor} < -9e131071"
+        return f"{cursor} = '-infinity'" if kind in (DATE, INSTANT, LOCAL_TIME) else None
 
     def greatest(self, cursor: str, kind: str, function: str = "MAX") -> str:
         if kind == STR:
@@ -203,6 +223,7 @@ class Mysql(Dialect):
     extra = "mysql"
     # A TIMESTAMP is an instant that is written, and compared, in the session's zone.
     session = "SET time_zone = '+00:00'"
+    double = "DOUBLE"
     clock = "CAST(UTC_TIMESTAMP(6) AS CHAR)"
     unknown_types = frozenset({"uuid"})
     connection: ServerConnection

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from odi_assets.errors import SourceError
 from odi_assets.sources.sql.dialects import Dialect
 
 _LONGEST = 400
+MOST_DIGITS = 38
+"""The most digits of a decimal in Spark."""
 
 
 class UnknownTypeError(SourceError):
@@ -71,6 +74,12 @@ _FAILURES = (
         "runs, set `look_timeout: 0`",
     ),
     _failure(
+        r"Duplicate column name|was specified multiple times|No column name was specified|"
+        r"column reference \S+ is ambiguous|\[COLUMN_ALREADY_EXISTS\]",
+        "two of its columns have one name, or one has none (capitals do not count)",
+        "name each column by an alias of its own in the `query`, or read the table by one: SELECT id, b AS b2 FROM …",
+    ),
+    _failure(
         r"column \S+ does not exist|Unknown column|Invalid column name|UNRESOLVED_COLUMN",
         "it has no such column",
         "correct the names of columns in `read`",
@@ -96,7 +105,7 @@ _OF_A_DATABASE = re.compile(
     r"\[FAILED_JDBC|org\.postgresql\.|org\.mariadb\.|com\.mysql\.|com\.microsoft\.sqlserver\.|java\.sql\.|\[ODI_VALUE\]"
 )
 _UNKNOWN_TYPE = re.compile(r"UNRECOGNIZED_SQL_TYPE|Decimal scale \(\d+\) cannot be greater than precision")
-_COLUMN = re.compile(r"column `(.*?)` holds ", re.DOTALL)
+_COLUMN = re.compile(r"column `(.*?)` holds (.*), which is no (\S+)", re.DOTALL)
 # In a plan, the words stand in a call.
 _VALUE = re.compile(r"(?<!concat\()\[ODI_VALUE\] (.*?) \[/ODI_VALUE\]", re.DOTALL)
 VALUE = "[ODI_VALUE] {} [/ODI_VALUE]"
@@ -109,28 +118,58 @@ def refused_value(text: str) -> str | None:
     return None if found is None else found[1]
 
 
-def of_spark(text: str, dialect: Dialect, label: str) -> SourceError | None:
-    """The error that a text of Spark's means, if it is about a database."""
+def same_names(text: str, dialect: Dialect, label: str) -> SourceError | None:
+    """The error over columns that Spark cannot tell by their names; None if its text is about something else."""
+    return database_error(text, dialect, label) if "[COLUMN_ALREADY_EXISTS]" in text else None
+
+
+def of_spark(text: str, dialect: Dialect, label: str, ordered_by: Collection[str] = frozenset()) -> SourceError | None:
+    """The error that a text of Spark's means, if it is about a database.
+
+    Args:
+        ordered_by: the columns that rows are ordered or cut by.
+    """
     if _UNKNOWN_TYPE.search(text):
         return UnknownTypeError(f"{label} has a column of a type that Spark does not know", label=label)
     if not _OF_A_DATABASE.search(text) and not _FAILURES[0].pattern.search(text):
         return None
     value = refused_value(text)
     if value is not None:
-        return SourceError(f"{label}: {value}", fix=_way_on(value, dialect), label=label)
+        return SourceError(f"{label}: {value}", fix=_way_on(value, dialect, ordered_by), label=label)
     return database_error(text, dialect, label)
 
 
-def _way_on(what: str, dialect: Dialect) -> str:
+def _way_on(what: str, dialect: Dialect, ordered_by: Collection[str]) -> str:
     """What to do about a value that Spark's type does not hold."""
     column = _COLUMN.search(what)
     name = column[1] if column else ""
+    if column and name in ordered_by:
+        return (
+            f"rows are ordered or cut by `{name}`: correct it at the source; or read a `query` that selects "
+            f"`{_in_order(column[2], column[3], dialect, name)}` in its place, which keeps the order"
+        )
     shown = name if re.fullmatch(r"\w+", name) else "'" + name.replace("'", "''") + "'"
     sql = dialect.written(dialect.quoted(name)).replace("'", "''")
     return (
         f"correct it at the source; or ask for something else in `read`: `columns: {{{shown}: '{sql}'}}` reads the "
         "column as text, and an expression of its own type (CASE, NULLIF) keeps the type that the node's table has"
     )
+
+
+def _in_order(value: str, kind: str, dialect: Dialect, name: str) -> str:
+    """A column in SQL as one of a type that holds a value and keeps the order; or without the value, which none holds.
+
+    Args:
+        kind: the type that does not hold it.
+    """
+    column = dialect.quoted(name)
+    number = re.fullmatch(r"[+-]?(\d+)(?:\.(\d+))?", value) if kind.startswith("decimal") else None
+    if number is None:
+        return f"NULLIF({column}, '{value}') AS {column}"
+    digits = len(number[1].lstrip("0"))
+    if digits > MOST_DIGITS:
+        return f"CAST({column} AS {dialect.double}) AS {column}"
+    return f"CAST({column} AS DECIMAL({MOST_DIGITS},{MOST_DIGITS - digits})) AS {column}"
 
 
 def database_error(text: str, dialect: Dialect, label: str) -> SourceError:

@@ -17,11 +17,12 @@ from odi_assets.sources.errors import read_errors_named
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.columns import SqlColumn, sql_column, unknown_column
 from odi_assets.sources.sql.dialects import Mysql, Postgres
-from odi_assets.sources.sql.errors import UnknownTypeError
+from odi_assets.sources.sql.errors import UnknownTypeError, same_names
 from odi_assets.sources.sql.keys import KeyColumn, keys_of
 from odi_assets.sources.sql.marks import TableChunk
 from odi_assets.sources.sql.pieces import KEY, predicates
 from odi_assets.sources.sql.statements import Relation
+from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
 from odi_assets.util.extras import install_command
 
@@ -161,16 +162,14 @@ class RelationReader:
 
     def texts(self, query: str) -> list[tuple[Any, ...]]:
         """The rows of a small query, each value as text."""
-        from pyspark.sql import functions as F
-
         rows = self._load(query)
         with read_errors_named(self.relation.label, [self.relation.read_error]):
             texts = rows.select([F.col(quoted(name)).cast("string") for name in rows.columns])
             return [tuple(row) for row in texts.collect()]
 
     def _load(self, query: str, pieces: list[str] | None = None, **more: str) -> DataFrame:
-        options = {**self._options(), **more}
-        with read_errors_named(self.relation.label, [self.relation.read_error]):
+        options, dialect, label = {**self._options(), **more}, self.relation.dialect, self.relation.label
+        with read_errors_named(label, [lambda text: same_names(text, dialect, label), self.relation.read_error]):
             if not pieces:
                 return self.spark.read.format("jdbc").options(**options, dbtable=f"({query}) odi_rows").load()
             url = options.pop("url")

@@ -22,6 +22,7 @@ from odi_assets.sources.source import Source, Target
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
 from odi_assets.sources.sql.marks import SnapshotMark
+from odi_assets.sources.sql.olake import mark_of_stream, stream_state
 from odi_assets.sources.sql.snapshot import DatabaseLook, SqlSnapshot
 from odi_assets.sources.sql.snapshots import CursorTable, Loaded, plan_snapshot
 from odi_assets.sources.sql.statements import Relation
@@ -41,7 +42,7 @@ def sql_source(name: str, label: str, read: ReadConfig, target: Target, connecti
         target=target,
         increment=read.incremental,
         connection=read.connection,
-        relation=Relation(dialect, what, label, read.table, read.columns),
+        relation=Relation(dialect, what, label, read.table, read.columns, frozenset(read.ordering)),
         partition_column=read.partition_column,
         pieces=read.pieces,
         options=read.options,
@@ -223,8 +224,6 @@ class CursorTableSource(SqlSource):
         Raises:
             CursorDocumentError: OLake would read rows twice or never.
         """
-        from odi_assets.sources.sql.olake import stream_state
-
         return stream_state(mark, self.dialect, self.label)
 
     def taken_over(self, state: Mapping[str, Any]) -> SnapshotMark:
@@ -238,8 +237,6 @@ class CursorTableSource(SqlSource):
             ConfigError: the plain driver that reads the types of the cursors is not installed.
             SourceError: the database does not answer.
         """
-        from odi_assets.sources.sql.olake import mark_of_stream
-
         driver = plain.driver_of(self.dialect)
         if driver is None:
             raise ConfigError(

@@ -14,6 +14,9 @@ from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.sql.dialects import Dialect, constant, parsed
 from odi_assets.sources.sql.errors import of_spark
 
+BELOW_ALL = "-infinity"
+"""What stands for the greatest cursor where a row is below all values."""
+
 Ask = Callable[[str], Sequence[tuple[Any, ...]]]
 """Has the rows of a small query."""
 
@@ -27,6 +30,7 @@ class Relation:
         label: it in words, for messages.
         table: the table's name in the project file; None for a query.
         columns: SQL that is asked for in the place of a column, by the column's name.
+        ordered_by: the columns that its rows are ordered or cut by; nothing else is asked for in their places.
     """
 
     dialect: Dialect
@@ -34,10 +38,11 @@ class Relation:
     label: str
     table: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    ordered_by: frozenset[str] = frozenset()
 
     def read_error(self, text: str) -> SourceError | None:
         """What an error of Spark means, if it is about a database."""
-        return of_spark(text, self.dialect, self.label)
+        return of_spark(text, self.dialect, self.label, self.ordered_by)
 
     def cursor(self, window: Window, types: Mapping[str, TypeName | None]) -> tuple[str, str]:
         """The cursor of a window in SQL, and its kind.
@@ -95,10 +100,20 @@ class Relation:
             return f"SELECT {found} FROM {self.sql} odi"
         # Each by itself, so that an index of the cursor serves all.
         within = "" if high is None else f" WHERE {cursor} <= {high}"
-        greatest = f"SELECT {self.dialect.greatest(cursor, kind)} FROM {self.sql} odi{within}"
+        greatest = self.greatest(cursor, kind, within)
         without = f"SELECT COUNT(*) FROM {self.sql} odi WHERE {cursor} IS NULL"
         ahead = "" if high is None else f", (SELECT COUNT(*) FROM {self.sql} odi WHERE {cursor} > {high}) AS odi_ahead"
         return f"SELECT ({greatest}) AS odi_upper, ({without}) AS odi_without{ahead}"
+
+    def greatest(self, cursor: str, kind: str, within: str) -> str:
+        """A query for the greatest cursor of the rows ``within`` a condition; for a value that no HWM holds and no
+        increment would read, if a row has one."""
+        greatest = f"SELECT {self.dialect.greatest(cursor, kind)} FROM {self.sql} odi{within}"
+        unread = self.dialect.below_all(cursor, kind)
+        if unread is None:
+            return greatest
+        found = f"EXISTS (SELECT 1 FROM {self.sql} odi WHERE {unread})"
+        return f"SELECT CASE WHEN {found} THEN '{BELOW_ALL}' ELSE ({greatest}) END"
 
     def now(self, ask: Ask) -> datetime | None:
         """What the clock of the database says; None if it is not asked."""
@@ -118,9 +133,10 @@ class Relation:
         try:
             return Bound(parsed(None if upper is None else str(upper), kind), int(without), *map(int, ahead))
         except (ValueError, ArithmeticError) as error:
+            which = "least" if upper == BELOW_ALL else "greatest"
             raise IncrementError(
-                f"the greatest `{window.column}` of {self.label} is {upper}, and no HWM holds a value like that",
+                f"the {which} `{window.column}` of {self.label} is {upper}, and no HWM holds a value like that",
                 fix="correct it at the source, or choose another cursor: an HWM that stands for `never` would end the "
-                "increments",
+                "increments, and no increment would read what is below all others",
                 column=window.column,
             ) from error

@@ -13,7 +13,9 @@ from odi_assets.delta.retry import Retry, is_transient
 from odi_assets.errors import StateError
 from odi_assets.state.backend import KeyChange, StateBackend
 from odi_assets.state.delta.hwms import HwmLog
+from odi_assets.state.delta.odibi import another
 from odi_assets.state.delta.runs import RunLog
+from odi_assets.state.delta.share import share
 from odi_assets.state.delta.table import SystemTable
 from odi_assets.state.records import HwmEntry, RunRecord, check_key
 
@@ -195,8 +197,6 @@ class CatalogStateBackend(StateBackend):
         Returns:
             How many rows were rewritten, by table; 0 where a table is Odibi's already.
         """
-        from odi_assets.state.delta.share import share
-
         what = "giving the system tables Odibi's columns"
         return self._retry.call(lambda: share(self._hwms.location, self._runs.location), what)
 
@@ -215,8 +215,6 @@ class CatalogStateBackend(StateBackend):
                 try:
                     return do(self._instead.get(log, log))
                 except UnsupportedFeatureError as error:
-                    from odi_assets.state.delta.odibi import another
-
                     self._instead[log] = another(log, self._instead.get(log, log), error, self.spark)
             return do(self._instead.get(log, log))
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby, zip_longest
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from deltalake import Transaction
@@ -27,9 +27,7 @@ from odi_assets.state.delta.system_columns import Columns, as_rows
 from odi_assets.state.delta.table import SystemTable, in_environment, query, sql
 from odi_assets.state.records import HwmEntry
 from odi_assets.state.values import decode, encode
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from odi_assets.util.lazy import pa
 
 COLUMNS = Columns(
     {
@@ -123,8 +121,6 @@ class HwmLog(SystemTable):
     def rows_to_keep(self, handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table:
         """What a compaction keeps, of all environments: the newest revisions of each key, and as many rows that other
         tools added, in order of the keys."""
-        import pyarrow as pa
-
         del files
         found = query(
             handle,

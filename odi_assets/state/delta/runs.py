@@ -21,9 +21,9 @@ from odi_assets.state.backend import MOST_RUN_IDS
 from odi_assets.state.delta.system_columns import Columns, by_column, micros
 from odi_assets.state.delta.table import SystemTable, in_environment, query, sql
 from odi_assets.state.records import DETAILS, RunRecord, newest_first
+from odi_assets.util.lazy import pa, pc
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from arro3.core import Table
 
 OURS = (
@@ -106,9 +106,6 @@ class RunLog(SystemTable):
         return super().without_ours(COLUMNS.to_arrow(by_column(list(map(as_odibis_run, COLUMNS.rows(rows))))))
 
     def _without_old(self, rows: pa.Table, oldest: datetime) -> pa.Table:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if not len(rows):
             return rows
         environment = rows.column("environment")

@@ -9,6 +9,7 @@ from odi_assets.delta.errors import cannot_look, plain
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateError, Transient
 from odi_assets.state.store.parts import COLUMNS, Kind, Parts, VersionPart, parts_in
+from odi_assets.util.lazy import pa
 
 CLEANING = "odi/store/clean"
 """The fence of commits that remove files of versions."""
@@ -124,8 +125,6 @@ class FileParts:
         return part is not None and part.is_intact
 
     def _load(self, file: LiveFile) -> Parts:
-        import pyarrow as pa
-
         from odi_assets.delta.maintenance.compaction import rows_in_files
 
         try:

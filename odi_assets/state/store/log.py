@@ -43,6 +43,7 @@ from odi_assets.state.store.parts import (
     rows_of,
     versions_in,
 )
+from odi_assets.util.lazy import pa, pc
 
 _log = logging.getLogger(__name__)
 
@@ -351,8 +352,6 @@ class VersionLog(SystemTable):
 
     def _rewrite(self, handle: TableHandle, files: Sequence[LiveFile], version: int) -> None:
         """Files that hold earlier versions too, after a compaction by hand, keep those."""
-        import pyarrow.compute as pc
-
         from odi_assets.delta.maintenance.compaction import rewrite, rows_in_files
 
         rows = rows_in_files(handle, files)
@@ -366,8 +365,6 @@ class VersionLog(SystemTable):
             CommitConflict: another process removed it at the same time.
             StateError: the table cannot be written.
         """
-        import pyarrow as pa
-
         from odi_assets.delta.maintenance.compaction import rewrite
 
         tables = [

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models.stream import HealthLimits
+from odi_assets.spark.lazy import F
 from odi_assets.state.delta.batches import BatchRecord
 from odi_assets.streaming.checkpoints.files import CheckpointFiles, check_files
 from odi_assets.streaming.checkpoints.inspect import Checkpoint, MicroBatch, Operator, inspect, rows_store
@@ -373,8 +374,6 @@ def _state_of(reader: CheckpointReader, known: Checkpoint, store: StoreHealth, b
 
 def _counted(state: DataFrame, schema: StateSchema | None, number: int, batch: int) -> DataFrame:
     """Rows and oldest event time by partition, with the number of the store and of the batch before them."""
-    from pyspark.sql import functions as F
-
     column = event_time_column(schema) if schema else None
     time = F.unix_millis(F.col(column).cast("timestamp")) if column else F.lit(None).cast("long")
     grouped = state.groupBy("partition_id").agg(F.count(F.lit(1)).alias("rows"), F.min(time).alias("oldest"))
@@ -384,8 +383,6 @@ def _counted(state: DataFrame, schema: StateSchema | None, number: int, batch: i
 def _heaviest(
     reader: CheckpointReader, known: Checkpoint, store: StoreHealth, batch: int
 ) -> tuple[tuple[str, int], ...]:
-    from pyspark.sql import functions as F
-
     operator = known.operator(store.operator_id)
     kinds = {variable.name: variable.kind for variable in operator.variables}
     if not operator.is_join and kinds.get(store.name) not in _SEVERAL_PER_KEY:

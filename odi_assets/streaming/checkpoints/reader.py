@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import quote
 
 from odi_assets.errors import CheckpointError
+from odi_assets.spark.lazy import F
 from odi_assets.spark.session import apply_conf, open_session
 from odi_assets.streaming.checkpoints.files import (
     checkpoint_format,
@@ -419,8 +420,6 @@ def _with_declared_columns(frame: DataFrame) -> DataFrame:
     Spark 4.2 leaves the flag ``matched`` in the rows although the schema lacks it, so that ``to_json`` of them, and
     what else takes a row's own number of columns, fails with ArrayIndexOutOfBoundsException.
     """
-    from pyspark.sql import functions as F
-
     names = frame.select("value.*").columns
     return frame.withColumn("value", F.struct(*(F.col("value").getField(name).alias(name) for name in names)))
 

@@ -20,6 +20,7 @@ from odi_assets.streaming.explain.evidence import NO_TIME, NOT_READ, Booleans, E
 from odi_assets.streaming.explain.query.definition import JOINED, SEPARATOR, Condition, Input, QueryDefinition
 from odi_assets.streaming.explain.similar import normalized_sql
 from odi_assets.tables.reader import file_uri_key
+from odi_assets.util.lazy import pc
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,8 +70,6 @@ def collect_rows(
 ) -> FoundRows:
     """The rows of ``keys``, those with keys that are almost the same, and those that a deduplication compares them
     with."""
-    import pyarrow.compute as pc
-
     asked = spark.createDataFrame(pa.table({"asked": pa.array(keys, pa.string())}))
     asked = asked.selectExpr("asked", f"{normalized_sql('asked')} AS plain")
     read = source.frame.select(*_quoted({*given.columns, FILE})).alias(given.view)
@@ -294,8 +293,6 @@ def _or_none(time: int | None) -> int:
 
 
 def _times(column: Any) -> Any:
-    import pyarrow.compute as pc
-
     return _integers(pc.fill_null(column, NO_TIME))
 
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
-from pyspark.sql import functions as F
-
+from odi_assets.spark.lazy import F
 from odi_assets.streaming.checkpoints.files import first_changes
 from odi_assets.streaming.checkpoints.inspect import Operator, rows_store
 from odi_assets.streaming.checkpoints.reader import CheckpointReader, JoinSide

@@ -15,6 +15,7 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, SourceError
 from odi_assets.sources.files.listing import SourceFile, list_files
 from odi_assets.spark.ddl import struct_of
+from odi_assets.spark.lazy import F
 from odi_assets.streaming.inputs.input import News, ReadBefore, RowsByFile, StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.tables.reader import file_uri_key
@@ -173,8 +174,6 @@ class StreamedFiles(StreamedInput):
     def rows_by_file(
         self, spark: SparkSession, log: ProgressLog, ends: Mapping[int, Mapping[str, Any] | None], file_as: str
     ) -> RowsByFile:
-        from pyspark.sql import functions as F
-
         numbers = {file_uri_key(uri): number for uri, number in log.numbered_files(self.name).items()}
         offsets = {batch: -1 if end is None else int(end["logOffset"]) for batch, end in ends.items()}
         root = f"{file_uri_key(_uri(self.base)).rstrip('/')}/"

@@ -22,6 +22,8 @@ from odi_assets.delta.history import commit_digest
 from odi_assets.delta.protocol import require_readable
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import SourceError
+from odi_assets.spark.lazy import T
+from odi_assets.util.lazy import pc, pq
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -188,9 +190,8 @@ def _data_source(kind: str, location: Location, schema_json: str, label: str, mo
 
     from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
-    from pyspark.sql.types import StructType
 
-    schema = StructType.fromJson(json.loads(schema_json))
+    schema = T.StructType.fromJson(json.loads(schema_json))
     uri, is_local, options = location.uri, location.is_local, dict(location.storage_options)
 
     def table() -> Location:
@@ -224,8 +225,6 @@ def _data_source(kind: str, location: Location, schema_json: str, label: str, mo
             return [InputPartition((file.path, dict(file.partition))) for file in files]
 
         def read(self, partition: InputPartition) -> Iterator[Any]:
-            import pyarrow.compute as pc
-            import pyarrow.parquet as pq
             from pyspark.sql.pandas.types import to_arrow_schema
 
             path, values = partition.value
@@ -262,10 +261,10 @@ def _data_source(kind: str, location: Location, schema_json: str, label: str, mo
         def name(cls) -> str:
             return kind
 
-        def schema(self) -> StructType:
+        def schema(self) -> T.StructType:
             return schema
 
-        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002  Spark's signature
+        def streamReader(self, schema: T.StructType) -> DataSourceStreamReader:  # noqa: ARG002  Spark's signature
             return TableStreamReader()
 
     return TableStreamSource

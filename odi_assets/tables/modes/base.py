@@ -23,6 +23,7 @@ from odi_assets.spark.raised import error_text
 from odi_assets.spark.session import runs_tasks_once
 from odi_assets.tables.engine import WriteSpec
 from odi_assets.tables.partition_folders import refused_row, with_folders
+from odi_assets.util.lazy import pq
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -153,8 +154,6 @@ class Write:
         return self.files(step)
 
     def _write_here(self, df: DataFrame, step: str) -> None:
-        import pyarrow.parquet as pq
-
         rows, table = df.toArrow(), self.handle.location
         filesystem, folder = table.child(self.folder(step)).in_store()
         filesystem.makedirs(folder, exist_ok=False)

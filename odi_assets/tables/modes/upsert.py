@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from pyspark.sql import functions as F
-
 from odi_assets.delta.commit import FileChanges
 from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.table import LiveFile
+from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.modes.base import Mode, Write
 from odi_assets.tables.reader import read_staged

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
-from pyspark.sql import functions as F
 
+from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted, same_keys
 from odi_assets.tables.upsert.newest import PRESENT, STORED
 

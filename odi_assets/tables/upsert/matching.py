@@ -10,11 +10,10 @@ from decimal import Decimal
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
-
 from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.files.pruning import uncut
 from odi_assets.delta.table import LiveFile, TableHandle
+from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted, same_keys
 from odi_assets.tables.reader import by_file_uri, file_uri_key, read_files
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
-from pyspark.sql import functions as F
 
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import TableError
+from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted, row_text, same_keys
 from odi_assets.tables.reader import read_files
 

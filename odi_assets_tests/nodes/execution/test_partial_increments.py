@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.errors import IncrementError, SourceError
 from odi_assets.state.records import RunStatus
+from odi_assets_tests.nodes.execution.test_shapes_of_files import FILES, Zone
 from odi_assets_tests.nodes.support import Sandbox
 
 Make = Callable[[str, str], Sandbox]
@@ -228,3 +229,14 @@ def test_a_full_refresh_without_a_mark_that_finds_no_row_says_so_too(make: Make)
     with pytest.raises(SourceError, match="so it replaces nothing: the table stays as it is"):
         box.run("n", full_refresh=True, accept_loss=True)
     assert ids(box) == [2]
+
+
+def test_the_two_zeros_of_a_float_are_one_partition(tmp_path: Path, spark: SparkSession) -> None:
+    """The run stopped: rows of `-0.0` came out of an increment that covers `0.0`."""
+    box = Zone(tmp_path, spark, f"format: parquet, {FILES}", "mode: partition_overwrite, partition_by: [k]")
+    box.parquet("in/1.parquet", k=[-0.0, 1.0], n=[1, 2])
+    box.run("raw")
+    box.parquet("in/2.parquet", k=[0.0], n=[3])
+    box.run("raw")
+    assert [(row["k"], row["n"]) for row in box.stored()] == [(0.0, 1), (0.0, 3), (1.0, 2)]
+    assert {file.partition["k"] for file in box.table("raw").live_files} == {"0.0", "1.0"}

@@ -613,3 +613,38 @@ def test_a_table_that_is_no_quarantine_is_left_alone(tmp_path: Path, spark: Spar
     with pytest.raises(TableError, match="is no quarantine"):
         box.run("orders")
     assert not box.table("orders").exists
+
+
+@pytest.mark.parametrize("write", ["mode: upsert, keys: [id]", "mode: append_once, keys: [id]"])
+def test_a_catch_up_and_a_full_refresh_judge_the_rows_of_a_file_as_its_own_run_would(
+    write: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    """A key in two files is no key twice: the files follow each other. Both rows went to the quarantine."""
+    (tmp_path / "single").mkdir()
+    (tmp_path / "caught up").mkdir()
+    single, caught_up = Orders(tmp_path / "single", spark, write), Orders(tmp_path / "caught up", spark, write)
+    for name, rows in {"1": [(1, 5.0), (2, 1.0), (2, 2.0)], "2": [(1, 6.0), (2, 3.0)], "3": [(1, -1.0)]}.items():
+        for box in (single, caught_up):
+            box.deliver(name, *rows)
+        single.run("orders")
+    caught_up.run("orders")
+    bad = [(1, -1.0, "range_amount"), (2, 1.0, "unique_id"), (2, 2.0, "unique_id")]
+    good = [(1, 6.0), (2, 3.0)] if "upsert" in write else [(1, 5.0), (2, 3.0)]
+    assert (single.good(), single.bad()) == (good, bad)
+    assert (caught_up.good(), caught_up.bad()) == (good, bad)
+    single.run("orders", full_refresh=True)
+    assert (single.good(), single.bad()) == (good, bad)
+
+
+def test_a_key_in_two_files_stops_no_catch_up_of_a_node_without_a_quarantine(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    text = PIPELINE.replace("    quarantine: orders_bad\n", "") % ("mode: upsert, keys: [id]", "")
+    box = Sandbox(tmp_path, spark, text)
+    box.land("orders/1.json", ['{"id": 1, "amount": 5}'])
+    box.land("orders/2.json", ['{"id": 1, "amount": 6}'])
+    assert box.run("orders").rows_written == 1
+    box.land("orders/3.json", ['{"id": 2, "amount": 5}', '{"id": 2, "amount": 5}'])
+    box.land("orders/4.json", ['{"id": 3, "amount": 5}'])
+    with pytest.raises(ChecksFailedError, match="2 of 3 rows share their `id` with another row"):
+        box.run("orders")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
@@ -131,6 +132,54 @@ def test_rows_without_a_cursor_are_loaded_once_or_dropped_and_counted(make: Make
     result = box.run("events")
     assert (result.rows_written, result.metrics["rows_without_cursor"]) == (1, 2)
     assert "2 rows without a cursor left out" in result.increment
+
+
+FROM_FILES = NODE.replace("lake, format: delta, path: source", "landing, format: parquet, path: 'in/*.parquet'")
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
+@pytest.mark.parametrize("text", [NODE, FROM_FILES], ids=["table", "files"])
+def test_a_number_that_is_not_finite_is_no_cursor_whenever_it_comes(
+    make: Make, odd: float, kind: pa.DataType, text: str
+) -> None:
+    """Spark sorts -Infinity below all numbers: a first run loaded it, and no later one did."""
+
+    def land(number: int, *rows: tuple[int, float]) -> None:
+        feed(box, rows, kind)
+        (box.root / "landing" / "in").mkdir(exist_ok=True, parents=True)
+        columns = {"id": pa.array([row[0] for row in rows], pa.int64()), "at": pa.array([row[1] for row in rows], kind)}
+        pq.write_table(pa.table(columns), box.root / "landing" / "in" / f"{number}.parquet")
+
+    box = make("on_null: include", "mode: append, keys: [id]", text)
+    land(1, (1, 1.5), (2, odd))
+    assert (box.run("events").rows_written, ids(box)) == (2, [1, 2])
+    land(2, (3, 2.5), (4, odd))
+    result = box.run("events")
+    assert (result.rows_written, result.hwm_after, ids(box)) == (2, NodeMark(2.5), [1, 2, 3, 4])
+    land(3, (5, odd))
+    assert (box.run("events").rows_written, ids(box)) == (1, [1, 2, 3, 4, 5])
+    path = box.root / "odibi.yaml"
+    path.write_text(path.read_text().replace("include", "exclude"))
+    box.project = type(box.project).load(path)
+    land(4, (6, odd), (7, 3.5))
+    result = box.run("events")
+    assert (result.rows_written, result.metrics["rows_without_cursor"]) == (1, 4)
+    path.write_text(path.read_text().replace("exclude", "raise"))
+    box.project = type(box.project).load(path)
+    land(5, (8, odd))
+    with pytest.raises(IncrementError, match=r"5 rows of .* have NULL, NaN or infinity in the cursor column `at`"):
+        box.run("events")
+
+
+def test_a_mark_of_minus_infinity_goes_on(make: Make) -> None:
+    box = make("on_null: exclude")
+    feed(box, [(1, 1.5)], pa.float64())
+    box.run("events")
+    box.state.reset_hwm("p.events", float("-inf"))
+    feed(box, [(2, 2.5), (3, float("-inf"))], pa.float64())
+    result = box.run("events")
+    assert (result.rows_written, result.hwm_after) == (2, NodeMark(2.5))
 
 
 def test_a_first_run_begins_at_the_initial_value_and_so_does_a_full_refresh(make: Make) -> None:

@@ -235,3 +235,42 @@ def test_a_folder_without_the_right_to_look_is_an_error(base: Location, tmp_path
             names(base, "a/**/*.csv")
     finally:
         (tmp_path / "a" / "secret").chmod(0o755)
+
+
+LOGS = {
+    "Delta": "t/_delta_log/00000000000000000000.json",
+    "Hudi": "t/.hoodie/hoodie.properties",
+    "Iceberg": "t/metadata/00000-1.metadata.json",
+}
+
+
+@pytest.mark.parametrize("kind", LOGS)
+@pytest.mark.parametrize("pattern", ["t", "", "*/*/*.parquet", "**/*.parquet", "t/k=1/*.parquet", "t/k=1/1.parquet"])
+def test_the_files_of_a_table_are_no_landing_files(base: Location, tmp_path: Path, pattern: str, kind: str) -> None:
+    """Of its files, some hold rows that were removed or replaced; they were loaded as new ones."""
+    touch(tmp_path, "t/k=1/1.parquet", "other/k=1/2.parquet")
+    assert "t/k=1/1.parquet" in names(base, pattern)
+    touch(tmp_path, LOGS[kind])
+    with pytest.raises(SourceError, match=rf"/t is a {kind} table: .* as t/k=1/1\.parquet") as caught:
+        list_files(base, pattern)
+    assert ("format: delta, path: t" in str(caught.value.fix)) is (kind == "Delta")
+    assert names(base, "other/**/*.parquet") == ["other/k=1/2.parquet"]
+
+
+def test_files_beside_tables_are_landing_files(base: Location, tmp_path: Path) -> None:
+    touch(tmp_path, *LOGS.values(), "t/1.parquet", "t/in/a.csv", "b.parquet")
+    assert names(base, "t/in/*.csv") == ["t/in/a.csv"]
+    assert names(base, "*.parquet") == ["b.parquet"]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["t", "*/*/*.parquet", "**/*.parquet", "t/k=1/*.parquet", "t/k=1/1.parquet", "t/k=1"]
+)
+def test_the_files_of_a_table_in_a_bucket_are_no_landing_files(store: Location, pattern: str) -> None:
+    for name in ("t/k=1/1.parquet", "other/k=1/2.parquet"):
+        Bucket().pipe(f"/lake/{name}", b"x")
+    assert "t/k=1/1.parquet" in names(store, pattern)
+    Bucket().pipe(f"/lake/{LOGS['Delta']}", b"{}")
+    with pytest.raises(SourceError, match=r"/t is a Delta table"):
+        list_files(store, pattern)
+    assert names(store, "other/k=1/*.parquet") == ["other/k=1/2.parquet"]

@@ -170,6 +170,38 @@ def test_rows_without_a_cursor_stop_the_run_or_are_loaded_once_or_left_out(make:
     assert box.run("events").status is RunStatus.NO_DATA
 
 
+@pytest.mark.parametrize("kind", ["float8", "real"])
+@pytest.mark.parametrize("odd", ["NaN", "Infinity", "-Infinity"])
+def test_a_number_that_is_not_finite_is_no_cursor(make: Make, server: Server, kind: str, odd: str) -> None:
+    server.execute("DROP TABLE IF EXISTS events", f"CREATE TABLE events (id bigint, at {kind})")
+    server.insert("events", (1, 1.5), (2, odd))
+    box = make(stateful("on_null: include"), "mode: append, keys: [id]")
+    assert (box.run("events").rows_written, ids(box)) == (2, [1, 2])
+    server.insert("events", (3, odd), (4, 2.5))
+    result = box.run("events")
+    assert (result.rows_written, result.hwm_after, ids(box)) == (2, NodeMark(2.5), [1, 2, 3, 4])
+    with pytest.raises(IncrementError, match="2 rows of db:events have NULL, NaN or infinity in the cursor column"):
+        make(STATEFUL).run("events", full_refresh=True)
+
+
+@pytest.mark.parametrize("mode", ["stateful", "cursors"])
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz", "numeric"])
+def test_a_value_below_all_that_no_mark_holds_stops_the_run_that_would_pass_over_it(
+    make: Make, server: Server, kind: str, mode: str
+) -> None:
+    low, high = ("1.5", "2.5") if kind == "numeric" else ("2024-01-01", "2024-01-02")
+    server.execute("DROP TABLE IF EXISTS events", f"CREATE TABLE events (id bigint PRIMARY KEY, at {kind})")
+    server.execute(f"INSERT INTO events VALUES (1, '{low}')")
+    text = STATEFUL if mode == "stateful" else STATEFUL.replace("stateful, column: at", "cursors, columns: [at]")
+    box = make(text)
+    assert box.run("events").rows_written == 1
+    server.execute(f"INSERT INTO events VALUES (2, '-infinity'), (3, '{high}')")
+    with pytest.raises(IncrementError, match="the least `at` of db:events is -infinity, and no HWM holds a value"):
+        box.run("events")
+    server.execute(f"UPDATE events SET at = '{high}' WHERE id = 2")
+    assert (box.run("events").rows_written, ids(box)) == (2, [1, 2, 3])
+
+
 @both
 def test_a_fallback_column_is_the_cursor_where_the_first_is_null(make: Make, server: Server) -> None:
     server.execute(

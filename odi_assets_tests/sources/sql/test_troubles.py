@@ -213,3 +213,20 @@ def test_any_database_with_a_jdbc_driver_is_followed_by_numbers_and_times(
     box = Sandbox(tmp_path, spark, text, connection)
     with pytest.raises(IncrementError, match="`name` of db:events is string, and no cursor"):
         box.run("events")
+
+
+@both
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ("1 AS a, 2 AS a", "1 AS a, 2 AS b"),
+        ("1 AS a, 2 AS A", "1 AS a, 2 AS b"),
+        ("1, 1", "1 AS a, 1 AS b"),
+    ],
+)
+def test_columns_of_one_name_are_named_with_a_remedy(make: Make, asked: str, named: str) -> None:
+    """It was Spark's `[COLUMN_ALREADY_EXISTS]`, and the advice to correct `it`."""
+    with pytest.raises(SourceError, match=r"two of its columns have one name") as caught:
+        make(f"query: 'SELECT id, {asked} FROM events'").run("events")
+    assert "alias" in str(caught.value.fix)
+    assert make(f"query: 'SELECT id, {named} FROM events'").run("events").rows_written == 2

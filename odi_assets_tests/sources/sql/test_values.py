@@ -111,6 +111,30 @@ def test_a_value_that_no_type_of_spark_holds_stops_the_run(
 
 
 @pytest.mark.parametrize("server", ["postgres"], indirect=True)
+@pytest.mark.parametrize(
+    ("kind", "first", "value", "remedy"),
+    [
+        ("numeric", "1", "1e30", 'CAST("o" AS DECIMAL(38,7)) AS "o"'),
+        ("numeric", "0.5", "1e-19", 'CAST("o" AS DECIMAL(38,38)) AS "o"'),
+        ("numeric", "1", "1e40", 'CAST("o" AS DOUBLE PRECISION) AS "o"'),
+        ("timestamp", "'2024-01-01'", "'0044-03-15 BC'", 'NULLIF("o", \'0044-03-15 00:00:00 BC\') AS "o"'),
+    ],
+)
+def test_a_cursor_that_no_type_of_spark_holds_is_led_to_a_query_that_keeps_its_order(
+    make: Make, server: Server, kind: str, first: str, value: str, remedy: str
+) -> None:
+    """`columns` is refused for it, and as text `10` comes before `9`."""
+    server.execute("DROP TABLE IF EXISTS odd", f"CREATE TABLE odd (id int PRIMARY KEY, o {kind})")
+    server.execute(f"INSERT INTO odd VALUES (1, {first}), (2, {value})")
+    follows = "incremental: {mode: stateful, column: o, on_null: exclude}"
+    with pytest.raises(SourceError, match="db:odd: column `o` holds ") as caught:
+        make(f"table: odd, {follows}").run("events")
+    assert f"`{remedy}`" in str(caught.value.fix)
+    assert "columns" not in str(caught.value.fix)
+    query = f"SELECT id, {remedy} FROM odd".replace("'", "''")
+    assert make(f"query: '{query}', {follows}").run("events").rows_written == (1 if "NULLIF" in remedy else 2)
+
+
 def test_instants_do_not_move_with_the_confs_of_the_session(make: Make, server: Server, spark: SparkSession) -> None:
     server.execute(
         "DROP TABLE IF EXISTS moments",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from odi_assets.config.compared_values import TIMES, Exact, exact, family, floor, is_reversed, sql_type
 from odi_assets.config.models.checks import Check
 from odi_assets.errors import ConfigError
+from odi_assets.spark.lazy import F, T
 from odi_assets.tables.columns import quoted
 
 if TYPE_CHECKING:
@@ -16,12 +17,10 @@ if TYPE_CHECKING:
 
 def kind_of(rows: DataFrame, columns: Sequence[str]) -> str:
     """The type of the first of some columns, as Delta's log names it; empty if there is none."""
-    from pyspark.sql.types import DecimalType
-
     for field in rows.schema:
         if columns and field.name.casefold() == columns[0].casefold():
             kind = field.dataType
-            return kind.simpleString() if isinstance(kind, DecimalType) else kind.typeName()
+            return kind.simpleString() if isinstance(kind, T.DecimalType) else kind.typeName()
     return ""
 
 
@@ -73,8 +72,6 @@ def require_same_family(check: Check, kind: str, known: str, label: str) -> None
 
 def condition_of(check: Check, rows: DataFrame) -> Column | None:
     """What is true of a row that fails by itself, and else false; None for a check that looks at more than the row."""
-    from pyspark.sql import functions as F
-
     config = check.config
     if config.not_null is not None:
         return F.col(quoted(check.columns[0])).isNull()
@@ -95,8 +92,6 @@ def condition_of(check: Check, rows: DataFrame) -> Column | None:
 
 
 def _is_among(check: Check, rows: DataFrame) -> Column:
-    from pyspark.sql import functions as F
-
     column, kind = F.col(quoted(check.columns[0])), kind_of(rows, check.columns)
     floors = [floor(exact(value, kind, ordered=False), kind) for _, value in check.config.compared]
     # No value of the column equals one that its type does not hold.
@@ -105,8 +100,6 @@ def _is_among(check: Check, rows: DataFrame) -> Column:
 
 
 def _is_below(check: Check, bound: Exact, rows: DataFrame) -> Column:
-    from pyspark.sql import functions as F
-
     column, found = F.col(quoted(check.columns[0])), floor(bound, kind_of(rows, check.columns))
     if found.text is None:
         return F.lit(False)
@@ -115,15 +108,11 @@ def _is_below(check: Check, bound: Exact, rows: DataFrame) -> Column:
 
 
 def _is_above(check: Check, bound: Exact, rows: DataFrame) -> Column:
-    from pyspark.sql import functions as F
-
     column, found = F.col(quoted(check.columns[0])), floor(bound, kind_of(rows, check.columns))
     return column.isNotNull() if found.text is None else column > _literal(found.text, check, rows)
 
 
 def _literal(text: str, check: Check, rows: DataFrame) -> Column:
     """A value of the type of the check's column."""
-    from pyspark.sql import functions as F
-
     name = check.columns[0].casefold()
     return F.lit(text).cast(next(field.dataType for field in rows.schema if field.name.casefold() == name))

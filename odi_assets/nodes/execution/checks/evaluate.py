@@ -21,6 +21,7 @@ from odi_assets.nodes.execution.checks.conditions import (
     require_same_family,
 )
 from odi_assets.nodes.execution.checks.outcomes import CheckOutcome
+from odi_assets.spark.lazy import F
 from odi_assets.spark.raised import own_words
 from odi_assets.tables.columns import quoted
 from odi_assets.util.words import counted
@@ -50,6 +51,7 @@ class Evaluation:
         keys: columns that tell which row a row is; samples begin with them.
         passes: whether it is known without the rows that none of them fails a check.
         total: how many rows are looked at, if that is known.
+        apart: columns of rows that are not compared with rows of other values there: those of another delivery.
     """
 
     rows: DataFrame
@@ -60,6 +62,7 @@ class Evaluation:
     keys: Sequence[str] = ()
     passes: Callable[[Check], bool] = lambda _: False
     total: int | None = None
+    apart: Sequence[str] = ()
     outcomes: tuple[CheckOutcome, ...] = field(init=False, default=())
 
     def run(self) -> tuple[CheckOutcome, ...]:
@@ -93,8 +96,6 @@ class Evaluation:
 
     def _measured(self, check: Check, condition: Column | None) -> list[Column]:
         """What one aggregate over the rows computes for a check."""
-        from pyspark.sql import functions as F
-
         if condition is not None:
             return [F.count_if(condition).alias(check.name)]
         if check.config.freshness is None:
@@ -106,7 +107,6 @@ class Evaluation:
     def _totals(self, rows: DataFrame, wanted: Sequence[Column], own: Mapping[str, Column | None]) -> dict[str, Any]:
         """One aggregate for all checks; where it fails, one for each, to find the check that it fails for."""
         from pyspark.errors import PySparkException
-        from pyspark.sql import functions as F
 
         try:
             return dict(rows.agg(F.count(F.lit(1)).alias(_ROWS), *wanted).collect()[0].asDict())
@@ -122,8 +122,6 @@ class Evaluation:
 
         Checks of the rows as a whole are in no array.
         """
-        from pyspark.sql import functions as F
-
         rows, found = self.rows, []
         for check in (one.check for one in self.outcomes if not one.passed and one.check.by_row):
             condition = condition_of(check, self.rows)
@@ -157,8 +155,6 @@ class Evaluation:
         return CheckOutcome(check, False, text, total, failed, self._samples(bad, check))
 
     def _compared(self, check: Check, rows: DataFrame) -> int:
-        from pyspark.sql import functions as F
-
         if check.kind == "unique":
             found = self._repeated(rows, check).agg(F.sum(_HIT)).collect()[0][0]
             return int(found or 0)
@@ -166,15 +162,16 @@ class Evaluation:
 
     def _repeated(self, rows: DataFrame, check: Check) -> DataFrame:
         """The keys that come more than once, with how often."""
-        from pyspark.sql import functions as F
-
-        keys = [F.col(quoted(name)) for name in check.columns]
-        whole = rows.where(reduce(lambda one, other: one & other, [key.isNotNull() for key in keys]))
-        return whole.groupBy(*keys).agg(F.count(F.lit(1)).alias(_HIT)).where(F.col(_HIT) > 1)
+        whole = rows.where(
+            reduce(lambda one, other: one & other, [F.isnotnull(quoted(name)) for name in check.columns])
+        )
+        return (
+            whole.groupBy(*map(quoted, (*check.columns, *self.apart)))
+            .agg(F.count(F.lit(1)).alias(_HIT))
+            .where(F.col(_HIT) > 1)
+        )
 
     def _bad(self, rows: DataFrame, check: Check) -> DataFrame:
-        from pyspark.sql import functions as F
-
         if check.kind == "unique":
             return self._marked(rows, check, _HIT).where(F.col(_HIT)).drop(_HIT)
         column = F.col(quoted(check.columns[0]))
@@ -182,8 +179,6 @@ class Evaluation:
 
     def _known(self, check: Check) -> DataFrame:
         """The values of a foreign key, as the column ``_KEY``."""
-        from pyspark.sql import functions as F
-
         reference = check.config.references
         assert reference is not None
         known = self.lookup(reference).toDF(_KEY)
@@ -192,15 +187,14 @@ class Evaluation:
 
     def _marked(self, rows: DataFrame, check: Check, hit: str) -> DataFrame:
         """``rows`` with a column that tells which of them fail a check that compares rows, or looks them up."""
-        from pyspark.sql import functions as F
-
         if check.kind == "unique":
             looked_at = self.rows if self.counts is None else self.rows.where(self.counts)
-            names = [f"{_KEY} {index}" for index, _ in enumerate(check.columns)]
+            columns = (*check.columns, *self.apart)
+            names = [f"{_KEY} {index}" for index, _ in enumerate(columns)]
             found = self._repeated(looked_at, check).select(
-                *[F.col(quoted(name)).alias(key) for name, key in zip(check.columns, names, strict=True)]
+                *[F.col(quoted(name)).alias(key) for name, key in zip(columns, names, strict=True)]
             )
-            same = [F.col(quoted(a)) == F.col(quoted(b)) for a, b in zip(check.columns, names, strict=True)]
+            same = [F.col(quoted(a)) == F.col(quoted(b)) for a, b in zip(columns, names, strict=True)]
             joined = rows.join(found, reduce(lambda one, other: one & other, same), "left")
             return joined.withColumn(hit, F.col(quoted(names[0])).isNotNull()).drop(*names)
         # Values that are missing are of the column's own type: each row meets one of them at most. Of known values,

@@ -25,6 +25,7 @@ from odi_assets.nodes.execution.deliveries import DELIVERY
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.plan import ResolvedPlan
 from odi_assets.nodes.result import CHECKS, QUARANTINED
+from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted, row_text
 from odi_assets.tables.engine import WriteSpec, engine_of
 from odi_assets.tables.modes.base import Write
@@ -64,6 +65,8 @@ class Guard:
             TableError: the quarantine cannot take the rows.
         """
         node, location, kept = self.plan.node, self.plan.target.location, self._kept()
+        # Files that follow each other are judged as runs of their own would judge them.
+        apart = [DELIVERY] if DELIVERY in rows.columns else []
         if node.config.quarantine is not None and FAILED_CHECKS in map(str.casefold, rows.columns):
             raise ConfigError(
                 f"{node}: its rows have a column `{FAILED_CHECKS}`, and its quarantine needs that name for a column of "
@@ -78,8 +81,9 @@ class Guard:
             looked_up(node, rows.sparkSession),
             kept,
             node.config.write.keys,
-            lambda check: passed_by_files(check, location, files, kind_of(rows, check.columns)),
+            lambda check: passed_by_files(check, location, files, kind_of(rows, check.columns), apart),
             sum(file.rows for file in files) if kept is None else None,
+            apart,
         )
         self.outcomes = found.run()
         blocking = [one for one in self.outcomes if one.blocks]
@@ -92,7 +96,7 @@ class Guard:
         require_own(node, table)
         split = self._judged(found.with_failed_checks()) if blocking else found.with_failed_checks()
         is_bad = self._is_bad(blocking)
-        bad = split.where(is_bad).drop(*self.plan.write_spec.beside, *([DELIVERY] if DELIVERY in rows.columns else []))
+        bad = split.where(is_bad).drop(*self.plan.write_spec.beside, *apart)
         self.bad = self._staged(bad if blocking else None, bad, table, files)
         return split.where(~is_bad).drop(FAILED_CHECKS) if blocking else None
 
@@ -105,8 +109,6 @@ class Guard:
         return read_staged(split.sparkSession, table.location, self._split.stage(split), schema)
 
     def _is_bad(self, blocking: Sequence[CheckOutcome]) -> Column:
-        from pyspark.sql import functions as F
-
         names = F.array(*[F.lit(one.check.name) for one in blocking]) if blocking else F.array().cast("array<string>")
         return F.arrays_overlap(F.col(FAILED_CHECKS), names)
 
@@ -168,8 +170,6 @@ class Guard:
 
     def _not_in(self, bad: DataFrame, table: TableHandle) -> DataFrame:
         """The bad rows that the quarantine does not hold yet."""
-        from pyspark.sql import functions as F
-
         held = engine_of(table).read(bad.sparkSession, table)
         names = [name for name in bad.columns if name in held.columns]
         texts = held.select(row_text(names).alias("__odi_text")).distinct()
@@ -213,8 +213,6 @@ class Guard:
         marker = self.plan.write_spec.delete_when
         if marker is None:
             return None
-        from pyspark.sql import functions as F
-
         return ~F.coalesce(F.col(quoted(marker)), F.lit(False))
 
 

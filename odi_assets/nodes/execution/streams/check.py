@@ -14,7 +14,7 @@ from odi_assets.errors import CheckpointError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.stream import StreamPlan
 from odi_assets.nodes.result import RunInfo
-from odi_assets.streaming.checkpoints import check_against
+from odi_assets.streaming.checkpoints import check_against, local_copy
 from odi_assets.streaming.checkpoints.compare import CheckpointDifference, DifferenceEffect
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.streaming.query.run import query_conf
@@ -88,8 +88,6 @@ def _store(checkpoint: Location, rows: DataFrame) -> tuple[str, Mapping[str, Any
 @contextmanager
 def _readable(plan: StreamPlan) -> Iterator[Path | None]:
     """The checkpoint, or a copy of its logs; None if there is nothing to compare with."""
-    from odi_assets.streaming.checkpoints import local_copy
-
     place = plan.checkpoint
     if place.is_local:
         # A full refresh has a checkpoint of its own, which is not there yet.

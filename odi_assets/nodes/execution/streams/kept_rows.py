@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import FileChanges, Stamp, commit, settled
@@ -34,6 +32,7 @@ from odi_assets.nodes.planning.kept_rows import (
 from odi_assets.nodes.planning.stream_marks import stream_facts
 from odi_assets.nodes.result import REWIND
 from odi_assets.nodes.stream_facts import BatchSpan, StreamFacts
+from odi_assets.spark.lazy import F
 from odi_assets.streaming.inputs.input import StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.tables.columns import quoted

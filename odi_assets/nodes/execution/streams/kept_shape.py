@@ -15,11 +15,10 @@ from functools import reduce
 from itertools import chain, count
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from odi_assets.delta.schema_evolution import plan_schema
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
+from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.schema import is_storable
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from odi_assets.config.models import StreamSettings
@@ -331,8 +332,6 @@ def committer(plan: StreamPlan, run: RunInfo) -> BatchCommitter:
 @contextmanager
 def _errors_named(plan: StreamPlan) -> Iterator[None]:
     """Raise what Spark raises as errors of ours."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
     try:
         with errors_named(plan.node, plan.reads):
             yield

@@ -26,6 +26,7 @@ from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect, Mysql
 from odi_assets.sources.sql.errors import database_error
 from odi_assets.sources.sql.keys import utf8_text
+from odi_assets.util.extras import install_command
 
 _SETTINGS = (
     "SET time_zone = '+00:00', sql_mode = '', max_statement_time = 0, net_write_timeout = 600",
@@ -400,8 +401,6 @@ def connected(dialect: Dialect, label: str) -> Iterator[MariadbSession]:
         SourceError: the server cannot be reached, or refuses what is asked of it.
     """
     if plain.installed_driver(dialect) is None:
-        from odi_assets.util.extras import install_command
-
         raise ConfigError(f"{label}: its log is read with PyMySQL", fix=f"run: {install_command('mysql')}")
     import pymysql
 

@@ -25,6 +25,7 @@ from odi_assets.sources.cdc.postgres.waiting import reaches, wait
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect
 from odi_assets.sources.sql.errors import database_error
+from odi_assets.util.extras import install_command
 
 _SETTINGS = {
     "datestyle": "ISO",
@@ -471,8 +472,6 @@ def connected(dialect: Dialect, label: str) -> Iterator[ServerSession]:
         SourceError: the server cannot be reached, or refuses what is asked of it.
     """
     if plain.installed_driver(dialect) is None:
-        from odi_assets.util.extras import install_command
-
         raise ConfigError(f"{label}: its log is read with psycopg", fix=f"run: {install_command('postgres')}")
     import psycopg
 

@@ -9,6 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
+import pyarrow
+
+from odi_assets.sources.files import look as package
 from odi_assets.sources.files.look.text import Fault
 
 if TYPE_CHECKING:
@@ -62,14 +65,10 @@ def _by_spark(spark: SparkSession, look: Callable[[str], str], places: Sequence[
     from pyspark.cloudpickle import register_pickle_by_value
     from pyspark.errors import PySparkException
 
-    from odi_assets.sources.files import look as package
-
     # Executors may not have this package.
     register_pickle_by_value(package)  # type: ignore[no-untyped-call]
 
     def looked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow
-
         for batch in batches:
             found = pyarrow.array([look(place) for place in batch.column("place").to_pylist()], pyarrow.string())
             yield pyarrow.RecordBatch.from_arrays([batch.column("number"), found], names=["number", "shape"])

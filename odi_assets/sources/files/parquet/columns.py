@@ -26,6 +26,7 @@ from odi_assets.sources.files.look.parquet_times import int96_look
 from odi_assets.sources.files.parquet.footer import footer_schema
 from odi_assets.sources.files.parquet.nulls import has_nulls, readable
 from odi_assets.sources.files.parquet.texts import stopping_texts
+from odi_assets.spark.lazy import F, T
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.schema import as_type
 
@@ -59,9 +60,6 @@ def parquet_rows(spark: SparkSession, files: FilesSnapshot, group: FileGroup, wa
     Raises:
         SourceError: they lack one and have others, or have one with a type whose values are none of the wanted type.
     """
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import StructField, StructType
-
     names, kinds = _columns(files, group.paths[0])
     own = {name.lower(): name for name in names}
     named = {name.lower() for name in wanted.names}
@@ -86,18 +84,18 @@ def parquet_rows(spark: SparkSession, files: FilesSnapshot, group: FileGroup, wa
             continue
         if kind is None and field.name.lower() in of_nested:
             open_type = of_nested[field.name.lower()]
-            stored.append(StructField(field.name, readable(open_type)))
+            stored.append(T.StructField(field.name, readable(open_type)))
             values[field.name] = as_type(F.col(quoted(field.name)), open_type, field.dataType)
             continue
         nanoseconds = kind == _NANOSECONDS
         given = _spark_type("bigint" if nanoseconds else kind) if kind is not None else field.dataType
-        stored.append(StructField(field.name, given))
+        stored.append(T.StructField(field.name, given))
         if nanoseconds and field.dataType.typeName() in ("timestamp", "timestamp_ntz"):
             values[field.name] = value_or_stop(field, _of_nanoseconds(field))
         elif plain_type(given.jsonValue()) != plain_type(field.dataType.jsonValue()):
             values[field.name] = _converted(files, group, given, field)
-    rows = files.load(spark, group.paths, StructType(stored))
-    of_texts = StructType([field for field in stored if field.name not in values])
+    rows = files.load(spark, group.paths, T.StructType(stored))
+    of_texts = T.StructType([field for field in stored if field.name not in values])
     values = stopping_texts(rows, of_texts) | values
     return filled_from_folders(rows, group.keys, wanted, values) if group.keys or values else rows
 
@@ -154,8 +152,6 @@ def _spark_type(kind: str) -> DataType:
 
 
 def _of_nanoseconds(field: StructField) -> Misfit:
-    from pyspark.sql import functions as F
-
     own = F.col(quoted(field.name))
     moment = F.timestamp_micros(F.expr(f"{quoted(field.name)} div 1000"))
     return Misfit(moment.cast(field.dataType), own % 1_000 != 0, "has parts of a microsecond, and so")
@@ -167,8 +163,6 @@ def _converted(files: FilesSnapshot, group: FileGroup, own: DataType, field: Str
     Raises:
         SourceError: no value of the one type is one of the other.
     """
-    from pyspark.sql import functions as F
-
     column, left, right = F.col(quoted(field.name)), own.typeName(), field.dataType.typeName()
     if fits_without_loss(own.jsonValue(), field.dataType.jsonValue()) or (left, right) in _EXACT:
         return column.cast(field.dataType)
@@ -202,14 +196,12 @@ def _require_parts(
 
 def _misfit_within(own: DataType, wanted: DataType, name: str) -> tuple[str, DataType, DataType | None] | None:
     """The first part of a type that the wanted one has not, or has with a type that does not hold it."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(own, StructType) and isinstance(wanted, StructType):
+    if isinstance(own, T.StructType) and isinstance(wanted, T.StructType):
         by_name = {field.name.lower(): field.dataType for field in wanted}
         pairs = [(one.dataType, by_name.get(one.name.lower()), f"{name}.{one.name}") for one in own]
-    elif isinstance(own, ArrayType) and isinstance(wanted, ArrayType):
+    elif isinstance(own, T.ArrayType) and isinstance(wanted, T.ArrayType):
         pairs = [(own.elementType, wanted.elementType, name)]
-    elif isinstance(own, MapType) and isinstance(wanted, MapType):
+    elif isinstance(own, T.MapType) and isinstance(wanted, T.MapType):
         pairs = [(own.keyType, wanted.keyType, name), (own.valueType, wanted.valueType, f"{name}.*")]
     else:
         left, right = own.jsonValue(), wanted.jsonValue()

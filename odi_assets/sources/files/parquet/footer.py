@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odi_assets.errors import SourceError
+from odi_assets.util.lazy import pa, pq
 
 if TYPE_CHECKING:
-    import pyarrow.parquet as pq
-
     from odi_assets.sources.files.source import FilesSnapshot
 
 
@@ -18,9 +17,6 @@ def footer_schema(files: FilesSnapshot, path: str) -> pq.ParquetSchema:
     Raises:
         SourceError: the file is not there any more, or is no whole Parquet file.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     known = files.footers.get(path)
     if known is not None:
         return known

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.parquet.footer import footer_schema
 from odi_assets.sources.files.parquet.nulls import readable
+from odi_assets.spark.lazy import F, T
 from odi_assets.spark.raised import stopped_by
 from odi_assets.tables.columns import quoted
+from odi_assets.util.lazy import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from odi_assets.sources.files.source import FilesSnapshot
@@ -29,9 +30,7 @@ def with_nanoseconds(spark: SparkSession, files: FilesSnapshot, paths: Sequence[
         SourceError: they have a type that cannot be read even so.
     """
     from pyspark.errors import PySparkException
-    from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
-    from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
     columns = footer_schema(files, paths[0]).to_arrow_schema()
     try:
@@ -43,10 +42,10 @@ def with_nanoseconds(spark: SparkSession, files: FilesSnapshot, paths: Sequence[
     if hidden or not nanos:
         what = f"column `{hidden[0]}` has times in nanoseconds within it" if hidden else str(cause)
         raise _unreadable(files, paths[0], what) from cause
-    stored = [StructField(one.name, LongType() if one.name in nanos else readable(one.dataType)) for one in schema]
-    rows = files.load(spark, paths, StructType(stored))
+    stored = [T.StructField(one.name, T.LongType() if one.name in nanos else readable(one.dataType)) for one in schema]
+    rows = files.load(spark, paths, T.StructType(stored))
 
-    def value(field: StructField) -> Column:
+    def value(field: T.StructField) -> Column:
         own = F.col(quoted(field.name))
         if field.name not in nanos:
             return own
@@ -56,14 +55,12 @@ def with_nanoseconds(spark: SparkSession, files: FilesSnapshot, paths: Sequence[
         micros = F.when(own % 1_000 != 0, stopped.cast("bigint")).otherwise(F.expr(f"{quoted(field.name)} div 1000"))
         moment = F.timestamp_micros(micros)
         # The session's zone is UTC.
-        return moment if isinstance(field.dataType, TimestampType) else moment.cast("timestamp_ntz")
+        return moment if isinstance(field.dataType, T.TimestampType) else moment.cast("timestamp_ntz")
 
     return rows.select(*[value(field).alias(field.name) for field in schema])
 
 
 def _counts_nanoseconds(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
     return isinstance(kind, pa.TimestampType) and kind.unit == "ns"
 
 

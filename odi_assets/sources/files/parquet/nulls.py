@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from odi_assets.delta.schema_evolution import UNDECIDED
+from odi_assets.spark.lazy import F, T
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.schema import as_type
+from odi_assets.util.lazy import pa
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
@@ -23,8 +24,6 @@ def with_nulls(rows: DataFrame, columns: pa.Schema) -> DataFrame:
     schema = types_with_nulls(rows.schema, columns)
     if schema is rows.schema or schema == rows.schema:
         return rows
-    from pyspark.sql import functions as F
-
     pairs = zip(rows.schema, schema, strict=True)
     return rows.select(
         *[as_type(F.col(quoted(own.name)), own.dataType, field.dataType).alias(own.name) for own, field in pairs]
@@ -33,38 +32,30 @@ def with_nulls(rows: DataFrame, columns: pa.Schema) -> DataFrame:
 
 def types_with_nulls(schema: StructType, columns: pa.Schema) -> StructType:
     """The types of columns as Spark has them, with the type of no value where ``columns``, of the footer, have NULL."""
-    import pyarrow as pa
-
     whole = pa.struct(list(columns))
     return cast("StructType", _typed(schema, whole)) if any(_has_null(field.type) for field in columns) else schema
 
 
 def has_nulls(kind: DataType) -> bool:
     """Whether a type is the type of no value, or has it within."""
-    from pyspark.sql.types import NullType
-
-    return isinstance(kind, NullType) or any(map(has_nulls, _inner(kind)))
+    return isinstance(kind, T.NullType) or any(map(has_nulls, _inner(kind)))
 
 
 def readable(kind: DataType) -> DataType:
     """The type that Spark reads files as that have a column of ``kind``: INT for the type of no value."""
-    from pyspark.sql.types import ArrayType, IntegerType, MapType, NullType, StructField, StructType
-
-    if isinstance(kind, NullType):
-        return IntegerType()
-    if isinstance(kind, StructType):
-        return StructType([StructField(field.name, readable(field.dataType), field.nullable) for field in kind])
-    if isinstance(kind, ArrayType):
-        return ArrayType(readable(kind.elementType), kind.containsNull)
-    if isinstance(kind, MapType):
-        return MapType(readable(kind.keyType), readable(kind.valueType), kind.valueContainsNull)
+    if isinstance(kind, T.NullType):
+        return T.IntegerType()
+    if isinstance(kind, T.StructType):
+        return T.StructType([T.StructField(field.name, readable(field.dataType), field.nullable) for field in kind])
+    if isinstance(kind, T.ArrayType):
+        return T.ArrayType(readable(kind.elementType), kind.containsNull)
+    if isinstance(kind, T.MapType):
+        return T.MapType(readable(kind.keyType), readable(kind.valueType), kind.valueContainsNull)
     return kind
 
 
 def marked_as_open(rows: DataFrame) -> DataFrame:
     """``rows`` with a mark at each column whose type is open in part: whoever writes them may leave that part out."""
-    from pyspark.sql import functions as F
-
     schema = rows.schema
     if not any(has_nulls(field.dataType) for field in schema):
         return rows
@@ -76,39 +67,34 @@ def marked_as_open(rows: DataFrame) -> DataFrame:
 
 
 def _inner(kind: DataType) -> Iterator[DataType]:
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(kind, StructType):
+    if isinstance(kind, T.StructType):
         yield from (field.dataType for field in kind)
-    elif isinstance(kind, ArrayType):
+    elif isinstance(kind, T.ArrayType):
         yield kind.elementType
-    elif isinstance(kind, MapType):
+    elif isinstance(kind, T.MapType):
         yield kind.keyType
         yield kind.valueType
 
 
 def _has_null(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
     return pa.types.is_null(kind) or any(_has_null(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def _typed(kind: DataType, own: pa.DataType) -> DataType:
-    import pyarrow as pa
-    from pyspark.sql.types import ArrayType, MapType, NullType, StructField, StructType
-
     if pa.types.is_null(own):
-        return NullType()
-    if isinstance(kind, StructType) and pa.types.is_struct(own):
+        return T.NullType()
+    if isinstance(kind, T.StructType) and pa.types.is_struct(own):
         of_file: dict[str, Any] = {own.field(place).name: own.field(place).type for place in range(own.num_fields)}
-        return StructType(
+        return T.StructType(
             [
-                StructField(one.name, _typed(one.dataType, of_file[one.name]) if one.name in of_file else one.dataType)
+                T.StructField(
+                    one.name, _typed(one.dataType, of_file[one.name]) if one.name in of_file else one.dataType
+                )
                 for one in kind
             ]
         )
-    if isinstance(kind, ArrayType) and pa.types.is_list(own):
-        return ArrayType(_typed(kind.elementType, own.value_type))
-    if isinstance(kind, MapType) and pa.types.is_map(own):
-        return MapType(kind.keyType, _typed(kind.valueType, own.item_type))
+    if isinstance(kind, T.ArrayType) and pa.types.is_list(own):
+        return T.ArrayType(_typed(kind.elementType, own.value_type))
+    if isinstance(kind, T.MapType) and pa.types.is_map(own):
+        return T.MapType(kind.keyType, _typed(kind.valueType, own.item_type))
     return kind

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+from odi_assets.spark.lazy import F, T
 from odi_assets.spark.raised import stopped_by
 from odi_assets.tables.columns import quoted
 
@@ -22,8 +23,6 @@ def stopping_texts(rows: DataFrame, kinds: StructType) -> dict[str, Column]:
     Args:
         rows: as Spark reads them from files, not selected from yet.
     """
-    from pyspark.sql import functions as F
-
     # Of input_file_name() Spark does not know that it is the same for a row each time: no condition would reach the
     # files, and each row group would be read.
     place = rows.metadataColumn("_metadata").getField("file_path")
@@ -45,8 +44,6 @@ def stopping_texts(rows: DataFrame, kinds: StructType) -> dict[str, Column]:
 
 def with_utf_8(rows: DataFrame) -> DataFrame:
     """``rows`` as Spark reads them from files; a text with bytes that are not UTF-8 stops the read."""
-    from pyspark.sql import functions as F
-
     values = stopping_texts(rows, rows.schema)
     if not values:
         return rows
@@ -55,25 +52,20 @@ def with_utf_8(rows: DataFrame) -> DataFrame:
 
 def not_utf_8(column: Column, kind: DataType) -> Column | None:
     """Whether a value is, or holds, a text that is not UTF-8; None if it holds no texts. NULL counts as no."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import ArrayType, MapType, StringType, StructType
-
-    if isinstance(kind, StringType):
+    if isinstance(kind, T.StringType):
         return ~F.is_valid_utf8(column)
-    if isinstance(kind, StructType):
+    if isinstance(kind, T.StructType):
         parts = [not_utf_8(column.getField(field.name), field.dataType) for field in kind]
         return _any([part for part in parts if part is not None])
-    if isinstance(kind, ArrayType):
+    if isinstance(kind, T.ArrayType):
         return _in_one(column, kind.elementType)
-    if isinstance(kind, MapType):
+    if isinstance(kind, T.MapType):
         keys, values = _in_one(F.map_keys(column), kind.keyType), _in_one(F.map_values(column), kind.valueType)
         return _any([part for part in (keys, values) if part is not None])
     return None
 
 
 def _in_one(values: Column, kind: DataType) -> Column | None:
-    from pyspark.sql import functions as F
-
     if not_utf_8(F.lit(None).cast(kind), kind) is None:
         return None
     wrong = cast("Callable[[Column], Column]", lambda one: not_utf_8(one, kind))
@@ -81,8 +73,6 @@ def _in_one(values: Column, kind: DataType) -> Column | None:
 
 
 def _any(columns: list[Column]) -> Column | None:
-    from pyspark.sql import functions as F
-
     if not columns:
         return None
     found = F.coalesce(columns[0], F.lit(False))
