@@ -64,7 +64,7 @@ def doctor(
     pipeline: PipelineArgument = None,
     node: NodeOption = None,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Read all data files and commits too: rows, footers, checksums of pages.")
+        bool, typer.Option("--deep", help="Read all data files and commits too: rows, values, checksums of pages.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -11,7 +11,7 @@ from odi_assets.nodes.mark import NodeMark
 BatchSpan = tuple[int, int]
 """The first and the last number of a range of batches without gaps."""
 
-_LEFT_OUT = ("token_logged", "late_times", "gaps", "changed", "evicts")
+_LEFT_OUT = ("token_logged", "late_times", "gaps", "changed", "evicts", "keeps")
 """Facts that are not stored where there is nothing to say."""
 
 
@@ -35,6 +35,7 @@ class StreamFacts:
         changed: what of the query is not as the checkpoint notes it, which is what the first batch was computed with:
             by what it is, the checkpoint's and the batch's, in words.
         evicts: a watermark that moves makes Spark run another batch, even without new rows.
+        keeps: the tables of kept rows that the node had, by their keys in the project file.
     """
 
     query: str
@@ -49,6 +50,7 @@ class StreamFacts:
     gaps: tuple[BatchSpan, ...] = ()
     changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     evicts: bool = False
+    keeps: tuple[str, ...] = ()
 
     @property
     def mark(self) -> NodeMark:
@@ -70,5 +72,6 @@ class StreamFacts:
         if "rows_dropped" in known:
             known["rows_dropped"] = tuple(known["rows_dropped"])
         known["gaps"] = tuple((first, last) for first, last in known.get("gaps", ()))
+        known["keeps"] = tuple(known.get("keeps", ()))
         known["changed"] = {what: (stored, now) for what, (stored, now) in known.get("changed", {}).items()}
         return cls(**known)

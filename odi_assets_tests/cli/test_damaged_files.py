@@ -233,3 +233,54 @@ def test_what_doctor_did_not_look_at_it_names(box: Sandbox, odi: Odi) -> None:
     listed = json.loads(odi("doctor", "--json").out)
     assert {one["kind"] for one in listed} == {"not looked at"}
     assert all(one["remedy"] for one in listed)
+
+
+def test_a_data_file_that_another_one_has_replaced_is_found_by_reading_it(box: Sandbox, odi: Odi) -> None:
+    first, second = data_file(box, 0), data_file(box, 1)
+    kept = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(kept)
+    assert len(kept) == len(first.read_bytes())
+    assert odi("doctor").code == 0
+    sick = odi("doctor", "--deep", "--json")
+    assert (sick.code, kinds(sick.out)) == (1, {"files missing"})
+    assert "is not the one that the log describes: the bounds of `id` are others" in sick.out
+    assert odi("run", "p", "--node", "raw", "--full-refresh").code == 0
+    assert ids(box, "raw") == [1, 2]
+    assert odi("doctor", "--deep").code == 0
+
+
+VALUES_OF_ALL_TYPES = """
+- pipeline: p
+  nodes:
+  - name: all
+    read: {connection: landing, format: csv, path: ids, schema: "id BIGINT"}
+    transform:
+      sql: |
+        SELECT id, CAST(id AS TINYINT) AS tiny, CAST(id AS DECIMAL(38, 10)) / 3 AS long_decimal, CAST(id / 7 AS DECIMAL(9, 2)) AS short_decimal,
+          IF(id = 3, DOUBLE('NaN'), DOUBLE(id)) AS double, CAST(id AS FLOAT) AS float, id % 2 = 0 AS boolean, CAST(CAST(id AS STRING) AS BINARY) AS bytes,
+          date_add(DATE'0001-01-01', CAST(id AS INT)) AS early_date, DATE'2024-01-01' AS date, IF(id > 5, NULL, repeat('ü', CAST(id * 30 AS INT))) AS text,
+          concat(repeat('a', 200), id) AS long_text, TIMESTAMP'1582-10-10 00:00:00' AS early, timestamp_micros(1704067200123456 + id) AS time,
+          CAST(timestamp_micros(1704067200123456 + id) AS TIMESTAMP_NTZ) AS time_ntz, CAST(NULL AS STRING) AS nothing,
+          struct(id AS a, array(id) AS b) AS struct, map('k', id) AS map, array(NULL, id) AS list
+        FROM df
+    write: {connection: lake, path: all, mode: overwrite}
+  - name: parts
+    inputs: {all: {node: all}}
+    transform: {sql: "SELECT * FROM all"}
+    write: {connection: lake, path: parts, mode: overwrite, partition_by: [date, tiny]}
+"""  # noqa: E501
+
+
+def test_values_of_all_types_that_spark_and_arrow_wrote_are_what_the_log_says(
+    tmp_path: Path, spark: SparkSession, odi: Odi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = Sandbox(tmp_path, spark, VALUES_OF_ALL_TYPES)
+    box.land("ids/1.csv", [str(number) for number in range(20)])
+    for _ in range(2):
+        box.run("all")
+        box.run("parts")
+    monkeypatch.chdir(tmp_path)
+    assert odi("doctor", "--deep").code == 0, odi("doctor", "--deep").out
+    assert odi("tables", "maintain", "--yes").code == 0
+    assert odi("doctor", "--deep").code == 0

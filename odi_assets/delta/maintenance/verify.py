@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from odi_assets.delta.damage import LOG, file_system
 from odi_assets.delta.errors import deltalake_calls
+from odi_assets.delta.files.described import Described, FileValues, descriptions
 from odi_assets.delta.maintenance.restore import LostFile, lost_files
 from odi_assets.delta.table import LiveFile, TableHandle
 
@@ -18,7 +19,7 @@ _READERS = 4
 
 
 def unreadable_files(handle: TableHandle) -> list[LostFile]:
-    """The live files that are gone, cannot be read, or differ from the log in their size or number of rows.
+    """The live files that are gone, cannot be read, or differ from the log in their size, rows or values.
 
     Every page is read; its checksum is compared where its writer made one, as Spark does.
 
@@ -27,9 +28,11 @@ def unreadable_files(handle: TableHandle) -> list[LostFile]:
     """
     lost = lost_files(handle.location, handle.live_files)
     known = {file.path for file in lost}
-    rest = [file for file in handle.live_files if file.path not in known]
+    described = zip(handle.live_files, descriptions(handle), strict=True)
+    wanted = [(file, says) for file, says in described if file.path not in known]
+    rest = [file for file, _ in wanted]
     with ThreadPoolExecutor(max_workers=_READERS) as pool:
-        why = pool.map(lambda file: _why_unreadable(handle, file), rest)
+        why = pool.map(lambda one: _why_unreadable(handle, *one), wanted)
         damaged = [
             LostFile(file.path, file.size, file.size, text) for file, text in zip(rest, why, strict=True) if text
         ]
@@ -56,12 +59,15 @@ def dead_links(handle: TableHandle) -> list[str]:
         return sorted(path.as_posix() for path in links if path.parts[0] != LOG and path.as_posix() not in live)
 
 
-def _why_unreadable(handle: TableHandle, file: LiveFile) -> str | None:
+def _why_unreadable(handle: TableHandle, file: LiveFile, says: Described) -> str | None:
+    rows, values = 0, FileValues(says)
     with deltalake_calls("reading a file of the Delta table", handle.location):
         try:
             with file_system(handle.location).open_input_file(file.path) as stream:
                 parquet = pq.ParquetFile(stream, page_checksum_verification=True)
-                rows = sum(batch.num_rows for batch in parquet.iter_batches(use_threads=False))
+                for batch in parquet.iter_batches(use_threads=False):
+                    rows += batch.num_rows
+                    values.add(batch)
         except pa.ArrowException as error:
             return str(error).strip().splitlines()[0]
         except OSError as error:
@@ -71,4 +77,4 @@ def _why_unreadable(handle: TableHandle, file: LiveFile) -> str | None:
             return str(error).strip().splitlines()[0]
     if file.rows is not None and rows != file.rows:
         return f"{rows:,} rows, and the log says {file.rows:,}"
-    return None
+    return values.difference()

@@ -245,6 +245,16 @@ def _dropped(node: Node, target: TableHandle, query: str, upto: int) -> Mapping[
     return found
 
 
+def late_rows_lost(node: Node, target: TableHandle, mark: KeptMark) -> tuple[BatchSpan, ...]:
+    """Batches whose late rows were kept once, as the commits of the node's table say, and are kept no more. Those of
+    batches before ``late_rows`` was asked for never were."""
+    if mark.which != LATE or not mark.lost:
+        return ()
+    lost = set(numbers(mark.lost))
+    of_query = (facts for _, facts in stream_stamps(target, app_id(node.key)) if facts and facts.query == mark.query)
+    return spans_of(facts.batch for facts in of_query if LATE in facts.keeps and facts.batch in lost)
+
+
 def numbers(spans: Iterable[BatchSpan]) -> list[int]:
     """The batches of some spans."""
     return [number for first, last in spans for number in range(first, last + 1)]

@@ -19,14 +19,14 @@ from odi_assets.nodes.history.repair import GRACE, attempt_of, own_rows, stamps_
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import require_own, same_sources
-from odi_assets.nodes.planning.kept_rows import batches_text, kept_marks
+from odi_assets.nodes.planning.kept_rows import batches_text, kept_marks, late_rows_lost, numbers, spans_of
 from odi_assets.nodes.planning.start import Start, marks_of, table_and_start
 from odi_assets.nodes.planning.stream import require_own_stream
 from odi_assets.nodes.planning.stream_inputs import require_goes_on, require_known
 from odi_assets.nodes.planning.stream_marks import Match, out_of_step, stream_marks
 from odi_assets.nodes.planning.target_check import what_is_behind
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.files import files_of_node, files_of_stream
+from odi_assets.nodes.recovery.files import files_beside, files_of_node, files_of_stream
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, lasting, over
 from odi_assets.nodes.recovery.recover import find_recovery
 from odi_assets.nodes.recovery.slots import lag_found, slots_found
@@ -78,7 +78,8 @@ def unfinished(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -
 
 
 def kept_gaps(project: Project, keys: Sequence[NodeKey]) -> dict[NodeKey, str]:
-    """The batches whose late or unmatched rows are kept nowhere, in words. Nothing brings them back."""
+    """The batches whose late or unmatched rows were never kept, in words. Nothing brings them back; late rows that were
+    kept, and are no more, are a disagreement."""
     found = {}
     for key in keys:
         node = Node.of(project, key)
@@ -90,7 +91,10 @@ def kept_gaps(project: Project, keys: Sequence[NodeKey]) -> dict[NodeKey, str]:
         except (OdiError, OSError):
             # `examine` names it.
             continue
-        gaps = [f"{mark.which} lacks the rows of {batches_text(mark.lost)}" for mark in marks if mark.lost]
+        never = {
+            mark.which: set(numbers(mark.lost)) - set(numbers(late_rows_lost(node, target, mark))) for mark in marks
+        }
+        gaps = [f"{which} lacks the rows of {batches_text(spans_of(lost))}" for which, lost in never.items() if lost]
         if gaps:
             found[key] = "; ".join(gaps)
     return found
@@ -117,7 +121,10 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool)
     yield from _hwm(node, state, start, target)
     yield from _ahead(node, marks, target)
     yield from files_of_node(node, state, target, deep=deep)
-    yield from _quarantine(node, target)
+    beside = list(files_beside(node, deep=deep))
+    yield from beside
+    if not any(one.kind in (Kind.UNREADABLE, Kind.DAMAGED) for one in beside):
+        yield from _quarantine(node, target)
     yield from _history(project, state, key, target)
     if target.exists:
         yield from _inputs(node, state)
@@ -126,11 +133,12 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool)
 
 
 def _quarantine(node: Node, target: TableHandle) -> Iterator[Disagreement]:
-    """What runs and rewinds that died have left undone in the quarantine."""
-    found = quarantine_out_of_step(node, target)
+    """What runs and rewinds that died have left undone in the quarantine, and what it has lost."""
+    found = quarantine_out_of_step(node, target, every=True)
     lost = [one for one in found.missing if is_lost(node, one[1])]
-    for version, bad in lost:
-        yield Disagreement(node.key, Kind.QUARANTINE_APART, *lost_rows(node, version, bad))
+    if lost or found.passed:
+        gone = [*lost, *found.passed]
+        yield Disagreement(node.key, Kind.QUARANTINE_APART, *lost_rows(node, gone))
     lacks = [f"lacks the bad rows of version {one[0]}" for one in found.missing if one not in lost]
     too_many = [f"has bad rows of version {version}, which was undone" for version, _ in found.undone]
     if lacks or too_many:
@@ -170,8 +178,14 @@ def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
 
 
 def _kept_rows(node: Node, target: TableHandle, marks: StreamMarks) -> Iterator[Disagreement]:
-    """The tables of kept rows that are not in step with the batches: a run ended early, or the table was put back."""
+    """The tables of kept rows that are not in step with the batches: a run ended early, or a table was put back or is
+    gone."""
     for mark in kept_marks(node, target, marks) if marks.match.can_go_on else ():
+        lost = late_rows_lost(node, target, mark)
+        if lost:
+            text = f"{mark.which} lacks the rows of {batches_text(lost)}, which were kept: these rows are lost"
+            remedy = f"put that table back from a copy; or odi run {node.command} --full-refresh"
+            yield Disagreement(node.key, Kind.KEPT_LOST, text, remedy)
         if mark.has_work:
             remedy = f"odi run {node.command}: it puts that right, even without new data (or a run is at it right now)"
             yield Disagreement(node.key, Kind.KEPT_BEHIND, "; ".join(mark.apart), remedy)

@@ -6,6 +6,7 @@ Stores are listed, and not asked for file by file. ``deep`` reads the data files
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.connections.location import Location
@@ -45,6 +46,12 @@ def files_of_stream(node: Node, target: TableHandle, *, deep: bool) -> Iterator[
     """What is wrong with the files of a stream's table, its checkpoint, and the tables of the rows that it gave up."""
     yield from _of_table(node, target, deep=deep)
     yield from _checkpoint(node)
+    yield from files_beside(node, deep=deep)
+
+
+def files_beside(node: Node, *, deep: bool) -> Iterator[Disagreement]:
+    """What is wrong with the files of the tables that a node has beside its own: its quarantine, and the tables of the
+    rows that a stream gave up."""
     for what, location in tables_of(node.project, node.key).items():
         if what == str(node):
             continue
@@ -53,7 +60,8 @@ def files_of_stream(node: Node, target: TableHandle, *, deep: bool) -> Iterator[
         except OdiError as error:
             yield over(node.key, error)
             continue
-        yield from _log(node, location, deep=deep)
+        for one in _log(node, location, deep=deep):
+            yield replace(one, message=f"{what}: {one.message}")
         lost = _lost(kept, deep=deep)
         if lost:
             remedy = f"put them back; or odi run {node.command} --full-refresh"

@@ -32,6 +32,7 @@ class Kind(StrEnum):
     STREAM_APART = "checkpoint and table apart"
     BATCH_IN_FLIGHT = "batch not finished"
     KEPT_BEHIND = "kept rows behind their batches"
+    KEPT_LOST = "kept rows lost"
     QUARANTINE_APART = "quarantine apart from its node's commits"
     TOKEN_LOGGED = "token in a log"
     LOG_BEHIND = "capture behind its log"

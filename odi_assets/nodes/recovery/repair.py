@@ -20,6 +20,7 @@ from odi_assets.delta.maintenance.restore import LostFile, forget_lost_files
 from odi_assets.delta.maintenance.verify import unreadable_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError
+from odi_assets.nodes.execution.checks.bad_rows import quarantine_of
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.kept_rows import kept_tables
 from odi_assets.nodes.planning.stream_marks import checkpoint_base
@@ -69,9 +70,13 @@ class Repaired:
 
 
 def tables_of(project: Project, key: NodeKey) -> dict[str, Location]:
-    """The tables of a node by their names in messages: its own, and the tables of the rows that a stream gives up."""
-    kept = kept_tables(Node.of(project, key))
-    return {str(key): project.target(key), **{f"{key} ({which})": place for which, place in kept.items()}}
+    """The tables of a node by their names in messages: its own, its quarantine, and the tables of the rows that a
+    stream gives up."""
+    node = Node.of(project, key)
+    beside, quarantine = kept_tables(node), quarantine_of(node)
+    if quarantine is not None:
+        beside["quarantine"] = quarantine
+    return {str(key): project.target(key), **{f"{key} ({which})": place for which, place in beside.items()}}
 
 
 def find_tables(project: Project, name: str) -> list[tuple[NodeKey | None, str, Location]]:
@@ -127,7 +132,7 @@ def _of_log(
     project: Project, state: StateBackend, key: NodeKey | None, what: str, plan: Repair, *, dry_run: bool
 ) -> Repaired:
     aside = None if dry_run else apply_repair(plan)
-    following = _next_of(key, plan)
+    following = _next_of(_owner(project, what), plan)
     if key is not None and plan.version is not None and not dry_run:
         following = _mark_back(project, state, key) or following
     return _repaired(what, plan, aside, following)
@@ -135,6 +140,11 @@ def _of_log(
 
 def _repaired(what: str, plan: Repair, aside: str | None, following: str) -> Repaired:
     return Repaired(what, plan.location.uri, plan.faults, plan.moves, plan.version, aside, following)
+
+
+def _owner(project: Project, what: str) -> NodeKey | None:
+    """The node that has the table ``what``; None if no node has it."""
+    return next((key for key in project.graph.order() if what in tables_of(project, key)), None)
 
 
 def _next_of(key: NodeKey | None, plan: Repair) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,6 +49,9 @@ MATCHED = """
     write: {connection: lake, path: matched, mode: append}
 """
 KEPT = "        late_rows: late\n        unmatched_rows: unmatched\n"
+
+
+KEY = NodeKey("p", "matched")
 
 
 def moment(minute: float) -> str:
@@ -187,6 +191,25 @@ def test_late_rows_asked_for_later_say_which_batches_they_lack(box: Sandbox) -> 
         "late_rows lacks the rows of batch"
         in kept_gaps(box.project, [NodeKey("p", "matched")])[NodeKey("p", "matched")]
     )
+
+
+def test_late_rows_that_are_gone_are_a_disagreement_until_a_full_refresh(box: Sandbox) -> None:
+    hours(box, range(2))
+    box.run("matched")
+    box.land("orders/50.json", [order("late", 0)])
+    box.run("matched")
+    assert rows_of(box, "late", "row.orders.id") == [("late",)]
+    assert Kind.KEPT_LOST not in kinds(box)
+    shutil.rmtree(box.root / "lake" / "late")
+    for name in ("51", "52"):
+        (found,) = [one for one in examine(box.project, box.state, [KEY]) if one.kind is Kind.KEPT_LOST]
+        assert "late_rows lacks the rows of batch" in found.message
+        assert found.remedy.endswith("odi run p --node matched --full-refresh")
+        assert "late_rows" not in kept_gaps(box.project, [KEY]).get(KEY, "")
+        box.land(f"orders/{name}.json", [order(f"late{name}", 1)])
+        box.run("matched")
+    box.run("matched", full_refresh=True)
+    assert Kind.KEPT_LOST not in kinds(box)
 
 
 def test_kept_rows_are_whole_and_rows_that_differ_in_microseconds_are_two(box: Sandbox) -> None:

@@ -16,6 +16,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.delta.errors import DamagedTableError
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ChecksFailedError, ConfigError, TableError
 from odi_assets.nodes.audit.audit import audit
@@ -25,6 +26,7 @@ from odi_assets.nodes.idle_run import outlook
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.nodes.recovery.findings import Kind
+from odi_assets.nodes.recovery.repair import Repaired, find_tables, repair_table
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.table_versions import at_version
 from odi_assets.nodes.request import RunRequest
@@ -310,6 +312,128 @@ def test_a_quarantine_that_is_gone_is_named_until_a_full_refresh_reads_its_rows_
     box.run("orders", full_refresh=True)
     assert examine(box.project, box.state, [_KEY]) == []
     assert box.bad() == [(2, -3.0, NEGATIVE), (4, -4.0, NEGATIVE)]
+
+
+def damaged_box(root: Path, spark: SparkSession) -> Orders:
+    """Bad rows came with the versions 0 and 1 of ``orders``, and none with version 2."""
+    box = Orders(root, spark)
+    for number, rows in enumerate([[(1, 5.0), (2, -3.0)], [(4, -4.0)], [(5, 5.0)]]):
+        box.deliver(str(number), *rows)
+        box.run("orders")
+    assert examine(box.project, box.state, [_KEY], deep=True) == []
+    return box
+
+
+def test_a_quarantine_that_is_gone_is_named_though_the_newest_commit_has_no_bad_rows(
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    box = damaged_box(tmp_path, spark)
+    shutil.rmtree(tmp_path / "lake" / "orders_bad")
+    assert outlook(box.project, box.state, [_KEY], RunRequest()).idle is None
+    rounds: list[list[tuple[Any, ...]]] = [[], [(6, 6.0)], [(7, -7.0)], [(8, 8.0)], []]
+    for number, rows in enumerate(rounds):
+        (found,) = examine(box.project, box.state, [_KEY])
+        assert found.kind is Kind.QUARANTINE_APART
+        assert "lacks 2 rows of 2 versions, 0 the first, of its table, and their files are gone" in found.message
+        if rows:
+            box.deliver(f"more{number}", *rows)
+        caplog.clear()
+        box.run("orders")
+        assert "lacks 2 rows of 2 versions" in caplog.text, number
+    assert box.bad() == [(7, -7.0, NEGATIVE)]
+    box.run("orders", full_refresh=True)
+    assert examine(box.project, box.state, [_KEY]) == []
+    assert box.bad() == [(2, -3.0, NEGATIVE), (4, -4.0, NEGATIVE), (7, -7.0, NEGATIVE)]
+    caplog.clear()
+    box.run("orders")
+    assert "lacks" not in caplog.text
+
+
+def test_data_files_of_a_quarantine_that_are_gone_cut_or_changed_are_found(tmp_path: Path, spark: SparkSession) -> None:
+    box = damaged_box(tmp_path, spark)
+    file = tmp_path / "lake" / "orders_bad" / box.quarantine().live_files[0].path
+    whole = file.read_bytes()
+    for damage in (None, whole[:100], whole[:40] + bytes([whole[40] ^ 0xFF]) + whole[41:]):
+        file.unlink()
+        if damage is not None:
+            file.write_bytes(damage)
+        deep = damage is not None and len(damage) == len(whole)
+        found = [one for one in examine(box.project, box.state, [_KEY], deep=deep) if one.kind is Kind.FILES_MISSING]
+        assert ["p.orders (quarantine): " in one.message for one in found] == [True]
+        file.write_bytes(whole)
+    assert examine(box.project, box.state, [_KEY], deep=True) == []
+    file.unlink()
+    box.run("orders", full_refresh=True)
+    assert examine(box.project, box.state, [_KEY], deep=True) == []
+    assert len(box.bad()) == 2
+
+
+def test_a_quarantine_whose_log_is_emptied_is_damage_and_no_run_makes_it_again(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = damaged_box(tmp_path, spark)
+    for commit in (tmp_path / "lake" / "orders_bad" / "_delta_log").glob("*.json"):
+        commit.unlink()
+    (found,) = examine(box.project, box.state, [_KEY])
+    assert found.kind is Kind.DAMAGED
+    assert "holds no version" in found.message
+    box.deliver("more", (7, -7.0))
+    with pytest.raises(DamagedTableError, match="orders_bad is damaged: its log holds no version"):
+        box.run("orders")
+    assert box.table("orders").version == 2
+    (repaired,) = repaired_tables(box)
+    assert (repaired.what, repaired.version) == ("p.orders (quarantine)", None)
+    box.run("orders", full_refresh=True)
+    assert examine(box.project, box.state, [_KEY]) == []
+    assert len(box.bad()) == 3
+
+
+@pytest.mark.parametrize("torn", [True, False], ids=["torn", "gone"])
+def test_the_last_commit_of_a_quarantine_is_made_again_by_the_next_run(
+    torn: bool, tmp_path: Path, spark: SparkSession
+) -> None:
+    box = damaged_box(tmp_path, spark)
+    commit = tmp_path / "lake" / "orders_bad" / "_delta_log" / f"{1:020d}.json"
+    if torn:
+        commit.write_text('{"add":', encoding="utf-8")
+        assert [one.kind for one in examine(box.project, box.state, [_KEY])] == [Kind.UNREADABLE]
+        with pytest.raises(DamagedTableError, match="odi tables repair"):
+            box.run("orders")
+        (repaired,) = repaired_tables(box)
+        assert (repaired.what, repaired.version) == ("p.orders (quarantine)", 0)
+        assert repaired.next == "odi run p --node orders"
+    else:
+        commit.unlink()
+    (found,) = examine(box.project, box.state, [_KEY])
+    assert found.message == "its quarantine lacks the bad rows of version 1"
+    assert box.run("orders").status is RunStatus.NO_DATA
+    assert box.bad() == [(2, -3.0, NEGATIVE), (4, -4.0, NEGATIVE)]
+    assert examine(box.project, box.state, [_KEY]) == []
+
+
+def repaired_tables(box: Orders) -> list[Repaired]:
+    return [
+        one
+        for place in find_tables(box.project, "p.orders")
+        for one in repair_table(box.project, box.state, *place, dry_run=False)
+    ]
+
+
+def test_rows_that_were_deleted_and_a_quarantine_that_was_renamed_with_its_folder_are_no_loss(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = damaged_box(tmp_path, spark)
+    box.quarantine().table.delete("id = 2")
+    assert examine(box.project, box.state, [_KEY], deep=True) == []
+    assert box.run("orders").status is RunStatus.NO_DATA
+    assert box.bad() == [(4, -4.0, NEGATIVE)]
+    (tmp_path / "lake" / "orders_bad").rename(tmp_path / "lake" / "worked_off")
+    file = tmp_path / "odibi.yaml"
+    file.write_text(file.read_text(encoding="utf-8").replace("orders_bad", "worked_off"), encoding="utf-8")
+    box.project = Project.load(file)
+    box.deliver("more", (7, 7.0))
+    box.run("orders")
+    assert examine(box.project, box.state, [_KEY], deep=True) == []
 
 
 def test_a_key_in_the_quarantine_is_found_there_with_what_it_fails(tmp_path: Path, spark: SparkSession) -> None:

@@ -5,12 +5,15 @@ Needs no Spark.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
+from odi_assets.delta.damage import require_no_remains
 from odi_assets.delta.files.footers import WRITE_FOLDER
+from odi_assets.delta.history import commit_digest
 from odi_assets.delta.partition_values import PartitionValues
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
@@ -38,6 +41,7 @@ class BadRows:
         write_id: names the folder of their files, and the transaction; None if nothing is to be done.
         replaces: what of the quarantine they replace: ``table``, partitions, or nothing.
         schema: the columns of the files, in Delta's JSON form.
+        seen: the position of the quarantine when the commit was planned; None in commits of older versions.
     """
 
     since: int
@@ -46,6 +50,7 @@ class BadRows:
     write_id: str | None = None
     replaces: str | Sequence[PartitionValues] | None = None
     schema: str | None = None
+    seen: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The facts as the log stores them."""
@@ -84,57 +89,128 @@ class OutOfStep:
     Attributes:
         missing: commits of the node whose bad rows are not in, oldest first.
         undone: commits that a rewind has undone and whose bad rows are in, oldest first.
+        passed: commits whose bad rows are not in, while rows of later commits are, oldest first. They are not put in
+            any more: what came later may have replaced them.
     """
 
     missing: tuple[tuple[int, BadRows], ...] = ()
     undone: tuple[tuple[int, BadRows], ...] = ()
+    passed: tuple[tuple[int, BadRows], ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.missing or self.undone)
+        return bool(self.missing or self.undone or self.passed)
 
 
-def out_of_step(node: Node, target: TableHandle) -> OutOfStep:
+def out_of_step(node: Node, target: TableHandle, *, every: bool = False) -> OutOfStep:
     """Where the quarantine of a node is not in step with ``target``, the node's table.
 
     The commits count, and not the project file: a quarantine that the file no longer names gets its rows too.
+
+    Args:
+        every: look at all commits of the node's log since the last one that replaced all rows. Else the newest ones are
+            looked at, and all of them if the quarantine is not the table that the newest one had seen.
+
+    Raises:
+        TableError: the quarantine cannot be opened.
     """
     if not target.exists:
         return OutOfStep()
-    counts, gone = _bad_rows(node, target)
-    paths = {bad.path: bad.place(node) for _, bad in (*counts, *gone)}
+    found = _bad_rows(node, target, every=every)
+    if not every and found.newest is not None and is_replaced(node, found.newest):
+        found = _bad_rows(node, target, every=True)
+    paths = {bad.path: bad.place(node) for _, bad in (*found.counts, *found.gone)}
     tables = {path: TableHandle.open(place) for path, place in paths.items()}
 
     def is_in(bad: BadRows) -> bool:
         return tables[bad.path].transaction_number(bad.app_id(str(node))) % 2 == 1
 
-    missing = [one for one in reversed(counts) if not is_in(one[1])]
-    return OutOfStep(tuple(missing), tuple(one for one in reversed(gone) if is_in(one[1])))
+    missing: list[tuple[int, BadRows]] = []
+    passed: list[tuple[int, BadRows]] = []
+    newer_in: set[str] = set()
+    for version, bad in found.counts:
+        if is_in(bad):
+            newer_in.add(bad.path)
+        elif bad.path not in newer_in:
+            missing.append((version, bad))
+        elif bad.rows:
+            passed.append((version, bad))
+    undone = tuple(one for one in reversed(found.gone) if is_in(one[1]))
+    return OutOfStep(tuple(reversed(missing)), undone, tuple(reversed(passed)))
 
 
-def _bad_rows(node: Node, target: TableHandle) -> tuple[list[tuple[int, BadRows]], list[tuple[int, BadRows]]]:
-    """The bad rows of the commits that count, and of those that rewinds have undone; newest first, as far down as the
-    newest commit says that there is something to look for."""
-    counts: list[tuple[int, BadRows]] = []
-    gone: list[tuple[int, BadRows]] = []
+def is_replaced(node: Node, newest: BadRows) -> bool:
+    """Whether the quarantine is not the table any more that the node's newest commit had seen: it is gone, or was put
+    back or made again outside of odi. What a commit of an older version had seen is not known; then it counts as that.
+
+    Raises:
+        DamagedTableError: its log holds no version any more, and its data files are there.
+        TableError: the quarantine cannot be opened.
+    """
+    if newest.path != node.config.quarantine:
+        return False
+    seen = newest.seen
+    if seen is None:
+        return True
+    if seen["version"] is None:
+        return False
+    table = TableHandle.open(newest.place(node))
+    if not table.exists:
+        require_no_remains(table.location)
+        return True
+    if table.table_id != seen["table_id"] or int(table.version or 0) < seen["version"]:
+        return True
+    # None stands for a commit that a checkpoint covers and that was cleaned.
+    digest = commit_digest(table.location, seen["version"])
+    return None not in (digest, seen["commit"]) and digest != seen["commit"]
+
+
+@dataclass
+class _Found:
+    """The bad rows of a node's commits, newest first.
+
+    Attributes:
+        counts: of the commits that count.
+        gone: of those that rewinds have undone.
+        newest: what the newest commit that counts says, rows or not; None if no commit counts.
+    """
+
+    counts: list[tuple[int, BadRows]]
+    gone: list[tuple[int, BadRows]]
+    newest: BadRows | None = None
+
+
+def _bad_rows(node: Node, target: TableHandle, *, every: bool) -> _Found:
+    """The bad rows of the commits of a node.
+
+    Args:
+        every: of all commits since the last one that replaced all rows; else as far down as the newest commit says that
+            there is something to look for.
+    """
+    found = _Found([], [])
     own, undone_after, upto = app_ids(node.key), None, -1
     for stamp in target.stamps():
-        if stamp.version <= upto:
+        if stamp.version <= upto and not every:
             break
         if stamp.app_id not in own:
             continue
         is_undone = undone_after is not None and stamp.version > undone_after
-        rewound_to = CommitFacts.of(stamp).rewound_to
-        if rewound_to is not None:
-            undone_after = undone_after if is_undone else rewound_to
+        facts = CommitFacts.of(stamp)
+        if facts.rewound_to is not None:
+            undone_after = undone_after if is_undone else facts.rewound_to
             continue
         bad = BadRows.of(stamp)
-        if bad is None and undone_after is None and CommitFacts.of(stamp).run_id is not None:
+        is_newest = found.newest is None and undone_after is None
+        if bad is None and is_newest and facts.run_id is not None:
             # A run without a quarantine, which has brought everything before it in step.
+            upto = max(upto, stamp.version)
+        # Of commits that were in step once, those of a quarantine that the file names no more do not count.
+        elif bad is not None and (stamp.version > upto or (bad.path == node.config.quarantine and not is_undone)):
+            if is_newest:
+                upto = max(upto, bad.since)
+            if not is_undone:
+                found.newest = found.newest or bad
+            if bad.write_id is not None:
+                (found.gone if is_undone else found.counts).append((stamp.version, bad))
+        if every and not is_undone and facts.mode == WriteMode.OVERWRITE:
             break
-        if bad is None:
-            continue
-        if undone_after is None:
-            upto = max(upto, bad.since)
-        if bad.write_id is not None:
-            (gone if is_undone else counts).append((stamp.version, bad))
-    return counts, gone
+    return found

@@ -15,7 +15,7 @@ from odi_assets.delta.commit import Stamp
 from odi_assets.delta.schema_evolution import plan_schema
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, OdiError, SourceError
-from odi_assets.nodes.execution.checks.bad_rows import FACT, BadRows, out_of_step, quarantine_of
+from odi_assets.nodes.execution.checks.bad_rows import FACT, BadRows, OutOfStep, out_of_step, quarantine_of
 from odi_assets.nodes.execution.checks.by_files import passed_by_files
 from odi_assets.nodes.execution.checks.conditions import kind_of
 from odi_assets.nodes.execution.checks.evaluate import Evaluation
@@ -123,9 +123,9 @@ class Guard:
         """
         node = self.plan.node
         since, path = self._in_step_since(), str(node.config.quarantine)
-        replaces = self._replaces(table, files)
+        replaces, nothing = self._replaces(table, files), BadRows(since, path, seen=table.position)
         if bad is None and not replaces:
-            return BadRows(since, path)
+            return nothing
         require_same = table.exists and replaces != "table"
         if require_same:
             require_same_partitioning(table, node.partition_by)
@@ -139,16 +139,16 @@ class Guard:
             write = Write(again, table, WriteSpec(WriteMode.APPEND, partition_by=node.partition_by), stamp, schema)
             rows = sum(file.rows for file in write.stage(again))
         if not rows and not replaces:
-            return BadRows(since, path)
-        return BadRows(since, path, rows, stamp.write_id, replaces, schema)
+            return nothing
+        return BadRows(since, path, rows, stamp.write_id, replaces, schema, nothing.seen)
 
     def _in_step_since(self) -> int:
         """The version of the node's table up to which its quarantine has everything. What is overwritten counts no
         more."""
         target = self.plan.target
-        missing = () if self.plan.write.mode is WriteMode.OVERWRITE else out_of_step(self.plan.node, target).missing
+        found = OutOfStep() if self.plan.write.mode is WriteMode.OVERWRITE else out_of_step(self.plan.node, target)
         version = -1 if target.version is None else target.version
-        return min([version, *(missed - 1 for missed, _ in missing)])
+        return min([version, *(missed - 1 for missed, _ in (*found.missing, *found.passed))])
 
     def _replaces(self, table: TableHandle, files: Sequence[WrittenFile]) -> str | Sequence[PartitionValues] | None:
         """What of the quarantine the increment replaces, as it does in the node's table."""

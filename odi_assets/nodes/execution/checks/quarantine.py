@@ -48,6 +48,7 @@ def bring_in_step(node: Node, target: TableHandle) -> int:
         How many commits of the node were completed.
 
     Raises:
+        DamagedTableError: the quarantine's log holds no version any more.
         TableError: the quarantine cannot be read or written.
     """
     found = out_of_step(node, target)
@@ -57,6 +58,9 @@ def bring_in_step(node: Node, target: TableHandle) -> int:
     for version, bad in found.missing:
         _log.info("%s: its quarantine gets the rows of version %d", node, version)
         raced(lambda bad=bad, version=version: _put_in(node, version, bad), lost=_is_conflict)  # type: ignore[misc]
+    lost = [*(one for one in found.missing if is_lost(node, one[1])), *found.passed]
+    if lost:
+        _log.warning("%s: %s. To do: %s", node, *lost_rows(node, lost))
     return len(found.undone) + len(found.missing)
 
 
@@ -73,7 +77,7 @@ def _put_in(node: Node, version: int, bad: BadRows) -> None:
     schema = str(bad.schema)
     files = staged_files(location, bad.folder, schema, node.partition_by)
     if sum(file.rows for file in files) != bad.rows:
-        _log.warning("%s: %s. To do: %s", node, *lost_rows(node, version, bad))
+        # The caller names them.
         return
     facts = {"node": str(node), "of_version": version, "of_write": bad.write_id}
     if bad.replaces == TABLE and table.exists:
@@ -96,10 +100,17 @@ def _put_in(node: Node, version: int, bad: BadRows) -> None:
         _log.debug("%s: another run has completed the quarantine of version %d", node, version)
 
 
-def lost_rows(node: Node, version: int, bad: BadRows) -> tuple[str, str]:
-    """What is wrong with a quarantine that lacks rows whose files are gone, and what to do about it."""
-    rows = f"{counted(bad.rows, 'row')} of version {version} of its table"
-    text = f"its quarantine at {bad.place(node).uri} lacks {rows}, and their files are gone"
+def lost_rows(node: Node, lost: Sequence[tuple[int, BadRows]]) -> tuple[str, str]:
+    """What is wrong with a quarantine that lacks rows for good, and what to do about it.
+
+    Args:
+        lost: the versions of the node's table that named the rows, at least one, oldest first.
+    """
+    versions = sorted(version for version, _ in lost)
+    of = f"version {versions[0]}" if len(versions) == 1 else f"{len(versions):,} versions, {versions[0]} the first,"
+    why = "their files are gone" if all(is_lost(node, bad) for _, bad in lost) else "rows of later versions are in it"
+    rows = f"{counted(sum(bad.rows for _, bad in lost), 'row')} of {of} of its table"
+    text = f"its quarantine at {lost[0][1].place(node).uri} lacks {rows}, and {why}"
     return text, f"put the quarantine back from a copy; or load everything again: odi run {node.command} --full-refresh"
 
 

@@ -162,6 +162,7 @@ class BatchCommitter:
             late_times=late_times,
             changed=self.changed,
             evicts=self.evicts is not None and self.evicts(),
+            keeps=tuple(self.kept.tables) if self.kept is not None else (),
         )
 
     def _ranges(self, facts: StreamFacts) -> Ranges | None:
