@@ -11,11 +11,7 @@ from odi_assets.config.models.connections import (
     SasAuth,
     StoreConnection,
 )
-from odi_assets.config.models.databases import (
-    JdbcConnection,
-    ServerConnection,
-    SqlConnection,
-)
+from odi_assets.config.models.databases import JdbcConnection, ServerConnection, SqlConnection
 from odi_assets.config.models.fields import Strict
 from odi_assets.config.models.increments import (
     CTID,
@@ -35,16 +31,9 @@ from odi_assets.config.models.increments import (
     StatefulIncrement,
     VersionIncrement,
 )
-from odi_assets.config.models.nodes import (
-    FileFormat,
-    InputConfig,
-    NodeConfig,
-    PartitionConfig,
-    PipelineConfig,
-    ReadConfig,
-    TransformConfig,
-)
+from odi_assets.config.models.nodes import InputConfig, NodeConfig, PartitionConfig, PipelineConfig, TransformConfig
 from odi_assets.config.models.project import AutomationConfig, ProjectConfig, RetryConfig, SparkConfig, SystemConfig
+from odi_assets.config.models.reads import FileFormat, ReadConfig
 from odi_assets.config.models.stream import OutputMode, StateStoreKind, StreamInput, StreamSettings, Watermark
 from odi_assets.config.models.writes import SchemaPolicy, WriteConfig
 from odi_assets.config.write_modes import WriteMode
