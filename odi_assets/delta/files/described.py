@@ -78,9 +78,9 @@ class FileValues:
         """How they differ from what the log says, completing "the file …"; None if they do not."""
         says = self.described
         for name, nulls in self._nulls.items():
-            told = says.nulls[name]
-            if told is not None and told != nulls:
-                return f"is not the one that the log describes: `{name}` is NULL in {nulls:,} rows, not in {told:,}"
+            logged = says.nulls[name]
+            if logged is not None and logged != nulls:
+                return f"is not the one that the log describes: `{name}` is NULL in {nulls:,} rows, not in {logged:,}"
             kind, bounds = says.kinds.get(name), (says.least.get(name), says.most.get(name))
             if kind is None or None in bounds or name in self._unknown:
                 continue
@@ -90,31 +90,31 @@ class FileValues:
         return None
 
 
-def _pair(found: tuple[Any, Any], told: tuple[Any, Any], at: int) -> tuple[Any, Any]:
-    return found[at], told[at]
+def _pair(found: tuple[Any, Any], logged: tuple[Any, Any], at: int) -> tuple[Any, Any]:
+    return found[at], logged[at]
 
 
-def _is_least(kind: str, found: Any, told: Any) -> bool:
+def _is_least(kind: str, found: Any, logged: Any) -> bool:
     if found is None:
         return False
-    return found.startswith(told) if kind == "text" else _is_same(kind, found, told)
+    return found.startswith(logged) if kind == "text" else _is_same(kind, found, logged)
 
 
-def _is_most(kind: str, found: Any, told: Any) -> bool:
+def _is_most(kind: str, found: Any, logged: Any) -> bool:
     if found is None:
         return False
     if kind == "text":
         # One that was cut off ends in a greater character.
-        return bool(found == told or (found < told and found.startswith(told[:-1])))
-    return _is_same(kind, found, told)
+        return bool(found == logged or (found < logged and found.startswith(logged[:-1])))
+    return _is_same(kind, found, logged)
 
 
-def _is_same(kind: str, found: int, told: int) -> bool:
+def _is_same(kind: str, found: int, logged: int) -> bool:
     if kind == "int":
-        return found == told
-    if min(found, told) < _REBASED_BEFORE:
+        return found == logged
+    if min(found, logged) < _REBASED_BEFORE:
         return True
-    return found == told if kind == "day" else abs(found - told) <= _CUT
+    return found == logged if kind == "day" else abs(found - logged) <= _CUT
 
 
 def kind_of(type_: pa.DataType) -> str | None:
