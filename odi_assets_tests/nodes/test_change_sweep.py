@@ -16,7 +16,7 @@ from benchmarks.change_sweep.life import Life, Step
 from benchmarks.change_sweep.sweep import sweep
 from benchmarks.change_sweep.zone.life import ZoneLife
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning import identity, start
+from odi_assets.nodes.planning import planner, start
 from odi_assets.sources.files import arrivals
 
 STEPS = 200
@@ -103,7 +103,7 @@ def nothing_is_required(*_: Any) -> None:
     ("seed", "change", "where", "check", "without"),
     [
         (37, "other cursor column", start, "matched", every_mark_fits),
-        (19, "rename a node", identity, "require_own", nothing_is_required),
+        (19, "rename a node", planner, "require_own", nothing_is_required),
     ],
 )
 def test_without_the_check_of_what_an_hwm_is_of_a_life_finds_repeated_rows(

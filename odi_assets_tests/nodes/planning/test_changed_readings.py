@@ -14,7 +14,6 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError, OdiError
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.planning import known_rows
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
@@ -317,7 +316,7 @@ def test_a_commit_of_before_goes_on_and_the_next_one_says_how_rows_are_known(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
-        before.setattr(known_rows, "known_by", lambda _: None)
+        before.setattr("odi_assets.nodes.planning.plan.known_by", lambda _: None)
         box = box_of(tmp_path, spark, ("mode: append}", "mode: upsert, keys: [id]}"))
     box.land("a/2.csv", [HEAD, "4,2024-04-01 00:00:00,04/01/2024,c"])
     box.run("n")
