@@ -81,7 +81,7 @@ def _looked_at(write: Write) -> Write:
         own.discard()
         raise
     if some is None:
-        return replace(write, df=rows, staged=files)
+        return replace(write, df=rows, staged=(rows, files))
     if spec.mode is WriteMode.PARTITION_OVERWRITE and spec.replace is None:
         # A partition of which no row is let through is replaced too.
         spec = replace(spec, replace=tuple(file.partition for file in files))

@@ -77,7 +77,8 @@ class Write:
         schema_json: of the table after the commit.
         adds_columns: columns join the table. Delta does so only in a commit that removes no file or all files.
         is_small: the rows fit into the memory of this process, which writes them faster than Spark plans the writing.
-        staged: files that hold ``df`` already, in the form of the table.
+        staged: rows that are in files already, in the form of the table, and these files. They are the files of ``df``
+            only as long as ``df`` is these rows.
     """
 
     df: DataFrame
@@ -87,7 +88,7 @@ class Write:
     schema_json: str
     adds_columns: bool = False
     is_small: bool = False
-    staged: Sequence[WrittenFile] | None = None
+    staged: tuple[DataFrame, Sequence[WrittenFile]] | None = None
 
     @property
     def spark(self) -> SparkSession:
@@ -121,8 +122,8 @@ class Write:
 
         A run that dies here leaves files that no version names; vacuum removes them.
         """
-        if df is self.df and self.staged is not None:
-            return list(self.staged)
+        if self.staged is not None and df is self.staged[0]:
+            return list(self.staged[1])
         table = self.handle.location
         if self.is_small and not self.spec.partition_by:
             self._write_here(df, step)

@@ -58,6 +58,25 @@ def test_a_catch_up_and_a_full_refresh_leave_what_single_runs_leave(
     assert single.stored() == wanted
 
 
+@pytest.mark.parametrize("checks", ["[{not_null: id}, {unique: id}]", "[{range: {column: at, max: 2}}, {unique: id}]"])
+@pytest.mark.parametrize("write", list(WRITES))
+def test_with_checks_too_a_catch_up_and_a_full_refresh_leave_what_single_runs_leave(
+    tmp_path: Path, spark: SparkSession, write: str, checks: str
+) -> None:
+    # The template closes the braces of `write`.
+    checked = f"{WRITES[write]}}}\n    quarantine: bad\n    checks: {checks}\n    #"
+    single, caught_up = (zone(tmp_path / name, spark, checked) for name in ("single", "caught up"))
+    wanted: list[dict[str, Any]] = []
+    for number, lines in enumerate(files(3)):
+        name = f"in/{9 - number}.csv"
+        single.land(name, lines)
+        wanted = single.load()
+        caught_up.land(name, lines)
+    assert caught_up.load() == wanted
+    single.run("raw", full_refresh=True)
+    assert single.stored() == wanted
+
+
 def test_the_rows_read_are_counted_and_not_those_that_are_stored(tmp_path: Path, spark: SparkSession) -> None:
     box = zone(tmp_path, spark, WRITES["upsert"])
     box.land("in/1.csv", ["id,v,at,gone", "1,a,,", "2,b,,"])
