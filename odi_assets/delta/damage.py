@@ -283,7 +283,7 @@ def _fences_in(actions: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def _follows(fences: Mapping[int, Mapping[str, int]], version: int) -> bool:
-    """Whether the fences of a commit come next after those of the commits before it, as far as those are read."""
+    """Whether the fences of a commit come next after the fences of earlier commits, as far as these are read."""
     for app_id, number in fences[version].items():
         before = [one[app_id] for other, one in fences.items() if other < version and app_id in one]
         if before and max(before) != number - 1:

@@ -54,7 +54,7 @@ class Partitions:
             return (name >= start) & (name < end)
         filled = [F.lit(value).cast(kind) for value in self.values if value is not None]
         if kind.simpleString() in ("float", "double"):
-            # Spark has files of Parquet skipped by bounds, for which -0.0 is less than 0.0; not by those of a sum.
+            # Parquet's filters take -0.0 for less than 0.0, and would skip its rows. A sum is not pushed down to them.
             name = name + F.lit(0.0)
         condition = name.isin(filled) if filled else F.lit(False)
         if None not in self.values:

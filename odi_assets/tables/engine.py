@@ -75,7 +75,7 @@ class WriteSpec:
     def replaced_in(
         self, partitions: Iterable[PartitionValues], kinds: Mapping[str, Any]
     ) -> Sequence[PartitionValues] | None:
-        """``replace``, and those of a table's ``partitions`` that lie in ``span``; None if the write names none.
+        """``replace``, and the ``partitions`` of a table that lie in ``span``; None if the write names none.
 
         Args:
             kinds: the types of the table's columns, as Delta has them.

@@ -80,7 +80,7 @@ def test_each_kind_has_a_name_made_of_its_columns(tmp_path: Path) -> None:
             "- freshness: {column: id, within: 1d}",
             12,
             "column",
-            "`id` is long, and freshness is told by a date or a time",
+            "`id` is long, and freshness is measured by a date or a time",
         ),
         ("- freshness: {column: at, within: soon}", 12, "within", "is not a time span"),
         ("- references: {column: id, node: othr}", 12, "node", "unknown node `othr`"),

@@ -77,7 +77,7 @@ def _of_columns(check: CheckConfig, columns: KnownColumns, at: Path) -> Iterator
     if check.freshness is not None:
         kind = columns.kind(check.freshness.column) or "timestamp"
         if kind not in TIMES:
-            text = f"is {kind}, and freshness is told by a date or a time"
+            text = f"is {kind}, and freshness is measured by a date or a time"
             yield about(check.freshness.column, text, at=(*at, "freshness", "column"))
     if check.expression is not None:
         at = (*at, "expression")

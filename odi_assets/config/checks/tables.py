@@ -17,6 +17,11 @@ _Folder = tuple[tuple[str, ...], Path, str]
 """A table's folder: its address, where the file gives it, and whose it is. An address is the store and the parts of the
 path there: comparable, whatever the connections' names; it begins with the address of each folder around it."""
 
+_OF_FILES = (FileFormat.CSV, FileFormat.JSON, FileFormat.PARQUET)
+_DEEPEST = 6
+"""Levels of folders below a table that a glob is tried with."""
+_Store = tuple[str, ...]
+
 
 def unknown_engines(project: ProjectView) -> Iterator[Mistake]:
     """Find connections whose table engine is not installed."""
@@ -79,9 +84,6 @@ def tables_as_sources(project: ProjectView) -> Iterator[Mistake]:
                 yield Mistake(text, at=(*node.path, *at, "path"))
 
 
-_OF_FILES = (FileFormat.CSV, FileFormat.JSON, FileFormat.PARQUET)
-
-
 def _tables(project: ProjectView) -> Iterator[tuple[NodeView, _Store, str]]:
     """Yield the tables of nodes, with their stores and their paths there."""
     for node in project.nodes:
@@ -90,9 +92,6 @@ def _tables(project: ProjectView) -> Iterator[tuple[NodeView, _Store, str]]:
             store, place = _place(project, write.connection, text)
             if store is not None and place:
                 yield node, store, place
-
-
-_Store = tuple[str, ...]
 
 
 def _place(project: ProjectView, connection: str, text: str) -> tuple[_Store | None, str]:
@@ -109,10 +108,8 @@ def _reads(read: ReadConfig, path: str, table: str) -> bool:
     """Whether the path of a source names the folder of a table, or files in it."""
     if read.format not in _OF_FILES:
         return read.format is FileFormat.DELTA and path == table
-    fixed, last = (
-        "/".join(takewhile(lambda part: not set(part) & set("*?["), path.split("/"))),
-        posixpath.basename(path),
-    )
+    fixed = "/".join(takewhile(lambda part: not set(part) & set("*?["), path.split("/")))
+    last = posixpath.basename(path)
     if fixed == path and f"{table}/".startswith(f"{path.rstrip('/')}/"):
         return True
     if f"{fixed}/".startswith(f"{table}/"):
@@ -123,16 +120,12 @@ def _reads(read: ReadConfig, path: str, table: str) -> bool:
 
 
 def _matches(glob: Sequence[str], parts: Sequence[str]) -> bool:
-    """Whether the parts of a path match those of a glob."""
+    """Whether a path, in parts, matches a glob, in parts."""
     if not glob:
         return not parts
     if glob[0] == "**":
         return any(_matches(glob[1:], parts[start:]) for start in range(len(parts) + 1))
     return bool(parts) and fnmatchcase(parts[0], glob[0]) and _matches(glob[1:], parts[1:])
-
-
-_DEEPEST = 6
-"""Levels of folders below a table that a glob is tried with."""
 
 
 def outside_paths(project: ProjectView) -> Iterator[Mistake]:

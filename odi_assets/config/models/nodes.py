@@ -223,7 +223,7 @@ class NodeConfig(Strict):
             text = f"is not for {what}: check its rows in a node that reads its table"
             found = [Mistake(text, at=(name,), where="key") for name in given]
         elif self.quarantine is not None and not any(one.by_row and one.blocks for one in self.all_checks):
-            text = "never gets a row: no check of severity `error` tells which rows are wrong"
+            text = "never gets a row: no check of severity `error` says which rows are wrong"
             found = [Mistake(text, at=("quarantine",), where="key")]
         elif repeated := list(repeated_names(self.checks)):
             found = [replace(one, at=("checks", *one.at)) for one in repeated]

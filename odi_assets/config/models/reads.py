@@ -136,7 +136,7 @@ class ReadConfig(Strict):
 
     @property
     def is_untyped(self) -> bool:
-        """Whether its columns are those of a CSV without types: all of them are text."""
+        """Whether it is a CSV whose columns have no types: all of them are text."""
         is_inferred = any(k.lower() == "inferschema" and v.lower() == "true" for k, v in self.options.items())
         return self.format is FileFormat.CSV and self.schema_ddl is None and not is_inferred
 

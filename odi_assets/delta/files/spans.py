@@ -1,4 +1,4 @@
-"""Partitions by time: those of a table whose date or time lies in a range, however many of them there are."""
+"""The partitions of a table whose date or time lies in a range, however many of them there are."""
 
 from __future__ import annotations
 

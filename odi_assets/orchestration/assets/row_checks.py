@@ -39,7 +39,7 @@ def check_results(
     project: Project, key: NodeKey, asset: dg.AssetKey, history: RunHistory
 ) -> Iterator[dg.AssetCheckResult | dg.Output[None]]:
     """What a node's step gives for each of its checks, once its rows are committed. Where there was nothing new, the
-    results are those of the last increment: Dagster would show checks without a result as skipped."""
+    last increment's results count: Dagster would show checks without a result as skipped."""
     metrics: Mapping[str, Any] = history.results[key].metrics
     checks = project.graph.node(key).all_checks
     text = ""

@@ -363,7 +363,7 @@ def _knows(chunk: _ChunkRead | None, restart: Restart, window: LogWindow) -> boo
 def _read_again(before: TableMark, after: TableMark, renamed: Sequence[Renamed]) -> tuple[Key, ...]:
     """The keys of rows of a table that have to be read once more.
 
-    A row that got another key has values that the log does not have. They are those of the row with the former key.
+    A row that got another key has values that the log does not have. The row with the former key has them.
     Nobody knows them if that row was in a chunk that was not read before, or if it has to be read again itself.
     """
     has_chunks = before.chunks is not None or not before.is_cut

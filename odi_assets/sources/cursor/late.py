@@ -46,7 +46,7 @@ class Late:
         """The partitions that rows ``moved`` between, as rows of ``column`` alone; none if no row did.
 
         Args:
-            rows: those of the source, which say what type the column has.
+            rows: of the source; they say what type the column has.
         """
         if not self.moved or column not in rows.columns:
             return []

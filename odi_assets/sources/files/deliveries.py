@@ -307,7 +307,7 @@ def _fix_of_type(name: str) -> str:
 
 
 def file_error(files: FilesSnapshot, place: str, text: str) -> SourceError | None:
-    """The error for a file that Spark stopped at, if its format tells more than Spark does; else None.
+    """The error for a file that Spark stopped at, if its format says more than Spark does; else None.
 
     Args:
         place: the file's URI, as Spark names it.

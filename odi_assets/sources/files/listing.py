@@ -56,7 +56,7 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
     Raises:
         SourceError: ``base`` is not there, or a folder or a file of the pattern cannot be looked at; or Spark cannot
             open a file because of its name; or a folder lies where a file is to be, or the other way round; or files
-            are those of a table, whose log says which of them count.
+            belong to a table, whose log says which of them count.
     """
     parts = [part for part in posixpath.normpath(pattern).split("/") if part not in ("", ".")]
     fixed = next((i for i, part in enumerate(parts) if set(part) & _GLOB_CHARACTERS), len(parts))

@@ -203,7 +203,7 @@ def _bad_rows(node: Node, target: TableHandle, *, every: bool) -> _Found:
         if bad is None and is_newest and facts.run_id is not None:
             # A run without a quarantine, which has brought everything before it in step.
             upto = max(upto, stamp.version)
-        # Of commits that were in step once, those of a quarantine that the file names no more do not count.
+        # A commit that was in step once does not count if the file no longer names its quarantine.
         elif bad is not None and (stamp.version > upto or (bad.path == node.config.quarantine and not is_undone)):
             if is_newest:
                 upto = max(upto, bad.since)

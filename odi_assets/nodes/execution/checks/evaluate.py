@@ -1,4 +1,4 @@
-"""Evaluates checks over rows: one aggregate for all that a row tells of itself, and one more pass for each check that
+"""Evaluates checks over rows: one aggregate for all that a row says of itself, and one more pass for each check that
 compares rows, or looks them up."""
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Evaluation:
         rows: the rows, which may be read several times.
         label: whose they are, for messages.
         lookup: gives the values of foreign keys.
-        counts: tells which rows are looked at; None: all of them. Others are never found to fail.
+        counts: which rows are looked at; None: all of them. Others are never found to fail.
         keys: columns that tell which row a row is; samples begin with them.
         passes: whether it is known without the rows that none of them fails a check.
         total: how many rows are looked at, if that is known.
-        apart: columns of rows that are not compared with rows of other values there: those of another delivery.
+        apart: columns that hold rows apart: rows that differ in them, as rows of two deliveries do, are not compared.
     """
 
     rows: DataFrame
@@ -186,7 +186,7 @@ class Evaluation:
         return known.where(F.col(_KEY).isNotNull())
 
     def _marked(self, rows: DataFrame, check: Check, hit: str) -> DataFrame:
-        """``rows`` with a column that tells which of them fail a check that compares rows, or looks them up."""
+        """``rows`` with a column that says which of them fail a check that compares rows, or looks them up."""
         if check.kind == "unique":
             looked_at = self.rows if self.counts is None else self.rows.where(self.counts)
             columns = (*check.columns, *self.apart)

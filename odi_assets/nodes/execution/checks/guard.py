@@ -219,7 +219,7 @@ class Guard:
 def looked_up(node: Node, spark: SparkSession) -> Any:
     """What gives the values that a foreign key of ``node`` may have: as the other node's table is when it is asked."""
 
-    # Each table is looked at once: whatever is added to it meanwhile counts for no part of an evaluation.
+    # Each table is looked at once: rows that are added during an evaluation count for no part of it.
     opened: dict[NodeKey, TableHandle] = {}
 
     def values(reference: Reference) -> DataFrame:

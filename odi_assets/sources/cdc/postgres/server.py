@@ -167,7 +167,7 @@ class ServerSession:
         """All tables of the database, and what looks like tables, in the order of their names.
 
         Args:
-            partitions: whether those of other tables are among them.
+            partitions: whether partitions of other tables are among them.
         """
         kept = "" if partitions else "AND NOT c.relispartition "
         listed = self.rows(
