@@ -39,7 +39,7 @@ def batches(lab: Lab, sizes: Sizes) -> Iterator[Row]:
 
 def _ours(spark: SparkSession, pipeline: Pipeline) -> list[float]:
     from odi_assets.nodes.execution.streams.run import StreamRun
-    from odi_assets.nodes.planning.stream import StreamPlan
+    from odi_assets.nodes.planning.streams.plan import StreamPlan
     from odi_assets.nodes.result import RunInfo
 
     plan, found = pipeline.plan("raw"), list[float]()

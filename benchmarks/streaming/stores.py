@@ -24,7 +24,7 @@ def first_seen(df: DataFrame) -> DataFrame:
 def stores(lab: Lab, sizes: Sizes) -> Iterator[Row]:
     """Seconds of a batch of ``changed`` rows, half of whose keys are in the state, which holds ``keys``."""
     from odi_assets.nodes.execution.streams.run import StreamRun
-    from odi_assets.nodes.planning.stream import StreamPlan
+    from odi_assets.nodes.planning.streams.plan import StreamPlan
     from odi_assets.nodes.result import RunInfo
 
     spark = lab.spark

@@ -17,7 +17,7 @@ from benchmarks.change_sweep.sweep import sweep
 from benchmarks.change_sweep.zone.life import ZoneLife
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning import planner, start
-from odi_assets.sources.files import arrivals
+from odi_assets.sources.files.loaded import arrivals
 
 STEPS = 200
 FEW_STEPS = 48

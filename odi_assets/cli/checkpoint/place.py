@@ -14,7 +14,7 @@ from odi_assets.cli.terminal.output import Column, data_json, data_table, note, 
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.stream_marks import checkpoint_of
+from odi_assets.nodes.planning.streams.marks import checkpoint_of
 from odi_assets.spark.lazy import F
 from odi_assets.streaming.checkpoints import CheckpointReader, copy_of_remote
 from odi_assets.streaming.checkpoints.inspect import local_path

@@ -18,8 +18,8 @@ from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.streams.definition import stream_definition
 from odi_assets.nodes.execution.streams.ledger import records_of
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.stream_inputs import require_known, stream_inputs
-from odi_assets.nodes.planning.stream_marks import stream_marks
+from odi_assets.nodes.planning.streams.inputs import require_known, stream_inputs
+from odi_assets.nodes.planning.streams.marks import stream_marks
 from odi_assets.nodes.project import Project
 from odi_assets.streaming.checkpoints.copies import copy_of_remote
 from odi_assets.streaming.checkpoints.reader import CheckpointReader

@@ -84,7 +84,7 @@ def plan_node(project: Project, state: Hwms, key: NodeKey, request: RunRequest =
 def _planned(node: Node, state: Hwms, request: RunRequest) -> NodePlan:
     key, project = node.key, node.project
     if node.config.stream is not None:
-        from odi_assets.nodes.planning.stream import planned_stream
+        from odi_assets.nodes.planning.streams.plan import planned_stream
 
         return planned_stream(node, TableHandle.open(node.target.location), request)
     target, start = table_and_start(node, state)

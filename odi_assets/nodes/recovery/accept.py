@@ -13,7 +13,7 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.identity import same_sources
 from odi_assets.nodes.planning.start import table_and_start
 from odi_assets.nodes.project import Project
-from odi_assets.sources.files import ledger
+from odi_assets.sources.files.loaded import ledger
 from odi_assets.sources.marks import FilesMark
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import NO_TABLE, HwmEntry

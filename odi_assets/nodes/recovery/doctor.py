@@ -19,11 +19,11 @@ from odi_assets.nodes.history.repair import GRACE, attempt_of, own_rows, stamps_
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import require_own, same_sources
-from odi_assets.nodes.planning.kept_rows import batches_text, kept_marks, late_rows_lost, numbers, spans_of
 from odi_assets.nodes.planning.start import Start, marks_of, table_and_start
-from odi_assets.nodes.planning.stream import require_own_stream
-from odi_assets.nodes.planning.stream_inputs import require_goes_on, require_known
-from odi_assets.nodes.planning.stream_marks import Match, out_of_step, stream_marks
+from odi_assets.nodes.planning.streams.inputs import require_goes_on, require_known
+from odi_assets.nodes.planning.streams.kept_rows import batches_text, kept_marks, late_rows_lost, numbers, spans_of
+from odi_assets.nodes.planning.streams.marks import Match, out_of_step, stream_marks
+from odi_assets.nodes.planning.streams.plan import require_own_stream
 from odi_assets.nodes.planning.target_check import what_is_behind
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.files import files_beside, files_of_node, files_of_stream
@@ -38,7 +38,7 @@ from odi_assets.state.records import HwmEntry, RunRecord
 from odi_assets.util.process import is_gone
 
 if TYPE_CHECKING:
-    from odi_assets.nodes.planning.stream_marks import StreamMarks
+    from odi_assets.nodes.planning.streams.marks import StreamMarks
 
 
 def examine(

@@ -18,13 +18,13 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError, OdiError
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.stream_marks import checkpoint_base
+from odi_assets.nodes.planning.streams.marks import checkpoint_base
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, lost_remedy, lost_text, over
 from odi_assets.nodes.recovery.repair import system_tables, tables_of
 from odi_assets.nodes.recovery.streams.repair import checkpoint_in_use, why_stuck
 from odi_assets.nodes.remedies import remedy_of
-from odi_assets.sources.files import ledger
+from odi_assets.sources.files.loaded import ledger
 from odi_assets.sources.marks import LedgerPart
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.local.backend import LocalJSONStateBackend

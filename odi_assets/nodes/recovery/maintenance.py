@@ -16,10 +16,10 @@ from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.start import start_of
-from odi_assets.nodes.planning.stream_inputs import unread_versions
+from odi_assets.nodes.planning.streams.inputs import unread_versions
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import lost_remedy, lost_text
-from odi_assets.sources.files import ledger
+from odi_assets.sources.files.loaded import ledger
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.engine import engine_of
 from odi_assets.util.words import counted

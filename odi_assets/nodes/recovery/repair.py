@@ -22,8 +22,8 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError
 from odi_assets.nodes.execution.checks.bad_rows import quarantine_of
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.kept_rows import kept_tables
-from odi_assets.nodes.planning.stream_marks import checkpoint_base
+from odi_assets.nodes.planning.streams.kept_rows import kept_tables
+from odi_assets.nodes.planning.streams.marks import checkpoint_base
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.streams.repair import checkpoint_in_use, repair_checkpoint

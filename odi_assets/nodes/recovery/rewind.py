@@ -28,13 +28,13 @@ from odi_assets.nodes.history import attempts
 from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node, app_id, app_ids
 from odi_assets.nodes.planning.known_rows import known_in
-from odi_assets.nodes.planning.stream_marks import Match, stream_marks
+from odi_assets.nodes.planning.streams.marks import Match, stream_marks
 from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_since, what_is_behind
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.rewind_log import require_log_kept
 from odi_assets.nodes.recovery.table_versions import Choice
 from odi_assets.nodes.result import REWIND, RunInfo
-from odi_assets.sources.files import ledger
+from odi_assets.sources.files.loaded import ledger
 from odi_assets.sources.marks import LedgerPart
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunStatus

@@ -10,8 +10,8 @@ import dagster as dg
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.kept_rows import KeptMark, batches_text, kept_marks
-from odi_assets.nodes.planning.stream_marks import stream_marks
+from odi_assets.nodes.planning.streams.kept_rows import KeptMark, batches_text, kept_marks
+from odi_assets.nodes.planning.streams.marks import stream_marks
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.state.delta.system_columns import Columns

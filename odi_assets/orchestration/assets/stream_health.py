@@ -9,7 +9,7 @@ import dagster as dg
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.stream_marks import checkpoint_of
+from odi_assets.nodes.planning.streams.marks import checkpoint_of
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.streaming.checkpoints import CheckpointReader, Health, copy_of_remote, excesses, measure

@@ -14,12 +14,12 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import IncrementError, NothingThereError, SourceError
 from odi_assets.sources.cursor.parquet_bounds import column_bounds, files_bound
 from odi_assets.sources.errors import refused, unreadable, unreadable_file, unreadable_place
-from odi_assets.sources.files import ledger
-from odi_assets.sources.files.arrivals import Arrivals, arrivals, other_folders, require_as_loaded
 from odi_assets.sources.files.deliveries import file_error
-from odi_assets.sources.files.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
-from odi_assets.sources.files.late import known_files, late_in_files
 from odi_assets.sources.files.listing import SourceFile, list_files
+from odi_assets.sources.files.loaded import ledger
+from odi_assets.sources.files.loaded.arrivals import Arrivals, arrivals, other_folders, require_as_loaded
+from odi_assets.sources.files.loaded.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
+from odi_assets.sources.files.loaded.late import known_files, late_in_files
 from odi_assets.sources.files.numbered import with_numbers
 from odi_assets.sources.files.options import reader_options
 from odi_assets.sources.losses import Loss

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import IdentityMismatchError, LossError, TargetBehindStateError
 from odi_assets.nodes.explain.stream import explain
-from odi_assets.nodes.planning.stream_marks import Match
+from odi_assets.nodes.planning.streams.marks import Match
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.adopt import plan_adoption
 from odi_assets.nodes.recovery.doctor import examine

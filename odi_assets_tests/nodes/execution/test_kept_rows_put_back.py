@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.execution.streams.run import committer
 from odi_assets.nodes.explain.stream import StreamExplainer
-from odi_assets.nodes.planning.stream import StreamPlan
+from odi_assets.nodes.planning.streams.plan import StreamPlan
 from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.table_versions import at_version

@@ -18,7 +18,7 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError, SourceError, TransformError
 from odi_assets.nodes.execution.materialize import compute
 from odi_assets.nodes.execution.streams.definition import late_times
-from odi_assets.nodes.planning.stream import StreamPlan
+from odi_assets.nodes.planning.streams.plan import StreamPlan
 from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.nodes.run_node import commit

@@ -34,8 +34,8 @@ from odi_assets.nodes.execution.materialize import compute
 from odi_assets.nodes.execution.streams.batch import BatchCommitter
 from odi_assets.nodes.execution.streams.run import StreamService
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.stream import StreamPlan
-from odi_assets.nodes.planning.stream_marks import Match, stream_marks
+from odi_assets.nodes.planning.streams.marks import Match, stream_marks
+from odi_assets.nodes.planning.streams.plan import StreamPlan
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.recovery.doctor import Kind, examine

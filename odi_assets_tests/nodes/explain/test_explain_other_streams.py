@@ -11,7 +11,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.execution.streams.run import StreamRun
 from odi_assets.nodes.explain.stream import StreamExplainer
 from odi_assets.nodes.node import code_version
-from odi_assets.nodes.planning.stream import StreamPlan
+from odi_assets.nodes.planning.streams.plan import StreamPlan
 from odi_assets.nodes.result import RunInfo
 from odi_assets.streaming.explain.verdicts import KeyExplanation
 from odi_assets_tests.nodes.support import Sandbox

@@ -16,7 +16,7 @@ from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.recovery import table_versions as points
 from odi_assets.nodes.recovery.maintenance import maintain_node
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
-from odi_assets.sources.files import ledger
+from odi_assets.sources.files.loaded import ledger
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 

@@ -19,8 +19,8 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError
 from odi_assets.nodes.node import app_id
 from odi_assets.sources.cursor.window import Window
-from odi_assets.sources.files import late
 from odi_assets.sources.files.listing import SourceFile
+from odi_assets.sources.files.loaded import late
 from odi_assets.sources.files.source import FilesSnapshot
 from odi_assets.sources.marks import CursorMark, Identity
 from odi_assets.state.records import RunStatus

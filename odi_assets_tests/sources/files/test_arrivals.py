@@ -15,9 +15,9 @@ from odi_assets.config.models import LocalConnection, OnChange
 from odi_assets.config.write_modes import WriteMode
 from odi_assets.connections.location import Location, resolve
 from odi_assets.errors import IncrementError, SourceError
-from odi_assets.sources.files import ledger
-from odi_assets.sources.files.arrivals import Arrivals, arrivals
 from odi_assets.sources.files.listing import SourceFile, list_files
+from odi_assets.sources.files.loaded import ledger
+from odi_assets.sources.files.loaded.arrivals import Arrivals, arrivals
 from odi_assets.sources.marks import FilesMark
 from odi_assets_tests.work import grows_with_the_input, steps
 

@@ -10,15 +10,15 @@ from datetime import timedelta
 from pathlib import Path
 
 from odi_assets.connections.location import Location
-from odi_assets.sources.files import ledger
-from odi_assets.sources.files.ledger import LoadedFile
+from odi_assets.sources.files.loaded import ledger
+from odi_assets.sources.files.loaded.ledger import LoadedFile
 
 FILES = (LoadedFile("a.csv", 1, 10, digest="x"), LoadedFile("b.csv", 2, 20, digest="y"))
 WRITER_THAT_DIES = """
 import io, os, signal, sys
 from odi_assets.connections.location import Location
-from odi_assets.sources.files import ledger
-from odi_assets.sources.files.ledger import LoadedFile
+from odi_assets.sources.files.loaded import ledger
+from odi_assets.sources.files.loaded.ledger import LoadedFile
 
 def half(table, stream, **options):
     whole = io.BytesIO()

@@ -13,7 +13,7 @@ from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import CheckpointError, FencedError
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.planning.stream_marks import stream_facts, stream_stamps
+from odi_assets.nodes.planning.streams.marks import stream_facts, stream_stamps
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.spark.connect_worker import token_is_logged
 from odi_assets.streaming.inputs.input import StreamedInput

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.planning.stream import StreamPlan
+from odi_assets.nodes.planning.streams.plan import StreamPlan
 from odi_assets.nodes.result import RunInfo
 from odi_assets.streaming.checkpoints import check_against, local_copy
 from odi_assets.streaming.checkpoints.compare import CheckpointDifference, DifferenceEffect

@@ -19,7 +19,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.errors import TransformError
 from odi_assets.nodes.execution.transform import load_function, transformed
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.stream_inputs import stream_inputs
+from odi_assets.nodes.planning.streams.inputs import stream_inputs
 from odi_assets.nodes.project import Project
 from odi_assets.spark.own_session import own_session
 from odi_assets.spark.session import open_session

@@ -18,7 +18,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.streams.kept_shape import EMPTY_TABLE, GivenUp, moment, shaped
 from odi_assets.nodes.execution.unmatched_rows import evidence_from, unmatched_rows
-from odi_assets.nodes.planning.kept_rows import (
+from odi_assets.nodes.planning.streams.kept_rows import (
     LATE,
     UNMATCHED,
     KeptMark,
@@ -29,7 +29,7 @@ from odi_assets.nodes.planning.kept_rows import (
     numbers,
     spans_of,
 )
-from odi_assets.nodes.planning.stream_marks import stream_facts
+from odi_assets.nodes.planning.streams.marks import stream_facts
 from odi_assets.nodes.result import REWIND
 from odi_assets.nodes.stream_facts import BatchSpan, StreamFacts
 from odi_assets.spark.lazy import F

@@ -11,7 +11,7 @@ from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
-from odi_assets.nodes.planning.stream_marks import checkpoint_named, stream_stamps
+from odi_assets.nodes.planning.streams.marks import checkpoint_named, stream_stamps
 from odi_assets.nodes.result import ADOPT, REWIND
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.state.delta.batches import BatchLog, BatchRecord

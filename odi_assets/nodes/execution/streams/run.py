@@ -28,10 +28,10 @@ from odi_assets.nodes.execution.streams.ledger import StreamLedger, records_of
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.kept_rows import kept_mark, kept_tables
 from odi_assets.nodes.planning.plan import NodePlan
-from odi_assets.nodes.planning.stream import StreamPlan
-from odi_assets.nodes.planning.stream_marks import stream_facts, stream_stamps
+from odi_assets.nodes.planning.streams.kept_rows import kept_mark, kept_tables
+from odi_assets.nodes.planning.streams.marks import stream_facts, stream_stamps
+from odi_assets.nodes.planning.streams.plan import StreamPlan
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.spark.call_sites import without_call_sites
 from odi_assets.spark.connect_worker import TOKEN_REMEDY

@@ -18,9 +18,9 @@ from odi_assets.nodes.execution.streams.kept_rows import move_mark
 from odi_assets.nodes.execution.streams.ledger import record_of
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import Writer
-from odi_assets.nodes.planning.kept_rows import kept_app_id, kept_tables, last_kept
-from odi_assets.nodes.planning.stream_inputs import news_of, read_before, require_unread, stream_inputs
-from odi_assets.nodes.planning.stream_marks import checkpoint_named, next_checkpoint, stream_stamps
+from odi_assets.nodes.planning.streams.inputs import news_of, read_before, require_unread, stream_inputs
+from odi_assets.nodes.planning.streams.kept_rows import kept_app_id, kept_tables, last_kept
+from odi_assets.nodes.planning.streams.marks import checkpoint_named, next_checkpoint, stream_stamps
 from odi_assets.nodes.result import ADOPT
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.state.delta.batches import BatchRecord

@@ -11,7 +11,7 @@ from odi_assets.delta.maintenance.repair import set_aside
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import CheckpointError
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.stream_marks import checkpoint_base, checkpoint_named, last_batch, stream_marks
+from odi_assets.nodes.planning.streams.marks import checkpoint_base, checkpoint_named, last_batch, stream_marks
 from odi_assets.streaming.checkpoints.log_files import numbered_files, read_lines, read_object
 from odi_assets.streaming.checkpoints.verdict import why_unusable
 

@@ -16,7 +16,7 @@ from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.streams.kept_rows import forget_rows
 from odi_assets.nodes.execution.streams.ledger import StreamLedger
 from odi_assets.nodes.node import Node, app_id
-from odi_assets.nodes.planning.kept_rows import (
+from odi_assets.nodes.planning.streams.kept_rows import (
     UndoneRows,
     kept_app_id,
     kept_tables,
@@ -25,7 +25,7 @@ from odi_assets.nodes.planning.kept_rows import (
     numbers,
     spans_of,
 )
-from odi_assets.nodes.planning.stream_marks import batch_at, checkpoint_named, stream_marks, stream_stamps
+from odi_assets.nodes.planning.streams.marks import batch_at, checkpoint_named, stream_marks, stream_stamps
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.table_versions import Choice
 from odi_assets.nodes.result import REWIND

@@ -12,7 +12,7 @@ from functools import partial
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.stream_marks import StreamMarks, stream_marks
+from odi_assets.nodes.planning.streams.marks import StreamMarks, stream_marks
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.streaming.inputs.files import StreamedFiles

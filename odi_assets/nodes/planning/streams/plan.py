@@ -14,12 +14,12 @@ from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
 from odi_assets.nodes.mark import UNTIL_READ, NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import other_writer
-from odi_assets.nodes.planning.kept_rows import KeptMark, kept_marks
 from odi_assets.nodes.planning.plan import NodePlan, WritePlan
 from odi_assets.nodes.planning.refresh import losses_of_others, require_consent
 from odi_assets.nodes.planning.start import Start
-from odi_assets.nodes.planning.stream_inputs import news_of, read_before, require_unread, stream_inputs
-from odi_assets.nodes.planning.stream_marks import StreamMarks, next_checkpoint, require_in_step, stream_marks
+from odi_assets.nodes.planning.streams.inputs import news_of, read_before, require_unread, stream_inputs
+from odi_assets.nodes.planning.streams.kept_rows import KeptMark, kept_marks
+from odi_assets.nodes.planning.streams.marks import StreamMarks, next_checkpoint, require_in_step, stream_marks
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.sources.losses import Loss

@@ -14,7 +14,7 @@ from functools import cache
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.node import Node, app_id
-from odi_assets.nodes.planning.stream_marks import StreamMarks, stream_stamps
+from odi_assets.nodes.planning.streams.marks import StreamMarks, stream_stamps
 from odi_assets.nodes.stream_facts import BatchSpan, StreamFacts
 from odi_assets.state.delta.batches import BatchRecord
 from odi_assets.state.delta.system_columns import Columns

@@ -18,11 +18,11 @@ from odi_assets.config.models import OnChange
 from odi_assets.config.write_modes import WriteTraits
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, IncrementError
-from odi_assets.sources.files import fingerprint as content
-from odi_assets.sources.files import ledger
 from odi_assets.sources.files.folders import folder_values
-from odi_assets.sources.files.ledger import LoadedFile, NewPart
 from odi_assets.sources.files.listing import SourceFile
+from odi_assets.sources.files.loaded import fingerprint as content
+from odi_assets.sources.files.loaded import ledger
+from odi_assets.sources.files.loaded.ledger import LoadedFile, NewPart
 from odi_assets.sources.marks import FilesMark, Identity, LedgerPart
 from odi_assets.util.words import counted
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from odi_assets.connections.location import Location
 from odi_assets.errors import SourceError
-from odi_assets.sources.files.ledger import LoadedFile
 from odi_assets.sources.files.listing import SourceFile
+from odi_assets.sources.files.loaded.ledger import LoadedFile
 
 _END = 64 * 1024
 """Bytes read at either end of a file."""
