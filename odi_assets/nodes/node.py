@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.config.models import NodeConfig
+from odi_assets.nodes.kinds import NodeKind, kind_of
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.sources.cdc.mark import PARTITION
 from odi_assets.sources.marks import Identity, Mark
@@ -89,6 +90,11 @@ class Node:
     def command(self) -> str:
         """The arguments of ``odi run`` that run this node alone."""
         return f"{self.key.pipeline} --node {self.key.node}"
+
+    @property
+    def kind(self) -> NodeKind:
+        """What differs between its kind of node and others."""
+        return kind_of(self.config)
 
     @property
     def captures(self) -> bool:
@@ -175,12 +181,7 @@ def code_version(project: Project, key: NodeKey) -> str:
     The module is read, not imported: this starts no Spark and runs nobody's code.
     """
     node = project.graph.node(key)
-    definition = node.model_dump(mode="json", exclude=_NOT_CODE)
-    if node.stream is None:
-        # As before there were stream nodes, so that code versions stay what they are.
-        del definition["stream"]
-        for given in definition["inputs"].values():
-            del given["read"]
+    definition = kind_of(node).definition(node.model_dump(mode="json", exclude=_NOT_CODE))
     for name in ("checks", "quarantine"):
         if not definition[name]:
             del definition[name]

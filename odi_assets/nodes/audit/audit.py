@@ -122,12 +122,7 @@ def _with_quarantined(node: Node, table: DataFrame) -> DataFrame:
 
 
 def _require_auditable(node: Node, target: TableHandle) -> None:
-    if node.config.stream is not None:
-        raise ConfigError(
-            f"{node} is a stream, whose batches are not ranges of its sources",
-            fix=f"odi stream explain follows a row through it: odi stream explain {node} --key …",
-            node=str(node),
-        )
+    node.kind.require_auditable(node)
     if node.captures:
         appliers = [str(key) for key in node.project.graph.downstream(node.key) if _applies(node, key)]
         audits = "; ".join(f"odi audit {name}" for name in appliers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 from odi_assets.config.compared_columns import known_rows
 from odi_assets.config.models import FileFormat
@@ -21,6 +21,7 @@ from odi_assets.nodes.execution.ordering import require_typed_order
 from odi_assets.nodes.execution.outcomes import succeeded
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
+from odi_assets.nodes.kinds import CommitsItself, Service
 from odi_assets.nodes.planning.partition_column import require_partition_column
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.nodes.remedies import remedies_named
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from odi_assets.nodes.execution.checks.guard import Guard
-    from odi_assets.nodes.execution.streams.run import StreamRows, StreamService
     from odi_assets.spark.own_session import OwnSession
     from odi_assets.state.store import StateStore
     from odi_assets.state.store.staged import StagedStore
@@ -85,8 +85,8 @@ class NoRows:
     plan: NodePlan
 
 
-Computed = Union["NodeRows", ArrowRows, NoRows, "StreamRows"]
-"""A stream node gives ``StreamRows``: its batches are read and committed one after the other."""
+Computed = NodeRows | ArrowRows | NoRows | CommitsItself
+"""What a plan comes to. The batches of a stream commit themselves, one after the other."""
 
 
 def arrow_rows(plan: NodePlan, open_spark: Callable[[], SparkSession]) -> ArrowRows | NoRows | None:
@@ -101,13 +101,13 @@ def arrow_rows(plan: NodePlan, open_spark: Callable[[], SparkSession]) -> ArrowR
     return NoRows(resolved) if resolved.nothing_new else ArrowRows(resolved, found[1], open_spark)
 
 
-def compute(plan: NodePlan, spark: SparkSession, service: StreamService | None = None) -> Computed:
+def compute(plan: NodePlan, spark: SparkSession, service: Service | None = None) -> Computed:
     """Read and transform what ``plan`` names. Lazy, except for what has to be resolved first.
 
     A node with code of its own gets a session of its own: a clone of ``spark``, until its rows are written.
 
     Args:
-        service: of a stream that goes on until it is stopped: it waits for what is new.
+        service: of a run that goes on until it is stopped: it waits for what is new.
 
     Raises:
         IncrementError: rows have no cursor.
@@ -117,11 +117,8 @@ def compute(plan: NodePlan, spark: SparkSession, service: StreamService | None =
     if plan.nothing_new and service is None:
         return NoRows(plan)
     with remedies_named(plan.node), death_named(f"{plan.node} ran"):
-        if plan.node.config.stream is not None:
-            from odi_assets.nodes.execution.streams.run import StreamRows
-
-            return StreamRows(plan, spark, service)
-        return _computed(plan, spark)
+        own = plan.node.kind.rows(plan, spark) if service is None else service.rows(plan, spark)
+        return _computed(plan, spark) if own is None else own
 
 
 def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:

@@ -64,9 +64,9 @@ class Absence:
                 waiting.append(key)
         if not waiting:
             return
-        if self.node.config.stream is not None:
+        if self.node.kind.explained_by is not None:
             for key in waiting:
-                fix = f"odi stream explain {self.node} says why"
+                fix = f"{self.node.kind.explained_by} {self.node} says why"
                 self.found.add(
                     key, SearchedPlace(str(self.node), KeyFinding.UNEXPLAINED, f"{self.node} has no row of it: {fix}")
                 )

@@ -77,7 +77,7 @@ class StreamExplainer:
             SourceError, TableError: an input cannot be looked at.
         """
         node = Node.of(project, key)
-        if node.config.stream is None:
+        if node.kind.explained_by is None:
             raise ConfigError(
                 f"{node} is no stream node", fix=f"ask `odi explain {node}`: it follows keys through batch nodes"
             )

@@ -40,8 +40,7 @@ def followed_nodes(project: Project, spark: SparkSession, key: NodeKey, columns:
         if one not in wanted:
             continue
         node = Node.of(project, one)
-        if project.graph.node(one).stream is not None and one != key:
-            # `odi stream explain` says what a stream has done with its rows.
+        if node.kind.explained_by is not None and one != key:
             found.append(Followed(node, wanted[one], {}, None))
             continue
         if node.config.apply is not None or node.captures:

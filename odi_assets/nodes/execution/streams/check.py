@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError
 from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.planning.streams.marks import settings_of
 from odi_assets.nodes.planning.streams.plan import StreamPlan
 from odi_assets.nodes.result import RunInfo
 from odi_assets.streaming.checkpoints import check_against, local_copy
@@ -41,9 +42,9 @@ def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> 
     Raises:
         CheckpointError: the query would fail in its first batch.
     """
-    stamp, settings, last = plan.marks.stamp, plan.node.config.stream, plan.marks.last
+    stamp, settings, last = plan.marks.stamp, settings_of(plan.node), plan.marks.last
     before: Changed = {} if last is None or plan.request.full_refresh else last.changed
-    if stamp is None or settings is None or CommitFacts.of(stamp).code_version == run.code_version:
+    if stamp is None or CommitFacts.of(stamp).code_version == run.code_version:
         return before
     with _readable(plan) as checkpoint:
         if checkpoint is None:

@@ -20,6 +20,7 @@ from odi_assets.errors import TransformError
 from odi_assets.nodes.execution.transform import load_function, transformed
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.streams.inputs import stream_inputs
+from odi_assets.nodes.planning.streams.marks import settings_of
 from odi_assets.nodes.project import Project
 from odi_assets.spark.own_session import own_session
 from odi_assets.spark.session import open_session
@@ -44,8 +45,6 @@ def stream_definition(node: Node, spark: SparkSession) -> QueryDefinition:
     """
     if not hasattr(spark, "_jsparkSession"):
         return _from_another_process(node)
-    stream = node.config.stream
-    assert stream is not None
     shapes = {}
     for one in stream_inputs(node):
         watermark = one.settings.watermark
@@ -56,7 +55,7 @@ def stream_definition(node: Node, spark: SparkSession) -> QueryDefinition:
         return transformed(spark, node.config, node.project.root, frames, str(node))
 
     with own_session(spark):
-        return read_definition(spark, shapes, transform, stream.output_mode, str(node))
+        return read_definition(spark, shapes, transform, settings_of(node).output_mode, str(node))
 
 
 def late_times(node: Node, spark: SparkSession) -> dict[str, str]:

@@ -30,7 +30,7 @@ from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.streams.kept_rows import kept_mark, kept_tables
-from odi_assets.nodes.planning.streams.marks import stream_facts, stream_stamps
+from odi_assets.nodes.planning.streams.marks import settings_of, stream_facts, stream_stamps
 from odi_assets.nodes.planning.streams.plan import StreamPlan
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.spark.call_sites import without_call_sites
@@ -72,6 +72,10 @@ class StreamService:
     on_batch: Callable[[BatchProgress], None] | None = None
     on_start: Callable[[Callable[[], None]], None] | None = None
 
+    def rows(self, plan: NodePlan, spark: SparkSession) -> StreamRows:
+        """The batches of the run, not computed yet."""
+        return StreamRows(plan, spark, self)
+
 
 @dataclass(frozen=True)
 class StreamRows:
@@ -84,6 +88,21 @@ class StreamRows:
     plan: NodePlan
     spark: SparkSession
     service: StreamService | None = None
+
+    def commit(self, run: RunInfo) -> NodeResult:
+        """Take in what the inputs have now, and end; a service goes on until it is stopped.
+
+        Raises:
+            OdiError: what ended the query. What was committed stays, and the next run goes on from there.
+        """
+        assert isinstance(self.plan, StreamPlan)
+        service = self.service
+        if service is None:
+            return StreamRun(self.plan, self.spark, run).execute()
+        stream = StreamRun(self.plan, self.spark, run, service.interval, service.on_batch)
+        if service.on_start is not None:
+            service.on_start(stream.stop_after_batch)
+        return stream.execute()
 
 
 @dataclass(frozen=True)
@@ -156,8 +175,7 @@ class StreamRun:
             OdiError: what ended it. What was committed stays, and the next run goes on from there.
         """
         node = self.plan.node
-        settings = node.config.stream
-        assert settings is not None
+        settings = settings_of(node)
         # This comes before the session takes the query's settings.
         if settings.late_rows and self._runs_batches:
             # To find them through Spark Connect takes another process. Else it takes a moment, and what the node's
@@ -309,8 +327,7 @@ class StreamRun:
 
 def committer(plan: StreamPlan, run: RunInfo) -> BatchCommitter:
     """What commits the batches of ``plan``."""
-    node, mode, settings = plan.node, plan.node.config.write.mode, plan.node.config.stream
-    assert settings is not None
+    node, mode, settings = plan.node, plan.node.config.write.mode, settings_of(plan.node)
     # A full refresh replaces the table in its first batch only.
     facts = replace(plan.commit_facts(run), mode=mode.value)
     tables, marks = kept_tables(node), {mark.which: mark for mark in plan.kept}
@@ -353,19 +370,3 @@ def _record(ledger: StreamLedger, query: str | None) -> TableHandle:
     except StateError as error:
         _log.warning("batches could not be recorded; the next run does it: %s", error.message)
     return table
-
-
-def run_stream(rows: StreamRows, run: RunInfo) -> NodeResult:
-    """Take in what the inputs of a stream node have now, and end; a service goes on until it is stopped.
-
-    Raises:
-        OdiError: what ended the query.
-    """
-    assert isinstance(rows.plan, StreamPlan)
-    service = rows.service
-    if service is None:
-        return StreamRun(rows.plan, rows.spark, run).execute()
-    stream = StreamRun(rows.plan, rows.spark, run, service.interval, service.on_batch)
-    if service.on_start is not None:
-        service.on_start(stream.stop_after_batch)
-    return stream.execute()

@@ -12,8 +12,7 @@ from functools import partial
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.streams.marks import StreamMarks, stream_marks
-from odi_assets.nodes.project import Project
+from odi_assets.nodes.planning.streams.marks import StreamMarks, settings_of, stream_marks
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.streaming.inputs.files import StreamedFiles
 from odi_assets.streaming.inputs.input import News, ReadBefore, StreamedInput
@@ -28,8 +27,7 @@ def stream_inputs(node: Node) -> tuple[StreamedInput, ...]:
     Raises:
         ConfigError: one of them cannot be read as a stream.
     """
-    stream, found = node.config.stream, []
-    assert stream is not None
+    stream, found = settings_of(node), []
     for source in node.sources:
         given = node.config.inputs.get(source.name)
         upstream = str(node.project.graph.resolve(node.key, given.node)) if given is not None and given.node else None
@@ -58,25 +56,18 @@ def require_goes_on(node: Node, marks: StreamMarks) -> None:
         news_of([one for one in stream_inputs(node) if isinstance(one, StreamedTable)], marks.log, marks.last)
 
 
-def unread_versions(project: Project, handle: TableHandle) -> dict[str, tuple[int, ...]]:
-    """By stream node, versions of a table that together have all files that the stream has not read yet.
+def unread_versions(node: Node, handle: TableHandle) -> tuple[int, ...]:
+    """Versions of a table that together have all files that a stream node has not read yet.
 
     Raises:
-        CheckpointError, TableError: it cannot be seen how far a stream has read.
+        CheckpointError, TableError: it cannot be seen how far the stream has read.
     """
-    found: dict[str, tuple[int, ...]] = {}
-    for key, config in project.graph.nodes.items():
-        if config.stream is None:
-            continue
-        node = Node.of(project, key)
-        inputs = [one for one in stream_inputs(node) if isinstance(one, StreamedTable)]
-        own = [one for one in inputs if one.location.uri == handle.location.uri]
-        last = stream_marks(node, TableHandle.open(node.target.location)).last if own else None
-        ends = [(last.offsets.get(one.name) or {}).get("end") for one in own] if last is not None else []
-        versions = {version for one, end in zip(own, ends, strict=False) if end for version in one.unread_in(end)}
-        if versions:
-            found[node.command] = tuple(sorted(versions))
-    return found
+    inputs = [one for one in stream_inputs(node) if isinstance(one, StreamedTable)]
+    own = [one for one in inputs if one.location.uri == handle.location.uri]
+    last = stream_marks(node, TableHandle.open(node.target.location)).last if own else None
+    ends = [(last.offsets.get(one.name) or {}).get("end") for one in own] if last is not None else []
+    versions = {version for one, end in zip(own, ends, strict=False) if end for version in one.unread_in(end)}
+    return tuple(sorted(versions))
 
 
 def read_before(

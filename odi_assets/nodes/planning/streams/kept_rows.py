@@ -14,7 +14,7 @@ from functools import cache
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.node import Node, app_id
-from odi_assets.nodes.planning.streams.marks import StreamMarks, stream_stamps
+from odi_assets.nodes.planning.streams.marks import StreamMarks, settings_of, stream_stamps
 from odi_assets.nodes.stream_facts import BatchSpan, StreamFacts
 from odi_assets.state.delta.batches import BatchRecord
 from odi_assets.state.delta.system_columns import Columns
@@ -33,8 +33,8 @@ def kept_app_id(node: str, which: str) -> str:
 
 def kept_tables(node: Node) -> dict[str, Location]:
     """The tables of kept rows that a stream node has, by their keys in the project file."""
-    settings = node.config.stream
-    paths = {} if settings is None else {LATE: settings.late_rows, UNMATCHED: settings.unmatched_rows}
+    settings = settings_of(node)
+    paths = {LATE: settings.late_rows, UNMATCHED: settings.unmatched_rows}
     return {which: node.project.location(node.config.write.connection, path) for which, path in paths.items() if path}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from odi_assets.config.models import StreamSettings
 from odi_assets.connections.location import Location
 from odi_assets.delta.history import CommittedStamp, restored_version
 from odi_assets.delta.table import TableHandle
@@ -113,11 +114,16 @@ def batch_at(node: Node, target: TableHandle, version: int) -> StreamFacts | Non
     return next((facts for stamp, facts in stamps if stamp.version <= version), None)
 
 
+def settings_of(node: Node) -> StreamSettings:
+    """How a node streams, as the project file says; without settings for a node that is no stream any more."""
+    return node.config.stream or StreamSettings()
+
+
 def checkpoint_base(node: Node) -> Location:
     """Where the first checkpoint of a node is; those after a full refresh are beside it."""
-    stream, project, write = node.config.stream, node.project, node.config.write
-    if stream is not None and stream.checkpoint:
-        return project.location(write.connection, stream.checkpoint)
+    checkpoint = settings_of(node).checkpoint
+    if checkpoint:
+        return node.project.location(node.config.write.connection, checkpoint)
     return node.target.location.child(CHECKPOINT_FOLDER)
 
 

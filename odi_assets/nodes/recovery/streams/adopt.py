@@ -17,10 +17,11 @@ from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.streams.kept_rows import move_mark
 from odi_assets.nodes.execution.streams.ledger import record_of
 from odi_assets.nodes.node import Node, app_id
-from odi_assets.nodes.planning.identity import Writer
+from odi_assets.nodes.planning.identity import Writer, origin_now
 from odi_assets.nodes.planning.streams.inputs import news_of, read_before, require_unread, stream_inputs
 from odi_assets.nodes.planning.streams.kept_rows import kept_app_id, kept_tables, last_kept
 from odi_assets.nodes.planning.streams.marks import checkpoint_named, next_checkpoint, stream_stamps
+from odi_assets.nodes.recovery.adopt import Adoption
 from odi_assets.nodes.result import ADOPT
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.state.delta.batches import BatchRecord
@@ -51,9 +52,30 @@ class FormerStream:
     log: ProgressLog
     moved: tuple[ReadBefore, ...] = ()
 
+    def take_over(self, facts: CommitFacts) -> None:
+        """Make the table the adopting node's. Done again after a crash, it completes what is left.
 
-def stream_to_adopt(node: Node, target: TableHandle, writer: Writer | None) -> tuple[FormerStream, list[str]] | None:
-    """The stream that ``node`` goes on with, and what changed, in words; None if nothing did. Changes nothing.
+        Args:
+            facts: what the commit says of itself.
+
+        Raises:
+            FencedError: somebody committed to the table since; it was left as it is.
+        """
+        node = self.node
+        said = replace(facts, stream=_in_new_place(self) if self.moved else self.facts)
+        if self.name != str(node):
+            # First what is only looked up, last the commit that makes the table the node's.
+            node.project.open_batches().record(replace(record, node=str(node)) for record in self.records)
+            for which, place in kept_tables(node).items():
+                table = TableHandle.open(place)
+                last = last_kept(table, kept_app_id(self.name, which)) if table.exists else None
+                if last is not None:
+                    move_mark(table, kept_app_id(str(node), which), replace(said, mode=which, stream=last))
+        move_mark(self.target, app_id(node.key), said)
+
+
+def adoption_of_stream(node: Node, target: TableHandle, writer: Writer | None) -> Adoption | None:
+    """How ``node`` goes on with the stream that wrote its table; None if nothing changed. Changes nothing.
 
     Args:
         writer: who wrote its table, if that was not the node itself.
@@ -72,7 +94,10 @@ def stream_to_adopt(node: Node, target: TableHandle, writer: Writer | None) -> t
         require_unread(node, found, former.log.location.uri)
     changes = [] if writer is None else [f"the table was written by {writer}"]
     changes += [str(one) for one in found]
-    return (replace(former, moved=found), changes) if changes else None
+    if not changes:
+        return None
+    batch, former = former.facts.mark, replace(former, moved=found)
+    return Adoption(node, target, None, batch, batch, origin_now(node), tuple(changes), taken_over=former)
 
 
 def _former_stream(node: Node, target: TableHandle, writer: Writer | None) -> FormerStream | None:
@@ -116,28 +141,6 @@ def _of_record(records: list[BatchRecord]) -> StreamFacts | None:
         watermark_ms=round(last.watermark.timestamp() * 1000) if last.watermark else 0,
         planned_ms=round(last.planned_at.timestamp() * 1000) if last.planned_at else 0,
     )
-
-
-def take_over(stream: FormerStream, facts: CommitFacts) -> None:
-    """Make the table the adopting node's. Done again after a crash, it completes what is left.
-
-    Args:
-        facts: what the commit says of itself.
-
-    Raises:
-        FencedError: somebody committed to the table since; it was left as it is.
-    """
-    node = stream.node
-    said = replace(facts, stream=_in_new_place(stream) if stream.moved else stream.facts)
-    if stream.name != str(node):
-        # First what is only looked up, last the commit that makes the table the node's.
-        node.project.open_batches().record(replace(record, node=str(node)) for record in stream.records)
-        for which, place in kept_tables(node).items():
-            table = TableHandle.open(place)
-            last = last_kept(table, kept_app_id(stream.name, which)) if table.exists else None
-            if last is not None:
-                move_mark(table, kept_app_id(str(node), which), replace(said, mode=which, stream=last))
-    move_mark(stream.target, app_id(node.key), said)
 
 
 def _in_new_place(stream: FormerStream) -> StreamFacts:

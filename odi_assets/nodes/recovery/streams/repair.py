@@ -12,6 +12,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import CheckpointError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.streams.marks import checkpoint_base, checkpoint_named, last_batch, stream_marks
+from odi_assets.nodes.recovery.repair import Repaired
 from odi_assets.streaming.checkpoints.log_files import numbered_files, read_lines, read_object
 from odi_assets.streaming.checkpoints.verdict import why_unusable
 
@@ -55,6 +56,18 @@ def repair_checkpoint(node: Node, *, dry_run: bool) -> Iterator[tuple[str, tuple
         why = None if dry_run else why_stuck(node, place)
     if why is not None:
         yield why, (name,), None if dry_run else set_aside(above, (name,)), True
+
+
+def repaired(node: Node, *, dry_run: bool) -> Iterator[Repaired]:
+    """Set aside what keeps a node's query from going on, and say what to run next.
+
+    Raises:
+        TableError: a file cannot be moved.
+    """
+    uri, version = checkpoint_in_use(node).uri, TableHandle.open(node.target.location).version
+    for why, moves, aside, whole in repair_checkpoint(node, dry_run=dry_run):
+        following = f"odi run {node.command}{' --full-refresh' if whole else ''}"
+        yield Repaired(f"{node} (checkpoint)", uri, (why,), moves, version, aside, following)
 
 
 def _torn_commit(place: Location) -> tuple[str, ...] | None:

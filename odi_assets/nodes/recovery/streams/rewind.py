@@ -26,7 +26,6 @@ from odi_assets.nodes.planning.streams.kept_rows import (
     spans_of,
 )
 from odi_assets.nodes.planning.streams.marks import batch_at, checkpoint_named, stream_marks, stream_stamps
-from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.table_versions import Choice
 from odi_assets.nodes.result import REWIND
 from odi_assets.nodes.stream_facts import StreamFacts
@@ -49,6 +48,26 @@ class CheckpointRewind:
     before: StreamFacts | None
     checkpoint: Location
     source: Location
+
+    def apply(self, node: Node) -> None:
+        """Take checkpoint, ``meta_batches`` and kept rows to the batch; the table is there already."""
+        folder = CheckpointFolder(self.checkpoint)
+        log = ProgressLog(self.checkpoint)
+        if self.source != self.checkpoint:
+            if log.query() is not None:
+                folder.keep_copy()
+            folder.put_back(self.source)
+        if max(log.planned(), default=-1) > self.facts.batch:
+            if self.source == self.checkpoint:
+                folder.keep_copy()
+            folder.truncate(self.facts.batch)
+        node.project.open_batches().forget_after(str(node), self.facts.query, self.facts.batch)
+        # Queries that came after it go too: of full refreshes.
+        StreamLedger(node).write(TableHandle.open(node.target.location))
+        for which, place in kept_tables(node).items():
+            table = TableHandle.open(place)
+            if table.exists:
+                _forget_rows(node, table, which, self.facts, log)
 
 
 def plan_checkpoint(node: Node, before: TableHandle) -> CheckpointRewind:
@@ -105,27 +124,6 @@ def at_batch(node: Node, number: int) -> Choice:
         )
 
     return choose
-
-
-def apply_checkpoint(project: Project, node: Node, rewind: CheckpointRewind) -> None:
-    """Take checkpoint, ``meta_batches`` and kept rows to the batch; the table is there already."""
-    folder = CheckpointFolder(rewind.checkpoint)
-    log = ProgressLog(rewind.checkpoint)
-    if rewind.source != rewind.checkpoint:
-        if log.query() is not None:
-            folder.keep_copy()
-        folder.put_back(rewind.source)
-    if max(log.planned(), default=-1) > rewind.facts.batch:
-        if rewind.source == rewind.checkpoint:
-            folder.keep_copy()
-        folder.truncate(rewind.facts.batch)
-    project.open_batches().forget_after(str(node), rewind.facts.query, rewind.facts.batch)
-    # Queries that came after it go too: of full refreshes.
-    StreamLedger(node).write(TableHandle.open(node.target.location))
-    for which, place in kept_tables(node).items():
-        table = TableHandle.open(place)
-        if table.exists:
-            _forget_rows(node, table, which, rewind.facts, log)
 
 
 def _forget_rows(node: Node, table: TableHandle, which: str, facts: StreamFacts, log: ProgressLog) -> None:
