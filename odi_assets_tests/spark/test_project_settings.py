@@ -129,7 +129,7 @@ NOT_AS_IT_STANDS = {
     "orchestration/resources.py": "the file's settings, and over them those that Dagster's own gives the resource",
     "nodes/execution/streams/definition.py": "the file's settings, but on this machine: it is among the ways above",
     "cli/checkpoint/place.py": "a checkpoint of no project has no settings: it is among the ways above",
-    "streaming/checkpoints/reader.py": "a reader in Python, of whoever has no session and no project",
+    "checkpoints/reader.py": "a reader in Python, of whoever has no session and no project",
 }
 """The files with a call that does not pass `….config.spark` as it stands, and why."""
 

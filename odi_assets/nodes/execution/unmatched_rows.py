@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
 
+from odi_assets.checkpoints.copies import copy_of_remote
+from odi_assets.checkpoints.files import state_files
+from odi_assets.checkpoints.inspect import inspect, rows_store
+from odi_assets.checkpoints.reader import spark_path
 from odi_assets.nodes.execution.streams.kept_shape import GivenUp, moment
 from odi_assets.spark.lazy import F
-from odi_assets.streaming.checkpoints.copies import copy_of_remote
-from odi_assets.streaming.checkpoints.files import state_files
-from odi_assets.streaming.checkpoints.inspect import inspect, rows_store
-from odi_assets.streaming.checkpoints.reader import spark_path
 from odi_assets.streaming.inputs.input import StreamedInput
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.tables.columns import quoted

@@ -12,6 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from odi_assets.checkpoints.copies import copy_of_remote
+from odi_assets.checkpoints.reader import CheckpointReader
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
@@ -21,8 +23,6 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.streams.inputs import require_known, stream_inputs
 from odi_assets.nodes.planning.streams.marks import stream_marks
 from odi_assets.nodes.project import Project
-from odi_assets.streaming.checkpoints.copies import copy_of_remote
-from odi_assets.streaming.checkpoints.reader import CheckpointReader
 from odi_assets.streaming.explain.collect import FILE, SourceRows, collect_rows, key_sql
 from odi_assets.streaming.explain.confirm import confirmed
 from odi_assets.streaming.explain.evidence import Lost, Watermarks

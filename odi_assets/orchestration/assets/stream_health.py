@@ -7,13 +7,13 @@ from typing import Any
 
 import dagster as dg
 
+from odi_assets.checkpoints import CheckpointReader, Health, copy_of_remote, excesses, measure
+from odi_assets.checkpoints.health import health_rows
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.streams.marks import checkpoint_of
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.naming import DagsterNames
-from odi_assets.streaming.checkpoints import CheckpointReader, Health, copy_of_remote, excesses, measure
-from odi_assets.streaming.checkpoints.health import health_rows
 
 CHECK = "stream_health"
 _ROWS = 20

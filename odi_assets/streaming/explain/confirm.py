@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
+from odi_assets.checkpoints.files import first_changes
+from odi_assets.checkpoints.inspect import Operator, rows_store
+from odi_assets.checkpoints.reader import CheckpointReader, JoinSide
 from odi_assets.spark.lazy import F
-from odi_assets.streaming.checkpoints.files import first_changes
-from odi_assets.streaming.checkpoints.inspect import Operator, rows_store
-from odi_assets.streaming.checkpoints.reader import CheckpointReader, JoinSide
 from odi_assets.streaming.explain.collect import key_sql, only_asked
 from odi_assets.streaming.explain.query.definition import SEPARATOR, QueryDefinition
 from odi_assets.streaming.explain.verdicts import Fate, KeyExplanation, RowFate

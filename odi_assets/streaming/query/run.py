@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.checkpoints.verdict import why_unusable
 from odi_assets.config.models import StreamSettings
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError, FencedError, OdiError, SourceError, TransformError
 from odi_assets.state.delta.batches import OperatorFigures
-from odi_assets.streaming.checkpoints.verdict import why_unusable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,7 +14,7 @@ from odi_assets.streaming.inputs.files import StreamedFiles
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.streaming.query.relocate import relocated
 from odi_assets.streaming.query.run import checkpoint_conf, query_conf
-from odi_assets_tests.streaming.checkpoints.queries import settings
+from odi_assets_tests.checkpoints.queries import settings
 
 
 @pytest.mark.parametrize(("path", "day"), [("days", "2024 05"), ("days/day=2024 05/*.json", None)])

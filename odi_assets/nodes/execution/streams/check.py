@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.checkpoints import check_against, local_copy
+from odi_assets.checkpoints.compare import CheckpointDifference, DifferenceEffect
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.streams.marks import settings_of
 from odi_assets.nodes.planning.streams.plan import StreamPlan
 from odi_assets.nodes.result import RunInfo
-from odi_assets.streaming.checkpoints import check_against, local_copy
-from odi_assets.streaming.checkpoints.compare import CheckpointDifference, DifferenceEffect
 from odi_assets.streaming.query.progress_log import ProgressLog
 from odi_assets.streaming.query.run import query_conf
 

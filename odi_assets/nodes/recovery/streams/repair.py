@@ -6,6 +6,8 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import replace
 
+from odi_assets.checkpoints.log_files import numbered_files, read_lines, read_object
+from odi_assets.checkpoints.verdict import why_unusable
 from odi_assets.connections.location import Location
 from odi_assets.delta.maintenance.repair import set_aside
 from odi_assets.delta.table import TableHandle
@@ -13,8 +15,6 @@ from odi_assets.errors import CheckpointError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.streams.marks import checkpoint_base, checkpoint_named, last_batch, stream_marks
 from odi_assets.nodes.recovery.repair import Repaired
-from odi_assets.streaming.checkpoints.log_files import numbered_files, read_lines, read_object
-from odi_assets.streaming.checkpoints.verdict import why_unusable
 
 
 def checkpoint_in_use(node: Node) -> Location:

@@ -14,8 +14,8 @@ import pytest
 from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
+from odi_assets.checkpoints import judge
 from odi_assets.cli import main
-from odi_assets.streaming.checkpoints import judge
 
 LOG_FILES = ("metadata", "commits/1", "commits/3", "offsets/1", "offsets/3")
 """Of a checkpoint with the batches 0 to 3."""
@@ -122,7 +122,7 @@ def test_a_checkpoint_is_found_below_a_connection(
         seen.append((uri, options, logs_only))
         yield join_checkpoint
 
-    monkeypatch.setattr("odi_assets.streaming.checkpoints.copies.local_copy", copied)
+    monkeypatch.setattr("odi_assets.checkpoints.copies.local_copy", copied)
     assert printed(capfd, "metadata", "s:below/checkpoint")["batches"] == [0, 1, 2, 3]
     ((uri, options, logs_only),) = seen
     assert (uri, logs_only) == ("s3://b/below/checkpoint", True)

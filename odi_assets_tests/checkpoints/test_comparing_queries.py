@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from odi_assets.streaming.checkpoints import DifferenceEffect, check_against, inspect, local_copy
-from odi_assets_tests.streaming.checkpoints.queries import (
+from odi_assets.checkpoints import DifferenceEffect, check_against, inspect, local_copy
+from odi_assets_tests.checkpoints.queries import (
     HDFS_BACKED,
     PROVIDER,
     STREAMING,

@@ -13,17 +13,14 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import quote
 
-from odi_assets.errors import CheckpointError
-from odi_assets.spark.lazy import F
-from odi_assets.spark.session import apply_conf, open_session
-from odi_assets.streaming.checkpoints.files import (
+from odi_assets.checkpoints.files import (
     checkpoint_format,
     first_changes,
     require_changes,
     require_state,
     state_files,
 )
-from odi_assets.streaming.checkpoints.inspect import (
+from odi_assets.checkpoints.inspect import (
     Checkpoint,
     Operator,
     StateVariable,
@@ -31,6 +28,9 @@ from odi_assets.streaming.checkpoints.inspect import (
     local_path,
     rows_store,
 )
+from odi_assets.errors import CheckpointError
+from odi_assets.spark.lazy import F
+from odi_assets.spark.session import apply_conf, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

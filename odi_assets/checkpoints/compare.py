@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from odi_assets.streaming.checkpoints.copies import ABANDONED, local_copy, scratch_in_store, scratch_prefix
-from odi_assets.streaming.checkpoints.inspect import Checkpoint, Operator, inspect
-from odi_assets.streaming.checkpoints.log_files import read_json
-from odi_assets.streaming.checkpoints.reader import gist
-from odi_assets.streaming.checkpoints.schemas import StateSchema, event_time_delay, read_schemas, type_names
+from odi_assets.checkpoints.copies import ABANDONED, local_copy, scratch_in_store, scratch_prefix
+from odi_assets.checkpoints.inspect import Checkpoint, Operator, inspect
+from odi_assets.checkpoints.log_files import read_json
+from odi_assets.checkpoints.reader import gist
+from odi_assets.checkpoints.schemas import StateSchema, event_time_delay, read_schemas, type_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

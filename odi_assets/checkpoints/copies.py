@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
+from odi_assets.checkpoints.inspect import inspect, local_path
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError
-from odi_assets.streaming.checkpoints.inspect import inspect, local_path
 
 _CHANGED = ("mtime", "LastModified", "last_modified", "updated", "created")
 """What the file systems of fsspec call the time of a file's last change."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from odi_assets_tests.streaming.checkpoints.queries import (
+from odi_assets_tests.checkpoints.queries import (
     FORMAT,
     HDFS_BACKED,
     PROVIDER,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from odi_assets.checkpoints import CheckpointReader, KeyFate, KeyReport, KeyVerdict, explain_key
 from odi_assets.errors import CheckpointError
-from odi_assets.streaming.checkpoints import CheckpointReader, KeyFate, KeyReport, KeyVerdict, explain_key
 
 
 def explained(spark: SparkSession, checkpoint: Path, number: int, **options: int) -> KeyReport:

@@ -15,10 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from odi_assets.connections.location import Location
-from odi_assets.errors import CheckpointError
-from odi_assets.streaming.checkpoints.files import CheckpointFiles, FileFault, check_files, state_files
-from odi_assets.streaming.checkpoints.inspect import (
+from odi_assets.checkpoints.files import CheckpointFiles, FileFault, check_files, state_files
+from odi_assets.checkpoints.inspect import (
     Checkpoint,
     MicroBatch,
     Operator,
@@ -27,9 +25,11 @@ from odi_assets.streaming.checkpoints.inspect import (
     read_operator,
     require_folder,
 )
-from odi_assets.streaming.checkpoints.log_files import numbered_files, read_json, read_lines, read_object
-from odi_assets.streaming.checkpoints.schemas import read_schemas
-from odi_assets.streaming.checkpoints.state_file import Damage, checksum_step, compare_checksums
+from odi_assets.checkpoints.log_files import numbered_files, read_json, read_lines, read_object
+from odi_assets.checkpoints.schemas import read_schemas
+from odi_assets.checkpoints.state_file import Damage, checksum_step, compare_checksums
+from odi_assets.connections.location import Location
+from odi_assets.errors import CheckpointError
 
 _CHECKSUM = re.compile(r"\.(?!\.)(.+)\.crc")
 _BEHIND = "put it back from a copy; no restart needs it"

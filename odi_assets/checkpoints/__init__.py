@@ -9,17 +9,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.streaming.checkpoints.inspect import Checkpoint, MicroBatch, Operator, StateVariable, StoreInfo, inspect
+from odi_assets.checkpoints.inspect import Checkpoint, MicroBatch, Operator, StateVariable, StoreInfo, inspect
 
 if TYPE_CHECKING:
-    from odi_assets.streaming.checkpoints.compare import CheckpointDifference, DifferenceEffect, check_against
-    from odi_assets.streaming.checkpoints.copies import copy_of_remote, local_copy
-    from odi_assets.streaming.checkpoints.explain import KeyFate, KeyReport, KeyVerdict, SideOfKey, explain_key
-    from odi_assets.streaming.checkpoints.files import CheckpointFiles, FileFault, StoreVersions, check_files
-    from odi_assets.streaming.checkpoints.health import BatchHealth, Excess, Health, StoreHealth, excesses, measure
-    from odi_assets.streaming.checkpoints.reader import CheckpointReader
-    from odi_assets.streaming.checkpoints.schemas import StateSchema, read_schemas
-    from odi_assets.streaming.checkpoints.verdict import CheckpointVerdict, judge
+    from odi_assets.checkpoints.compare import CheckpointDifference, DifferenceEffect, check_against
+    from odi_assets.checkpoints.copies import copy_of_remote, local_copy
+    from odi_assets.checkpoints.explain import KeyFate, KeyReport, KeyVerdict, SideOfKey, explain_key
+    from odi_assets.checkpoints.files import CheckpointFiles, FileFault, StoreVersions, check_files
+    from odi_assets.checkpoints.health import BatchHealth, Excess, Health, StoreHealth, excesses, measure
+    from odi_assets.checkpoints.reader import CheckpointReader
+    from odi_assets.checkpoints.schemas import StateSchema, read_schemas
+    from odi_assets.checkpoints.verdict import CheckpointVerdict, judge
 
 _PLACES = {
     "compare": ("CheckpointDifference", "DifferenceEffect", "check_against"),

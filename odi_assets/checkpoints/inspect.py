@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from odi_assets.checkpoints.log_files import instant, numbered_files, read_lines, read_object, torn
 from odi_assets.errors import CheckpointError
-from odi_assets.streaming.checkpoints.log_files import instant, numbered_files, read_lines, read_object, torn
 
 _NO_OFFSET = "-"
 
@@ -234,7 +234,7 @@ def inspect(path: str | Path) -> Checkpoint:
     if root is None:
         raise CheckpointError(
             f"{path} is not a folder of this machine.",
-            fix="give the folder that odi_assets.streaming.checkpoints.local_copy makes of it, or read it through "
+            fix="give the folder that odi_assets.checkpoints.local_copy makes of it, or read it through "
             "Spark: CheckpointReader.metadata, .read",
             path=str(path),
         )

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from odi_assets.checkpoints.inspect import Operator
+from odi_assets.checkpoints.log_files import torn
 from odi_assets.errors import CheckpointError
-from odi_assets.streaming.checkpoints.inspect import Operator
-from odi_assets.streaming.checkpoints.log_files import torn
 
 _NEWEST_VERSION = 3
 _EVENT_TIME = "spark.watermarkDelayMs"

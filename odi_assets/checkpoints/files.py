@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from odi_assets.checkpoints.inspect import Checkpoint, Operator, inspect, store_folder
+from odi_assets.checkpoints.log_files import read_lines, read_object
+from odi_assets.checkpoints.state_file import Damage, StateFileContents, read_state_file
 from odi_assets.errors import CheckpointError
-from odi_assets.streaming.checkpoints.inspect import Checkpoint, Operator, inspect, store_folder
-from odi_assets.streaming.checkpoints.log_files import read_lines, read_object
-from odi_assets.streaming.checkpoints.state_file import Damage, StateFileContents, read_state_file
 
 _VERSION_FILE = re.compile(r"(\d+)(?:_([0-9a-f-]{36}))?\.(delta|snapshot|changelog|zip)")
 _MISSING = "is missing"

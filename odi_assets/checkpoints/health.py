@@ -15,13 +15,13 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.checkpoints.files import CheckpointFiles, check_files
+from odi_assets.checkpoints.inspect import Checkpoint, MicroBatch, Operator, inspect, rows_store
+from odi_assets.checkpoints.reader import CheckpointReader
+from odi_assets.checkpoints.schemas import StateSchema, event_time_column, read_schemas
 from odi_assets.config.models.stream import HealthLimits
 from odi_assets.spark.lazy import F
 from odi_assets.state.delta.batches import BatchRecord
-from odi_assets.streaming.checkpoints.files import CheckpointFiles, check_files
-from odi_assets.streaming.checkpoints.inspect import Checkpoint, MicroBatch, Operator, inspect, rows_store
-from odi_assets.streaming.checkpoints.reader import CheckpointReader
-from odi_assets.streaming.checkpoints.schemas import StateSchema, event_time_column, read_schemas
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from odi_assets.cli import main
 from odi_assets.config.models.stream import HealthLimits
 from odi_assets.spark.session import DEFAULT_CONF
+from odi_assets_tests.checkpoints.queries import orders_with_payments, settings
 from odi_assets_tests.pages import ROOT, is_as_printed
-from odi_assets_tests.streaming.checkpoints.queries import orders_with_payments, settings
 
 SECTIONS = ("Checkpoints: looking inside", "Health")
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from odi_assets.checkpoints import CheckpointReader, local_copy
 from odi_assets.errors import CheckpointError
-from odi_assets.streaming.checkpoints import CheckpointReader, local_copy
-from odi_assets_tests.streaming.checkpoints.queries import REPORT_LAG, UPLOAD_ON_LAG, settings
+from odi_assets_tests.checkpoints.queries import REPORT_LAG, UPLOAD_ON_LAG, settings
 
 ROWS = "left-keyWithIndexToValue"
 
@@ -111,7 +111,7 @@ def test_reading_leaves_the_session_as_it_was(spark: SparkSession, join: Checkpo
 def test_state_is_read_in_a_session_that_ran_no_streaming_query(join_checkpoint: Path) -> None:
     script = (
         "import sys\n"
-        "from odi_assets.streaming.checkpoints import CheckpointReader\n"
+        "from odi_assets.checkpoints import CheckpointReader\n"
         "with CheckpointReader(sys.argv[1]) as reader:\n"
         "    print(reader.read(side='left').count())\n"
     )

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from odi_assets.checkpoints import CheckpointReader, check_files, inspect, read_schemas
+from odi_assets.checkpoints.schemas import type_names
 from odi_assets.errors import CheckpointError
-from odi_assets.streaming.checkpoints import CheckpointReader, check_files, inspect, read_schemas
-from odi_assets.streaming.checkpoints.schemas import type_names
-from odi_assets_tests.streaming.checkpoints.queries import FORMAT, settings
+from odi_assets_tests.checkpoints.queries import FORMAT, settings
 
 
 @pytest.fixture

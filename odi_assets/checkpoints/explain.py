@@ -14,11 +14,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.checkpoints.files import first_changes
+from odi_assets.checkpoints.inspect import Checkpoint, rows_store
+from odi_assets.checkpoints.reader import CheckpointReader, JoinSide
 from odi_assets.errors import CheckpointError
 from odi_assets.spark.lazy import F
-from odi_assets.streaming.checkpoints.files import first_changes
-from odi_assets.streaming.checkpoints.inspect import Checkpoint, rows_store
-from odi_assets.streaming.checkpoints.reader import CheckpointReader, JoinSide
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from odi_assets.checkpoints import check_files
+from odi_assets.checkpoints.state_file import Damage, StateFileContents, read_state_file
 from odi_assets.errors import CheckpointError
-from odi_assets.streaming.checkpoints import check_files
-from odi_assets.streaming.checkpoints.state_file import Damage, StateFileContents, read_state_file
 
 ROWS = "left-keyWithIndexToValue"
 

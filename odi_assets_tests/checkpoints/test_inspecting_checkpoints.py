@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from odi_assets.checkpoints import inspect
 from odi_assets.errors import CheckpointError
-from odi_assets.streaming.checkpoints import inspect
-from odi_assets_tests.streaming.checkpoints.queries import HDFS_BACKED, ROCKSDB
+from odi_assets_tests.checkpoints.queries import HDFS_BACKED, ROCKSDB
 
 
 @pytest.fixture
@@ -173,5 +173,5 @@ def test_the_folder_above_a_checkpoint_points_to_it(damaged: Path) -> None:
 
 
 def test_inspecting_imports_no_spark() -> None:
-    check = "import sys; from odi_assets.streaming.checkpoints import inspect; assert 'pyspark' not in sys.modules"
+    check = "import sys; from odi_assets.checkpoints import inspect; assert 'pyspark' not in sys.modules"
     subprocess.run([sys.executable, "-c", check], check=True)
