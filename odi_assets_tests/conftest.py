@@ -51,7 +51,7 @@ APART_AND_SHORT = (
     *("config/test_o", "connections/", "cursors/", "delta/test_retry.py", "delta/test_s", "orchestration/test_n"),
     *("sample/test_l", "sample/test_m", "sample/test_r", "sources/cursor/", "sources/delta/test_v", "sources/files/"),
     *("state/delta/test_batches.py", "state/test_factory.py", "state/test_places.py", "state/transfer/"),
-    "streaming/query/test_g",
+    "streams/query/test_g",
 )
 """The same for files whose tests are short: the worker that has the session would be the last one with them."""
 

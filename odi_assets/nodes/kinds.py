@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from odi_assets.nodes.stream_facts import StreamFacts
 
 _PLACES = {
-    "stream": "odi_assets.nodes.stream_kind:StreamKind",
+    "stream": "odi_assets.streams.kind:StreamKind",
 }
 """By name, where a wing of the core is: its module, and what the core asks of it."""
 

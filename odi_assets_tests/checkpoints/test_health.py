@@ -16,9 +16,9 @@ from odi_assets.checkpoints.health import health_rows
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models.stream import HealthLimits
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.assets.stream_health import health_check, health_metadata
 from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.state.delta.batches import BatchRecord, OperatorFigures
+from odi_assets.streams.asset_checks.health import health_check, health_metadata
 
 LEFT, RIGHT = "0 left-keyWithIndexToValue", "0 right-keyWithIndexToValue"
 MORNING, EVENING = (datetime(2024, 1, 1, *time, tzinfo=UTC) for time in ((9, 51), (19, 50)))

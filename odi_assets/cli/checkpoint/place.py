@@ -16,8 +16,8 @@ from odi_assets.cli.terminal.output import Column, data_json, data_table, note, 
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.streams.marks import checkpoint_of
 from odi_assets.spark.lazy import F
+from odi_assets.streams.planning.marks import checkpoint_of
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:

@@ -43,15 +43,15 @@ from odi_assets.sources.marks import Mark
 from odi_assets.sources.reads import Read, UnresolvedRead
 from odi_assets.sources.source import Source
 from odi_assets.spark.own_session import own_session
+from odi_assets.spark.plans.plan import read_outline
 from odi_assets.state.backend import StateBackend
-from odi_assets.streaming.explain.query.plan import read_outline
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.engine import engine_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from odi_assets.streaming.explain.query.plan import Outline
+    from odi_assets.spark.plans.plan import Outline
 
 _TIMES = {"date", "timestamp", "timestamp_ntz"}
 _NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double"}

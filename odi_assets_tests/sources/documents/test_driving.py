@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError, CursorDocumentError, IdentityMismatchError, IncrementError
+from odi_assets.explain.batch import trace
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.explain.batch import trace
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.plan import NodePlan
