@@ -38,7 +38,7 @@ APART = (
     *("as_shipped/", "cluster/", "nodes/test_kill_sweep.py"),
     *("orchestration/test_browser.py", "orchestration/test_definitions.py"),
     *("state/odibi/", "state/delta/test_catalog.py", "state/clouds/", "state/test_hwm", "state/local/"),
-    *("state/test_processes.py", "state/test_real", "state/test_runs", "state/test_state_machine", "state/store/"),
+    *("state/test_processes.py", "state/test_real", "state/test_runs", "state/test_state_machine", "store/"),
     *("state/values/test_values.py", "state/test_retry.py", "state/test_cannot_look.py", "cli/test_surface.py"),
     *("cli/test_run_as", "orchestration/test_reconcile.py", "orchestration/test_composition.py"),
     *("benchmarks/test_state.py", "delta/test_changes.py", "delta/test_creation_race.py"),

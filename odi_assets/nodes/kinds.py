@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "stream": "odi_assets.streams.kind:StreamKind",
+    "store": "odi_assets.store.node_store:open_node_store",
 }
 """By name, where a wing of the core is: its module, and what the core asks of it."""
 
@@ -89,6 +90,19 @@ class Former(Protocol):
         """
 
 
+class OpenedStore(Protocol):
+    """The state store that a node's function asked for, with what the function changed in it."""
+
+    @property
+    def store(self) -> object: ...
+
+    def stage(self) -> dict[str, Any]:
+        """Write what was changed, and return what the node's commit is to say of its store."""
+
+    def publish(self) -> None:
+        """Make what was staged a version of the store. The node's commit has named it, so it counts already."""
+
+
 class NodeKind:
     """What the core asks of a kind of node. As it stands: of batch nodes.
 
@@ -109,7 +123,7 @@ class NodeKind:
     # -- a run
 
     def plan(self, node: Node, request: RunRequest) -> NodePlan | None:
-        """The plan of a node whose marks and reads are not those of its sources; None: the core plans it.
+        """The plan of a node that keeps other marks than its sources have; None: the core plans it.
 
         Raises:
             OdiError: as ``plan_node`` does.
@@ -232,6 +246,17 @@ def kind_of(config: NodeConfig) -> NodeKind:
 def _kind(name: str) -> NodeKind:
     made: NodeKind = _load(name)()
     return made
+
+
+def open_node_store(plan: NodePlan) -> OpenedStore:
+    """The state store of the plan's node, at the version that belongs to its table's rows.
+
+    Raises:
+        ConfigError: the run is of a range, whose rows the store may have seen already.
+        StateError: the store cannot be read.
+    """
+    opened: OpenedStore = _load("store")(plan)
+    return opened
 
 
 def _load(name: str) -> Any:

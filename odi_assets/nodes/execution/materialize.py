@@ -16,12 +16,11 @@ from odi_assets.nodes.execution.advance import advance
 from odi_assets.nodes.execution.deduplicate import each_once, without_loaded
 from odi_assets.nodes.execution.deliveries import DELIVERY, numbered
 from odi_assets.nodes.execution.errors import computation_named
-from odi_assets.nodes.execution.node_store import open_node_store, publish, stage
 from odi_assets.nodes.execution.ordering import require_typed_order
 from odi_assets.nodes.execution.outcomes import succeeded
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
-from odi_assets.nodes.kinds import CommitsItself, Service
+from odi_assets.nodes.kinds import CommitsItself, OpenedStore, Service, open_node_store
 from odi_assets.nodes.planning.partition_column import require_partition_column
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.nodes.remedies import remedies_named
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 
     from odi_assets.nodes.execution.checks.guard import Guard
     from odi_assets.spark.own_session import OwnSession
-    from odi_assets.state.store import StateStore
-    from odi_assets.state.store.staged import StagedStore
     from odi_assets.tables.parts import TableParts
 
 
@@ -58,7 +55,7 @@ class NodeRows:
     counts: RowCounts
     spark: SparkSession
     own: OwnSession | None = None
-    store: StagedStore | None = None
+    store: OpenedStore | None = None
 
     def open_spark(self) -> SparkSession:
         """The session that the node was given."""
@@ -130,7 +127,7 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
     with own or nullcontext(), computation_named(node, plan.reads):
         resolved = resolve(plan, spark)
         df, within, counts = None, resolved.write.within, RowCounts.of(resolved)
-        opened: list[StagedStore] = []
+        opened: list[OpenedStore] = []
         if not resolved.nothing_new:
             with without_call_sites():
                 sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
@@ -167,8 +164,8 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
     return NoRows(replace(resolved, nothing_new=True))
 
 
-def _store_opener(plan: ResolvedPlan, opened: list[StagedStore]) -> Callable[[], StateStore]:
-    def open_store() -> StateStore:
+def _store_opener(plan: ResolvedPlan, opened: list[OpenedStore]) -> Callable[[], object]:
+    def open_store() -> object:
         opened.append(open_node_store(plan))
         return opened[0].store
 
@@ -186,7 +183,7 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
     facts = plan.commit_facts(run).to_json()
     store = rows.store if isinstance(rows, NodeRows) else None
     if store is not None:
-        facts["store"] = stage(store)
+        facts["store"] = store.stage()
     guard = None
     if plan.node.config.checks:
         from odi_assets.nodes.execution.checks.guard import Guard
@@ -216,7 +213,7 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
     elif plan.ends_hwm:
         state.delete_hwm(plan.node.state_key)
     if store is not None:
-        publish(store, plan)
+        store.publish()
     result = succeeded(plan, table, run, written, rows_read)
     return result if guard is None else replace(result, metrics={**result.metrics, **guard.metrics})
 

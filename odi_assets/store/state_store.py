@@ -18,7 +18,7 @@ from enum import Enum
 from types import TracebackType
 
 from odi_assets.errors import IllegalStateError, StateError
-from odi_assets.state.store.contents import Draft, VersionContents
+from odi_assets.store.contents import Draft, VersionContents
 
 
 class StoreState(Enum):
@@ -78,7 +78,7 @@ class StoreChange:
 
 class StateStore:
     """The state at one version, and the changes that make the next. Made by
-    :meth:`~odi_assets.state.store.provider.StateStoreProvider.get_store`.
+    :meth:`~odi_assets.store.provider.StateStoreProvider.get_store`.
 
     Nothing is written before :meth:`commit`. One thread at a time may use it. As a context manager it is aborted at
     the end unless it has been committed.

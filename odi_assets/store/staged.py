@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from odi_assets.errors import FencedError, IllegalStateError, StateError
-from odi_assets.state.store import StateStore
-from odi_assets.state.store.contents import Draft, VersionContents
-from odi_assets.state.store.log import PendingVersion
-from odi_assets.state.store.parts import VersionHeader
-from odi_assets.state.store.provider import StateStoreProvider
+from odi_assets.store.contents import Draft, VersionContents
+from odi_assets.store.log import PendingVersion
+from odi_assets.store.parts import VersionHeader
+from odi_assets.store.provider import StateStoreProvider
+from odi_assets.store.state_store import StateStore
 
 
 @dataclass(frozen=True)

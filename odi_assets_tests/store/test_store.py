@@ -60,8 +60,8 @@ import pytest
 
 from odi_assets.delta.retry import Retry
 from odi_assets.errors import IllegalStateError, StateError, Transient
-from odi_assets.state import StateStore, StateStoreProvider, StoreMetrics, StoreState
 from odi_assets.state.delta import table as system_tables
+from odi_assets.store import StateStore, StateStoreProvider, StoreMetrics, StoreState
 
 
 def opened(folder: Path, **options: Any) -> StateStoreProvider:
@@ -242,7 +242,7 @@ def test_a_version_that_was_replaced_is_not_taken_from_memory(tmp_path: Path) ->
 
 def test_each_commit_is_told_with_its_version_and_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The line of Spark's HDFS-backed store: "Committed version … for … to file …"."""
-    caplog.set_level("INFO", "odi_assets.state.store")
+    caplog.set_level("INFO", "odi_assets.store")
     provider = opened(tmp_path, snapshot_every=2)
     for version in range(2):
         store = provider.get_store(version)

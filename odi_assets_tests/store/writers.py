@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from odi_assets.errors import FencedError
-from odi_assets.state import StateStoreProvider
+from odi_assets.store import StateStoreProvider
 
 
 def race(provider: StateStoreProvider, until: int) -> None:
@@ -43,7 +43,7 @@ def start(folder: Path, job: str, until: int, writers: Sequence[str]) -> list[su
     """Start one process per writer; they wait for :func:`odi_assets_tests.state.writers.go`."""
     return [
         subprocess.Popen(
-            [sys.executable, "-m", "odi_assets_tests.state.store.writers", json.dumps([str(folder), job, until, name])],
+            [sys.executable, "-m", "odi_assets_tests.store.writers", json.dumps([str(folder), job, until, name])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -8,19 +8,46 @@ that is put back to an earlier version has the store of that version again.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.errors import ConfigError, StateError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.plan import NodePlan
-from odi_assets.state.store.provider import StateStoreProvider
-from odi_assets.state.store.staged import Named, StagedStore
+from odi_assets.store.provider import StateStoreProvider
+from odi_assets.store.staged import Named, StagedStore
+from odi_assets.store.state_store import StateStore
 
 _log = logging.getLogger(__name__)
 
 
-def open_node_store(plan: NodePlan) -> StagedStore:
+@dataclass(frozen=True)
+class NodeStore:
+    """The store that the function of ``node`` asked for, with what the function changed in it."""
+
+    node: str
+    staged: StagedStore
+
+    @property
+    def store(self) -> StateStore:
+        """What the function gets."""
+        return self.staged.store
+
+    def stage(self) -> dict[str, Any]:
+        """Write what was changed, and return what the node's commit is to say of its store."""
+        return {"name": self.store.id.rpartition("/")[2], **vars(self.staged.stage())}
+
+    def publish(self) -> None:
+        """Make what was staged a version of the store. The node's commit has named it, so it counts already: if this
+        fails, the node's next run does it."""
+        try:
+            self.staged.publish()
+        except StateError as error:
+            _log.warning("%s: its state store will be brought up to date by its next run: %s", self.node, error.message)
+
+
+def open_node_store(plan: NodePlan) -> NodeStore:
     """The store of the plan's node at the version that belongs to its table's rows; empty if they will be replaced by
     all that the sources hold.
 
@@ -42,21 +69,7 @@ def open_node_store(plan: NodePlan) -> StagedStore:
     # A node that was renamed goes on with the store that its table's commits name.
     place = node.project.stores.child(str(facts["name"]) if facts else str(node.key))
     provider = StateStoreProvider(place.uri, place.storage_options)
-    return StagedStore(provider, Named.from_json(facts) if facts else None)
-
-
-def stage(store: StagedStore) -> dict[str, Any]:
-    """Write what was changed, and return what the node's commit is to say of its store."""
-    return {"name": store.store.id.rpartition("/")[2], **vars(store.stage())}
-
-
-def publish(store: StagedStore, plan: NodePlan) -> None:
-    """Make what was staged a version of the store. The node's commit has named it, so it counts already: if this fails,
-    the node's next run does it."""
-    try:
-        store.publish()
-    except StateError as error:
-        _log.warning("%s: its state store will be brought up to date by its next run: %s", plan.node, error.message)
+    return NodeStore(str(node), StagedStore(provider, Named.from_json(facts) if facts else None))
 
 
 def _stamp_that_counts(plan: NodePlan) -> CommittedStamp | None:

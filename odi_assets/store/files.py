@@ -8,7 +8,7 @@ from odi_assets.delta.commit import replace_files
 from odi_assets.delta.errors import cannot_look, plain
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import StateError, Transient
-from odi_assets.state.store.parts import COLUMNS, Kind, Parts, VersionPart, parts_in
+from odi_assets.store.parts import COLUMNS, Kind, Parts, VersionPart, parts_in
 from odi_assets.util.lazy import pa
 
 CLEANING = "odi/store/clean"

@@ -25,9 +25,9 @@ from odi_assets.delta.errors import STORE, cannot_look
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import FencedError, StateError, Transient
 from odi_assets.state.delta.table import SystemTable
-from odi_assets.state.store.contents import Draft, VersionContents, digest
-from odi_assets.state.store.files import CLEANING, LAST, FileParts, all_files, store_files
-from odi_assets.state.store.parts import (
+from odi_assets.store.contents import Draft, VersionContents, digest
+from odi_assets.store.files import CLEANING, LAST, FileParts, all_files, store_files
+from odi_assets.store.parts import (
     COLUMNS,
     HEADER,
     REQUIRED,

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from odi_assets.state.delta.system_columns import Columns
-from odi_assets.state.store.contents import VersionContents, apply, digest
+from odi_assets.store.contents import VersionContents, apply, digest
 
 Kind = Literal["changes", "snapshot", "staged"]
 """What a part holds: a version's changes, all of its entries, or changes that may become a version."""

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from odi_assets.delta.table import TableHandle
-from odi_assets.state.store.contents import VersionContents, digest
-from odi_assets.state.store.files import FileParts, StoreFile
-from odi_assets.state.store.log import VersionLog
-from odi_assets.state.store.parts import Kind, NoPart, Parts, VersionHeader, VersionPart, rebuild, versions_in
+from odi_assets.store.contents import VersionContents, digest
+from odi_assets.store.files import FileParts, StoreFile
+from odi_assets.store.log import VersionLog
+from odi_assets.store.parts import Kind, NoPart, Parts, VersionHeader, VersionPart, rebuild, versions_in
 
 
 @dataclass(frozen=True)

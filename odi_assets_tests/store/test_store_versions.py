@@ -16,14 +16,14 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.errors import CommitConflict
 from odi_assets.delta.retry import Retry
 from odi_assets.errors import FencedError, StateError
-from odi_assets.state import StateStore, StateStoreProvider
 from odi_assets.state.delta import table as system_tables
-from odi_assets.state.store.contents import digest
-from odi_assets.state.store.files import remove_before, store_files
-from odi_assets.state.store.log import VersionLog
-from odi_assets.state.store.parts import COLUMNS
+from odi_assets.store import StateStore, StateStoreProvider
+from odi_assets.store.contents import digest
+from odi_assets.store.files import remove_before, store_files
+from odi_assets.store.log import VersionLog
+from odi_assets.store.parts import COLUMNS
 from odi_assets_tests.state import faults
-from odi_assets_tests.state.store.test_store import held, opened
+from odi_assets_tests.store.test_store import held, opened
 
 
 def commit(provider: StateStoreProvider, version: int, **items: str) -> int:
@@ -263,7 +263,7 @@ def test_a_cleaning_that_fails_does_not_fail_the_commit_it_follows(
     def failing(*_args: Any) -> int:
         raise StateError("permission denied")
 
-    monkeypatch.setattr("odi_assets.state.store.provider.remove_before", failing)
+    monkeypatch.setattr("odi_assets.store.provider.remove_before", failing)
     assert commit(provider, 7, a="8") == 8
     assert "could not be cleaned; old versions stay" in caplog.text
     assert provider.versions() == [4, 5, 6, 7, 8]

@@ -13,13 +13,12 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError, FencedError, IllegalStateError, StateError
-from odi_assets.nodes.execution import node_store
 from odi_assets.nodes.recovery import table_versions as points
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.result import RunStatus
-from odi_assets.state import StateStoreProvider
-from odi_assets.state.store.staged import StagedStore
+from odi_assets.store import StateStoreProvider, node_store
+from odi_assets.store.staged import StagedStore
 from odi_assets.tables.embedded.engine import EmbeddedEngine
 from odi_assets_tests.nodes.support import Sandbox
 

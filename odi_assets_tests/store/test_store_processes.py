@@ -6,10 +6,10 @@ import random
 import time
 from pathlib import Path
 
-from odi_assets.state import StateStoreProvider
-from odi_assets_tests.state.store.test_store import held
-from odi_assets_tests.state.store.writers import start
+from odi_assets.store import StateStoreProvider
 from odi_assets_tests.state.writers import go
+from odi_assets_tests.store.test_store import held
+from odi_assets_tests.store.writers import start
 
 
 def test_of_processes_that_race_for_a_version_exactly_one_wins_and_the_others_name_it(tmp_path: Path) -> None:

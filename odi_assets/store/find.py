@@ -12,8 +12,8 @@ from odi_assets.delta.damage import file_system
 from odi_assets.delta.errors import STORE
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, StateError
-from odi_assets.state.store.log import VersionLog
-from odi_assets.state.store.parts import REQUIRED
+from odi_assets.store.log import VersionLog
+from odi_assets.store.parts import REQUIRED
 
 _LOG = "_delta_log"
 

@@ -17,14 +17,15 @@ from odi_assets.delta.errors import CommitConflict
 from odi_assets.delta.retry import Retry
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import FencedError, StateError
-from odi_assets.state.store import StateStore, StoreChange, check
-from odi_assets.state.store.contents import Draft, VersionContents
-from odi_assets.state.store.files import files_before, remove_before
-from odi_assets.state.store.log import PendingVersion, VersionLog
-from odi_assets.state.store.parts import VersionHeader, VersionPart
+from odi_assets.store import check
+from odi_assets.store.contents import Draft, VersionContents
+from odi_assets.store.files import files_before, remove_before
+from odi_assets.store.log import PendingVersion, VersionLog
+from odi_assets.store.parts import VersionHeader, VersionPart
+from odi_assets.store.state_store import StateStore, StoreChange
 
 if TYPE_CHECKING:
-    from odi_assets.state.store.check import StoreCheck
+    from odi_assets.store.check import StoreCheck
 
 _log = logging.getLogger(__name__)
 
