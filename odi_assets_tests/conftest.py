@@ -48,7 +48,7 @@ APART = (
 
 APART_AND_SHORT = (
     *("cli/test_c", "cli/test_init.py", "cli/test_s", "config/test_d", "config/test_f", "config/test_m"),
-    *("config/test_o", "connections/", "cursors/", "delta/test_retry.py", "delta/test_s", "orchestration/test_n"),
+    *("config/test_o", "connections/", "documents/", "delta/test_retry.py", "delta/test_s", "orchestration/test_n"),
     *("sample/test_l", "sample/test_m", "sample/test_r", "sources/cursor/", "sources/delta/test_v", "sources/files/"),
     *("state/delta/test_batches.py", "state/test_factory.py", "state/test_places.py", "state/transfer/"),
     "streams/query/test_g",

@@ -7,12 +7,12 @@ loaded when the first node of that kind is met, so that a project without such n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from odi_assets.config.models import NodeConfig
+from odi_assets.config.models import DrivingCursor, NodeConfig
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from odi_assets.nodes.request import RunRequest
     from odi_assets.nodes.result import NodeResult, RunInfo
     from odi_assets.nodes.stream_facts import StreamFacts
+    from odi_assets.sources.source import Source
 
 _PLACES = {
     "stream": "odi_assets.streams.kind:StreamKind",
+    "document": "odi_assets.documents.gate.source:driven",
     "store": "odi_assets.store.node_store:open_node_store",
 }
 """By name, where a wing of the core is: its module, and what the core asks of it."""
@@ -246,6 +248,16 @@ def kind_of(config: NodeConfig) -> NodeKind:
 def _kind(name: str) -> NodeKind:
     made: NodeKind = _load(name)()
     return made
+
+
+def gated(source: Source, by: DrivingCursor, place: Callable[[str | None, str], Location]) -> Source:
+    """A source behind a document of another tool, which says when there is something to read.
+
+    Args:
+        place: where a path of a connection is, or of the project's folder without one.
+    """
+    found: Source = _load("document")(source, by, place)
+    return found
 
 
 def open_node_store(plan: NodePlan) -> OpenedStore:

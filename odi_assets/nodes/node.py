@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.config.models import NodeConfig
-from odi_assets.nodes.kinds import NodeKind, kind_of
+from odi_assets.nodes.kinds import NodeKind, gated, kind_of
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.sources.cdc.mark import PARTITION
 from odi_assets.sources.marks import Identity, Mark
@@ -120,9 +120,7 @@ class Node:
             connection = project.config.connections[config.read.connection]
             source = source_of(config.read, self.target, connection, project.location)
             if config.cursor is not None:
-                from odi_assets.sources.documents.source import driven
-
-                source = driven(source, config.cursor, project.place)
+                source = gated(source, config.cursor, project.place)
             found.append(source)
         for name, given in config.inputs.items():
             if given.read is not None:
