@@ -1,1 +1,1 @@
-"""Streams: nodes that read what arrives, batch by batch, and the checkpoints that say how far they have come."""
+"""Nodes that are queries of Structured Streaming: planned, run, recovered, and served; ``kind`` is their door."""
