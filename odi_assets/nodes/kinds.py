@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from odi_assets.nodes.stream_facts import StreamFacts
     from odi_assets.sources.source import Source
 
-_PLACES = {
+PLACES = {
     "stream": "odi_assets.streams.kind:StreamKind",
     "document": "odi_assets.documents.gate.source:driven",
     "store": "odi_assets.store.node_store:open_node_store",
@@ -246,7 +246,7 @@ def kind_of(config: NodeConfig) -> NodeKind:
 
 @cache
 def _kind(name: str) -> NodeKind:
-    made: NodeKind = _load(name)()
+    made: NodeKind = load_place(name)()
     return made
 
 
@@ -256,7 +256,7 @@ def gated(source: Source, by: DrivingCursor, place: Callable[[str | None, str], 
     Args:
         place: where a path of a connection is, or of the project's folder without one.
     """
-    found: Source = _load("document")(source, by, place)
+    found: Source = load_place("document")(source, by, place)
     return found
 
 
@@ -267,10 +267,11 @@ def open_node_store(plan: NodePlan) -> OpenedStore:
         ConfigError: the run is of a range, whose rows the store may have seen already.
         StateError: the store cannot be read.
     """
-    opened: OpenedStore = _load("store")(plan)
+    opened: OpenedStore = load_place("store")(plan)
     return opened
 
 
-def _load(name: str) -> Any:
-    module, _, attribute = _PLACES[name].partition(":")
+def load_place(name: str) -> Any:
+    """What :data:`PLACES` names, loaded now."""
+    module, _, attribute = PLACES[name].partition(":")
     return getattr(import_module(module), attribute)
