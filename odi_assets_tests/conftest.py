@@ -48,10 +48,10 @@ APART = (
 
 APART_AND_SHORT = (
     *("cli/test_c", "cli/test_init.py", "cli/test_s", "config/test_d", "config/test_f", "config/test_m"),
-    *("config/test_o", "connections/", "documents/test_", "delta/test_retry.py", "delta/test_s", "orchestration/test_n"),
-    *("sample/test_l", "sample/test_m", "sample/test_r", "sources/cursor/", "sources/delta/test_v", "sources/files/"),
-    *("state/delta/test_batches.py", "state/test_factory.py", "state/test_places.py", "state/transfer/"),
-    "streams/query/test_g",
+    *("config/test_o", "connections/", "documents/test_", "delta/test_retry.py", "delta/test_s"),
+    *("orchestration/test_n", "sample/test_l", "sample/test_m", "sample/test_r", "sources/cursor/"),
+    *("sources/delta/test_v", "sources/files/", "state/delta/test_batches.py", "state/test_factory.py"),
+    *("state/test_places.py", "state/transfer/", "streams/query/test_g"),
 )
 """The same for files whose tests are short: the worker that has the session would be the last one with them."""
 
