@@ -287,13 +287,18 @@ def _mark_now(
         try:
             _require_all_loaded(node, source, then, value, ties, spark)
         except NoCursorColumnError as error:
-            facts = {part: kept for part, kept in kept_facts.items() if part in ("ties", "tied_by", "began_at")}
-            return renamed(node, source, then, value, facts, error, spark)
+            return renamed(node, source, then, value, kept_facts, error, spark)
         if "rows" in (then.reading or {}):
             changes.append(f"{source.label}: rows at or below its HWM that came since the last run count as loaded")
         if _leaves_out_nulls(then):
             changes.append(f"{source.label}: rows without a cursor count as loaded")
-    # What is there counts as loaded, whether or not the source would read it now.
+    return _counted_as_loaded(node, source, value, changes, spark)
+
+
+def _counted_as_loaded(
+    node: Node, source: Source, value: Any, changes: list[str], spark: Session
+) -> tuple[Mark | None, PlannedRead | None, list[str]]:
+    """What :func:`_mark_now` says where all that is there counts as loaded, whether or not it would be read now."""
     read = resolved(source.unwaited.plan(None), spark)
     _require_none_held(node, source, read)
     mark = read.after if isinstance(read, Read) else None

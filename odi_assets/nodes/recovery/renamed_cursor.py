@@ -47,7 +47,8 @@ def renamed(
         names = _new_names(given, then, now, spark)
         if not names:
             raise error
-        mark = given.mark(_by_new_names(source.unmarked(value), names), dict(facts))
+        kept = {part: fact for part, fact in facts.items() if part in ("ties", "tied_by", "began_at")}
+        mark = given.mark(_by_new_names(source.unmarked(value), names), kept)
         if (now.reading or {}).get("ties"):
             mark = given.with_ties(mark, spark())
         further = resolved(given.plan(mark), spark)
