@@ -269,7 +269,7 @@ class Mysql(Dialect):
         "/*!50708 , max_execution_time = 0 */"
     )
     ordered = frozenset(
-        {"tinyint", "smallint", "mediumint", "int", "integer", "bigint", "year", "decimal", "float", "double", "bit"}
+        {"tinyint", "smallint", "mediumint", "int", "integer", "bigint", "decimal", "float", "double", "bit"}
         | {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
         | {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
         | {"date", "datetime", "timestamp"}
@@ -289,7 +289,9 @@ class Mysql(Dialect):
     def properties(self) -> dict[str, str]:
         is_mysql = self.driver_class.startswith("com.mysql.")
         sent_as_they_are = {"useCursorFetch": "true"} if is_mysql else {"useServerPrepStmts": "true"}
-        return {"tinyInt1isBit": "false", "yearIsDateType": "false", **sent_as_they_are}
+        # Spark asks for the columns of a query before its session begins.
+        first = {"sessionVariables": "sql_big_selects=1"}
+        return {"tinyInt1isBit": "false", "yearIsDateType": "false", **sent_as_they_are, **first}
 
     def quoted(self, name: str) -> str:
         return "`" + name.replace("`", "``") + "`"

@@ -29,7 +29,7 @@ _POSTGRES_TYPES: Mapping[int, str] = {
 _MYSQL_TYPES: Mapping[int, str] = {
     # By MySQL's enum_field_types.
     **{0: "decimal(38,18)", 246: "decimal(38,18)", 1: "byte", 2: "short", 3: "integer", 8: "long", 9: "integer"},
-    **{4: "float", 5: "double", 7: "timestamp", 10: "date", 12: "timestamp_ntz", 13: "integer"},
+    **{4: "float", 5: "double", 7: "timestamp", 10: "date", 12: "timestamp_ntz"},
     **{252: "string", 253: "string", 254: "string"},
 }
 _MYSQL_TEXTS, _MYSQL_LONG, _BINARY_CHARSET, _UNSIGNED = {252, 253, 254}, 8, 63, 32

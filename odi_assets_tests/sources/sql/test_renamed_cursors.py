@@ -61,7 +61,7 @@ def test_a_column_whose_values_are_others_is_not_taken_for_the_one_that_is_gone(
     followed(make, FOLLOWED[0], "at").run("events")
     server.execute("ALTER TABLE events DROP COLUMN at")
     box = followed(make, FOLLOWED[0], "made")
-    with pytest.raises(IdentityMismatchError, match="has no column `at`.*goes on by no other column") as stopped:
+    with pytest.raises(IdentityMismatchError, match=r"has no column `at`.*goes on by no other column") as stopped:
         adopt(box)
     assert "put the former definition back" not in str(stopped.value.fix)
     assert "--full-refresh" in str(stopped.value.fix)

@@ -59,7 +59,7 @@ def changed(server: Server, name: str, value: str) -> Iterator[None]:
         try:
             yield
         finally:
-            server.execute(f"ALTER ROLE {USER} RESET ALL")
+            server.execute("SET default_transaction_read_only = off", f"ALTER ROLE {USER} RESET ALL")
         return
     opened = server.connect(ADMIN)
     cursor = opened.cursor()
