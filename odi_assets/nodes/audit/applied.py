@@ -95,7 +95,7 @@ def _audit_history(
     applied = rows.where((F.col("n") < below) & (F.col("op") != Op.SHAPE.value))
     table = engine_of(target).read(spark, target)
     made = as_stored(history_rows(applied, shapes, types), table.schema, target.partition_columns)
-    compared = tuple(name for name in table.columns if name in made.columns and name != _NUMBER)
+    compared = tuple(name for name in table.columns if name in made.columns)
     notes = [
         f"compared with the change log up to its row {below - 1:,}; whether the log has all that the database has, "
         "an audit of a node says that applies the table without `history`"
