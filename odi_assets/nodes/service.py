@@ -138,7 +138,7 @@ class NodeService:
 
     def _spark(self) -> SparkSession:
         if self._session is None:
-            self._session = open_session(self.project.config.spark, app_name="odi service")
+            self._session = open_session(self.project.config.spark, app_name="odi run")
             # A new session of Spark has a handler of its own for SIGINT.
             self._stops(self.stop.set)
         return self._session.spark
