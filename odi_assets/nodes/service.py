@@ -21,7 +21,6 @@ from odi_assets.nodes.planning.forecast import Forecast, forecasts
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.run_history import RunHistory
 from odi_assets.nodes.run_node import NodeRun, run_node
-from odi_assets.nodes.stream_service import SERVICE
 from odi_assets.spark.session import SessionHandle, open_session
 from odi_assets.state.backend import StateBackend
 from odi_assets.util.stop_signals import stop_signals
@@ -31,6 +30,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
+
+SERVICE = "service"
+"""The trigger of a service in the run history."""
 
 
 @dataclass
