@@ -32,7 +32,7 @@ system: {{connection: lake, path: system}}
 pipelines:
 - pipeline: p
   nodes:
-  - {{name: n, read: {read}, write: {{connection: lake, path: n, mode: append}}}}
+  - {{name: n, read: {read}, write: {{connection: lake, path: n, mode: {mode}}}}}
 """
 _runs = itertools.count(1)
 
@@ -85,7 +85,7 @@ def sweep(
         wanted = expected(delivery, by_name=is_rescued)
         root = folder / "world"
         try:
-            rows = _loaded(spark, root, delivery, is_rescued)
+            rows = _loaded(spark, root, delivery, is_rescued, _mode(seed, wanted) if is_rescued else "append")
         except OdiError as error:
             tally.stopped += 1
             if not any(unquote(part) in str(error) for part in delivery.name.split("/")):
@@ -97,14 +97,26 @@ def sweep(
         else:
             tally.loaded += 1
             tally.rescued += any(row.get("rest") is not None for row in rows)
-            if (difference := _difference(rows, wanted, is_rescued)) is not None:
+            is_whole = is_rescued and _is_kept_whole(rows, delivery)
+            if not is_whole and (difference := _difference(rows, wanted, is_rescued)) is not None:
                 tally.silent.append(f"{what}: {difference}")
                 say(f"  {tally.silent[-1]}")
         shutil.rmtree(root, ignore_errors=True)
     return tally
 
 
-def _loaded(spark: SparkSession, root: Path, delivery: Delivery, is_rescued: bool) -> list[dict[str, Any]]:
+def _mode(seed: int, wanted: Expected) -> str:
+    """A write mode that keeps each row: by `id`, if each row has one of its own, or one that is no value."""
+    ids = [row.get("id") for row in wanted.rows]
+    known = [getattr(one, "value", one) for one in ids if one is not UNFIT]
+    if None in known or len(set(known)) < len(known):
+        return "append"
+    return random.Random(seed).choice(["append", "append", "upsert, keys: [id]", "append_once, keys: [id]"])
+
+
+def _loaded(
+    spark: SparkSession, root: Path, delivery: Delivery, is_rescued: bool, mode: str = "append"
+) -> list[dict[str, Any]]:
     path = "/".join("*" for _ in delivery.name.split("/"))
     read: dict[str, Any] = {"connection": "landing", "format": delivery.format, "path": path}
     read |= {} if delivery.infers else {"schema": delivery.schema}
@@ -112,7 +124,7 @@ def _loaded(spark: SparkSession, root: Path, delivery: Delivery, is_rescued: boo
     file = root / "landing" / delivery.name
     file.parent.mkdir(parents=True)
     file.write_bytes(delivery.data)
-    (root / "odibi.yaml").write_text(_NODE.format(read=json.dumps(read)), encoding="utf-8")
+    (root / "odibi.yaml").write_text(_NODE.format(read=json.dumps(read), mode=mode), encoding="utf-8")
     project = Project.load(root / "odibi.yaml")
     history = RunHistory(project, project.open_state(), f"run-{next(_runs)}")
     if run_node(NodeRun(history, NodeKey("p", "n"), lambda: spark)).status is RunStatus.NO_DATA:
@@ -140,6 +152,14 @@ def _difference(rows: list[dict[str, Any]], wanted: Expected, is_rescued: bool) 
         left.remove(match)
     lost = [row for row in left if not row.get("rest")]
     return f"rows that nobody delivered: {lost}" if lost else None
+
+
+def _is_kept_whole(rows: list[dict[str, Any]], delivery: Delivery) -> bool:
+    """Whether the file is one document, and all of it was kept aside as one row."""
+    if delivery.options.get("multiLine") != "true" or len(rows) != 1 or not rows[0]["rest"]:
+        return False
+    kept = json.loads(rows[0]["rest"]).values()
+    return [str(text).strip() for text in kept] == [delivery.data.decode("utf-8-sig", "replace").strip()]
 
 
 def _fits(row: dict[str, Any], wanted: dict[str, Any], is_rescued: bool) -> bool:
