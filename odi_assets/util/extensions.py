@@ -110,8 +110,8 @@ class ExtensionPoint:
         found = self.imported(extension, extension.point.value)
         if not fits(found):
             raise ConfigError(
-                f"the {self.what} `{name}` cannot be used: {extension.shown} names no {self.wanted}, but "
-                f"{type(found).__name__} {getattr(found, '__name__', '')}".rstrip(),
+                f"`{name}` is no {self.what}: {extension.shown} names no {self.wanted}, but "
+                f"{_an(type(found).__name__)}",
                 fix=f"its package is wrong: let its entry point in `{self.group}` name {_an(self.wanted)}",
                 name=name,
             )
