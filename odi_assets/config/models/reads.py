@@ -195,10 +195,14 @@ def settings_of(data: Any) -> type[ReadConfig]:
     name = data.get("format") if isinstance(data, Mapping) else None
     if isinstance(name, str):
         try:
-            meant = name if SOURCES.find(name) is not None else closest(name, SOURCES.names())
-            return ReadConfig if meant is None else kind_of(meant).settings
+            if SOURCES.find(name) is not None:
+                return kind_of(name).settings
+            meant = closest(name, SOURCES.names())
+            model = ReadConfig if meant is None else kind_of(meant).settings
         except ConfigError:
             return ReadConfig
+        # A key that is not for it says that another kind was meant: the one of a package that is not installed.
+        return ReadConfig if model.MISPLACED.keys() & data.keys() else model
     if name is not None or not isinstance(data, Mapping):
         return ReadConfig
     return max(built_in_settings().values(), key=lambda model: sum(_has(model, key) for key in data))
