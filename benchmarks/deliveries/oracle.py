@@ -502,7 +502,8 @@ def _of_arrow(value: Any, kind: str) -> Any:
                 return Lenient(value.decode())
             except UnicodeDecodeError:
                 return UNFIT
-        return value if isinstance(value, str) else UNFIT
+        # A STRING may hold the text of any plain value; a duration is a whole number to Parquet.
+        return value if isinstance(value, str) else UNFIT if isinstance(value, list | dict) else Lenient(str(value))
     if isinstance(value, str | bytes):
         return UNFIT
     if kind == "BOOLEAN":

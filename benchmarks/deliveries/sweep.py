@@ -97,7 +97,8 @@ def sweep(
         else:
             tally.loaded += 1
             tally.rescued += any(row.get("rest") is not None for row in rows)
-            if (difference := _difference(rows, wanted, is_rescued)) is not None:
+            is_whole = is_rescued and _is_kept_whole(rows, delivery)
+            if not is_whole and (difference := _difference(rows, wanted, is_rescued)) is not None:
                 tally.silent.append(f"{what}: {difference}")
                 say(f"  {tally.silent[-1]}")
         shutil.rmtree(root, ignore_errors=True)
@@ -140,6 +141,14 @@ def _difference(rows: list[dict[str, Any]], wanted: Expected, is_rescued: bool) 
         left.remove(match)
     lost = [row for row in left if not row.get("rest")]
     return f"rows that nobody delivered: {lost}" if lost else None
+
+
+def _is_kept_whole(rows: list[dict[str, Any]], delivery: Delivery) -> bool:
+    """Whether the file is one document, and all of it was kept aside as one row."""
+    if delivery.options.get("multiLine") != "true" or len(rows) != 1 or not rows[0]["rest"]:
+        return False
+    kept = json.loads(rows[0]["rest"]).values()
+    return [str(text).strip() for text in kept] == [delivery.data.decode("utf-8-sig", "replace").strip()]
 
 
 def _fits(row: dict[str, Any], wanted: dict[str, Any], is_rescued: bool) -> bool:

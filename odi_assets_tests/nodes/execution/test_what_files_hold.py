@@ -79,6 +79,14 @@ def test_a_line_of_csv_that_is_damage_and_no_row_to_spark_stops_the_run(
         stop(tmp_path, spark, CSV + more, text, f"{why}, which Spark takes for no row")
 
 
+def test_a_csv_of_control_characters_alone_stops_a_run_that_reads_across_lines(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    for more in ("", ", rescued: rest"):
+        read = f'{CSV[:-1]}, multiLine: "true"}}{more}'
+        stop(tmp_path, spark, read, "\0" * 64, r"a\.x:1 .*nothing but control characters")
+
+
 def test_an_empty_line_is_a_row_of_a_file_with_one_column_and_the_option_that_is_named_loads_it(
     tmp_path: Path, spark: SparkSession
 ) -> None:

@@ -53,7 +53,7 @@ def csv_look(options: Mapping[str, str], remote: Mapping[str, Any] | None) -> Ca
     }
 
     def look(place: str) -> dict[str, Any]:
-        found = False
+        found = has_controls = False
         is_single: bool | None = None
         for block in blocks(place, remote, encoding, lines=not is_multi_line, line_end=line_end):
             if len(said := given.get("linesep", "")) == 1:
@@ -72,6 +72,9 @@ def csv_look(options: Mapping[str, str], remote: Mapping[str, Any] | None) -> Ca
             if is_empty is None or (has_quotes and not is_plain) or (is_multi_line and is_single):
                 _require_whole_rows(block, separator, how, is_multi_line, bool(is_single))
             found = found or is_empty is not False
+            has_controls = has_controls or bool(block.data.strip(b" \t\r\n"))
+        if is_single is None and has_controls:
+            raise Fault(1, "it holds nothing but control characters, which Spark takes for no row", "blank")
         return {"empty": found}
 
     return look
