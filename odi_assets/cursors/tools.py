@@ -133,8 +133,9 @@ def specs() -> list[ToolSpec]:
     """All tools, those of other packages too.
 
     Raises:
-        ConfigError: a package is broken.
+        ConfigError: a package is broken, or a name is taken twice.
     """
+    CURSOR_TOOLS.require_unique()
     return [spec_of(name) for name in CURSOR_TOOLS.names()]
 
 
