@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.deliveries.writers import Delivery
 
+_CONTROLS = "".join(map(chr, range(33)))
 UNFIT = object()
 """A value that the type of its column does not hold."""
 
@@ -200,7 +201,9 @@ def _csv(delivery: Delivery, text: str, by_name: bool) -> Expected:
             return Expected(whole="the header is not that of the schema")
         names = [next((own for own in names if own.lower() == name.lower()), f"?{name}") for name in header]
     has_breaks = any("\n" in value or "\r" in value for record in found for value, _ in record)
-    is_blank = any(not "".join(value for value, _ in record) for record in found)
+    is_blank = any(not "".join(value for value, _ in record).strip(_CONTROLS) for record in found)
+    # No quote may stand in a plain value, and whoever counts quotes takes what follows for a quoted one.
+    has_bare_quote = any('"' in value and not is_quoted for record in found for value, is_quoted in record)
     # Spark's multiLine knows one end of lines, and makes LF of it in values.
     asks = asks or (
         "\r" in text and bool(delivery.options.get("multiLine")) and (has_breaks or len(set(_BREAK.findall(text))) > 1)
@@ -208,7 +211,8 @@ def _csv(delivery: Delivery, text: str, by_name: bool) -> Expected:
     asks = (
         asks
         or (has_breaks and not delivery.options.get("multiLine"))
-        or (is_blank and delivery.options.get("sep") == "\t")
+        or (is_blank and (delivery.options.get("sep") == "\t" or len(names) == 1))
+        or (has_bare_quote and "\r" in text)
     )
     result = Expected(asks=asks)
     for record in found:
@@ -444,7 +448,8 @@ def _parquet(delivery: Delivery, by_name: bool) -> Expected:
         name: _column(own[name], kind) if name in own else [None] * len(table)
         for name, kind in delivery.columns.items()
     }
-    return Expected([dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)])
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return Expected(rows, asks=not table.column_names)
 
 
 def _is_plain(value: Any) -> bool:

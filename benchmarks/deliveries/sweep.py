@@ -32,7 +32,7 @@ system: {{connection: lake, path: system}}
 pipelines:
 - pipeline: p
   nodes:
-  - {{name: n, read: {read}, write: {{connection: lake, path: n, mode: append}}}}
+  - {{name: n, read: {read}, write: {{connection: lake, path: n, mode: {mode}}}}}
 """
 _runs = itertools.count(1)
 
@@ -85,7 +85,7 @@ def sweep(
         wanted = expected(delivery, by_name=is_rescued)
         root = folder / "world"
         try:
-            rows = _loaded(spark, root, delivery, is_rescued)
+            rows = _loaded(spark, root, delivery, is_rescued, _mode(seed, wanted) if is_rescued else "append")
         except OdiError as error:
             tally.stopped += 1
             if not any(unquote(part) in str(error) for part in delivery.name.split("/")):
@@ -105,7 +105,18 @@ def sweep(
     return tally
 
 
-def _loaded(spark: SparkSession, root: Path, delivery: Delivery, is_rescued: bool) -> list[dict[str, Any]]:
+def _mode(seed: int, wanted: Expected) -> str:
+    """A write mode that keeps each row: by `id`, if each row has one of its own, or one that is no value."""
+    ids = [row.get("id") for row in wanted.rows]
+    known = [getattr(one, "value", one) for one in ids if one is not UNFIT]
+    if None in known or len(set(known)) < len(known):
+        return "append"
+    return random.Random(seed).choice(["append", "append", "upsert, keys: [id]", "append_once, keys: [id]"])
+
+
+def _loaded(
+    spark: SparkSession, root: Path, delivery: Delivery, is_rescued: bool, mode: str = "append"
+) -> list[dict[str, Any]]:
     path = "/".join("*" for _ in delivery.name.split("/"))
     read: dict[str, Any] = {"connection": "landing", "format": delivery.format, "path": path}
     read |= {} if delivery.infers else {"schema": delivery.schema}
@@ -113,7 +124,7 @@ def _loaded(spark: SparkSession, root: Path, delivery: Delivery, is_rescued: boo
     file = root / "landing" / delivery.name
     file.parent.mkdir(parents=True)
     file.write_bytes(delivery.data)
-    (root / "odibi.yaml").write_text(_NODE.format(read=json.dumps(read)), encoding="utf-8")
+    (root / "odibi.yaml").write_text(_NODE.format(read=json.dumps(read), mode=mode), encoding="utf-8")
     project = Project.load(root / "odibi.yaml")
     history = RunHistory(project, project.open_state(), f"run-{next(_runs)}")
     if run_node(NodeRun(history, NodeKey("p", "n"), lambda: spark)).status is RunStatus.NO_DATA:

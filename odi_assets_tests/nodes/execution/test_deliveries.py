@@ -65,6 +65,30 @@ def test_a_line_of_json_that_spark_would_read_in_part_stops_the_run_or_is_kept(
     assert all(row["id"] == 1 for row in good)
 
 
+@pytest.mark.parametrize(
+    "write", ["upsert, keys: [id]", "append_once, keys: [id]", "partition_overwrite, partition_by: [id]"]
+)
+def test_rows_whose_key_is_kept_aside_stop_a_run_that_knows_rows_by_keys(
+    tmp_path: Path, spark: SparkSession, write: str
+) -> None:
+    read = 'format: csv, schema: "id BIGINT, v STRING", options: {header: "true"}, rescued: rest'
+    box = zone(tmp_path, spark, read, f"mode: {write}")
+    box.land("in/a.csv", ["id,v", "1,a", "one,b", "two,c"])
+    why = r"a row of file:\S+/in/a.csv has no `id`, which mode `\w+` goes by, .*one,b"
+    with pytest.raises(SourceError, match=why) as error:
+        box.run("raw")
+    assert "`checks: [{not_null: id}]` and `quarantine: TABLE`" in str(error.value.fix)
+
+
+def test_a_check_takes_the_rows_whose_key_is_kept_aside(tmp_path: Path, spark: SparkSession) -> None:
+    read = 'format: csv, schema: "id BIGINT, v STRING", options: {header: "true"}, rescued: rest'
+    # The brace that closes `write` stands behind this text: in a comment.
+    checks = "\n    checks: [{not_null: id}]\n    quarantine: bad  # "
+    box = zone(tmp_path, spark, read, f"mode: upsert, keys: [id]}}{checks}")
+    box.land("in/a.csv", ["id,v", "1,a", "one,b", "two,c"])
+    assert [row["id"] for row in box.load()] == [1]
+
+
 def test_a_broken_line_hides_no_line_behind_it_that_spark_would_read_in_part(
     tmp_path: Path, spark: SparkSession
 ) -> None:
