@@ -95,6 +95,11 @@ class ReadConfig(Strict):
         return None
 
     @property
+    def kept_aside(self) -> str | None:
+        """The column that keeps what does not fit the other columns; None if there is none."""
+        return None
+
+    @property
     def is_untyped(self) -> bool:
         """Whether its columns have no types: all of them are text, and nobody said so."""
         return False

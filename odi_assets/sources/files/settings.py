@@ -75,6 +75,10 @@ class FilesRead(StoredRead):
         return {**column_types(self.schema_ddl), **({self.rescued: "STRING"} if self.rescued else {})}
 
     @property
+    def kept_aside(self) -> str | None:
+        return self.rescued
+
+    @property
     def is_untyped(self) -> bool:
         is_inferred = any(k.lower() == "inferschema" and v.lower() == "true" for k, v in self.options.items())
         return self.format == FileFormat.CSV and self.schema_ddl is None and not is_inferred
