@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from odi_assets.config.json_schema import json_schema
 from odi_assets.config.models.reads import SOURCES as KINDS
 from odi_assets.config.yaml.document import read_document
-from odi_assets.cursors import parse
+from odi_assets.documents import parse
 from odi_assets.errors import ConfigError
 from odi_assets.util.extensions import ExtensionPoint
 from odi_assets_tests.cli.shop import environment

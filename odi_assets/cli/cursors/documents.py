@@ -9,12 +9,12 @@ import typer
 
 from odi_assets.cli.terminal.exit_codes import BAD_INPUT
 from odi_assets.cli.terminal.output import note
-from odi_assets.cursors import inspect_bytes, inspect_file
-from odi_assets.cursors.tools import CURSOR_TOOLS, spec_of
+from odi_assets.documents import inspect_bytes, inspect_file
+from odi_assets.documents.tools import CURSOR_TOOLS, spec_of
 from odi_assets.errors import ConfigError, CursorDocumentError
 
 if TYPE_CHECKING:
-    from odi_assets.cursors import CursorDocument, Inspection
+    from odi_assets.documents import CursorDocument, Inspection
 
 STREAM = "-"
 INPUT = "<stdin>"

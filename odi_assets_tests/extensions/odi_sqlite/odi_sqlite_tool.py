@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from odi_assets.cursors.findings import Findings
-from odi_assets.cursors.model import FINISHED, CursorDocument, CursorStream, StateType
-from odi_assets.cursors.tools import ToolSpec
+from odi_assets.documents.findings import Findings
+from odi_assets.documents.model import FINISHED, CursorDocument, CursorStream, StateType
+from odi_assets.documents.tools import ToolSpec
 
 
 def form_of(content: Any) -> str | None:
