@@ -23,6 +23,9 @@ FOLLOWED = [
 def followed(make: Make, increment: str, column: str) -> Sandbox:
     rows_are_known = "watermark_lag" in increment
     write = "mode: upsert, keys: [id]" if rows_are_known else "mode: append"
+    if column == "happened":
+        # The table keeps its columns.
+        write += '}\n    transform: {sql: "SELECT id, happened AS at, made FROM df"'
     return make(f"table: events, incremental: {increment.replace('AT', column)}", write)
 
 
