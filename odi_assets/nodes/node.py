@@ -116,7 +116,7 @@ class Node:
             if config.cursor is not None:
                 from odi_assets.sources.documents.source import driven
 
-                source = driven(source, config.cursor, project.place)
+                source = driven(source, config.cursor, project.place, config.read.schema_ddl)
             found.append(source)
         for name, given in config.inputs.items():
             if given.read is not None:
@@ -181,6 +181,8 @@ def code_version(project: Project, key: NodeKey) -> str:
         del definition["stream"]
         for given in definition["inputs"].values():
             del given["read"]
+    if node.cursor is not None and not node.cursor.numbers:
+        del definition["cursor"]["numbers"]
     for name in ("checks", "quarantine"):
         if not definition[name]:
             del definition[name]

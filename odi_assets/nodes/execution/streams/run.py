@@ -21,6 +21,7 @@ from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded_before
 from odi_assets.nodes.execution.streams.batch import BatchCommitter
+from odi_assets.nodes.execution.streams.changed_settings import compared_settings
 from odi_assets.nodes.execution.streams.check import require_fits_checkpoint
 from odi_assets.nodes.execution.streams.definition import late_times
 from odi_assets.nodes.execution.streams.kept_rows import KeptRows
@@ -326,6 +327,7 @@ def committer(plan: StreamPlan, run: RunInfo) -> BatchCommitter:
         plan.marks.last,
         replaces=plan.request.full_refresh,
         kept=kept,
+        settings=compared_settings(node.config),
     )
 
 
