@@ -59,7 +59,8 @@ def with_way_back(node: Node, target: TableHandle, error: SourceError) -> Source
         query = facts.query
         ends = [end for one in facts.offsets.values() if (end := one.get("end")) and end.get("table_id") == table_id]
         if all(int(end["version"]) <= int(restored) for end in ends):
-            back = f"go back with it, and read what it has gained since: odi state rewind {node} --to-batch {facts.batch}"
+            command = f"odi state rewind {node} --to-batch {facts.batch}"
+            back = f"go back with it, and read what it has gained since: {command}"
             return SourceError(error.message, fix=f"{back}; or {error.fix}", **error.fields)
     return error
 
