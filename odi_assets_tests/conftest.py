@@ -38,7 +38,7 @@ APART = (
     *("as_shipped/", "cluster/", "nodes/test_kill_sweep.py"),
     *("orchestration/test_browser.py", "orchestration/test_definitions.py"),
     *("state/odibi/", "state/delta/test_catalog.py", "state/clouds/", "state/test_hwm", "state/local/"),
-    *("state/test_processes.py", "state/test_real", "state/test_runs", "state/test_state_machine", "state/store/"),
+    *("state/test_processes.py", "state/test_real", "state/test_runs", "state/test_state_machine", "store/test_store"),
     *("state/values/test_values.py", "state/test_retry.py", "state/test_cannot_look.py", "cli/test_surface.py"),
     *("cli/test_run_as", "orchestration/test_reconcile.py", "orchestration/test_composition.py"),
     *("benchmarks/test_state.py", "delta/test_changes.py", "delta/test_creation_race.py"),
@@ -48,10 +48,10 @@ APART = (
 
 APART_AND_SHORT = (
     *("cli/test_c", "cli/test_init.py", "cli/test_s", "config/test_d", "config/test_f", "config/test_m"),
-    *("config/test_o", "connections/", "cursors/", "delta/test_retry.py", "delta/test_s", "orchestration/test_n"),
-    *("sample/test_l", "sample/test_m", "sample/test_r", "sources/cursor/", "sources/delta/test_v", "sources/files/"),
-    *("state/delta/test_batches.py", "state/test_factory.py", "state/test_places.py", "state/transfer/"),
-    "streaming/query/test_g",
+    *("config/test_o", "connections/", "documents/test_", "delta/test_retry.py", "delta/test_s"),
+    *("orchestration/test_n", "sample/test_l", "sample/test_m", "sample/test_r", "sources/cursor/"),
+    *("sources/delta/test_v", "sources/files/", "state/delta/test_batches.py", "state/test_factory.py"),
+    *("state/test_places.py", "state/transfer/", "streams/query/test_g"),
 )
 """The same for files whose tests are short: the worker that has the session would be the last one with them."""
 

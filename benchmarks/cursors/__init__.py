@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from benchmarks.cursors.documents import mutants
 from benchmarks.harness import Benchmark, Options, Row
-from odi_assets.cursors import Severity, compare, fingerprint, inspect, parse_olake
+from odi_assets.documents import Severity, compare, fingerprint, inspect, parse_olake
 
 _STREAMS, _CHUNKS, _MUTANTS, _ROUNDS = 100_000, 800, 100_000, 5
 

@@ -38,9 +38,9 @@ def batches(lab: Lab, sizes: Sizes) -> Iterator[Row]:
 
 
 def _ours(spark: SparkSession, pipeline: Pipeline) -> list[float]:
-    from odi_assets.nodes.execution.streams.run import StreamRun
-    from odi_assets.nodes.planning.streams.plan import StreamPlan
     from odi_assets.nodes.result import RunInfo
+    from odi_assets.streams.execution.run import StreamRun
+    from odi_assets.streams.planning.plan import StreamPlan
 
     plan, found = pipeline.plan("raw"), list[float]()
     assert isinstance(plan, StreamPlan)

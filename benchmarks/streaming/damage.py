@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import Options, Row
-from odi_assets.streaming.checkpoints.inspect import JOIN_STORES
+from odi_assets.checkpoints.inspect import JOIN_STORES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -231,7 +231,7 @@ def _read(subject: Subject, copy: Path, how: dict[str, Any]) -> object:
 
 def verdict(copy: Path) -> Outcome:
     """What ``odi checkpoint files`` says."""
-    from odi_assets.streaming.checkpoints import judge
+    from odi_assets.checkpoints import judge
 
     found = judge(copy)
     return Outcome(found.restarts, frozenset(found.readable), frozenset(found.feeds), found.why)

@@ -37,7 +37,7 @@ NODE = f"""
 def explain(lab: Lab, sizes: Sizes) -> Iterator[Row]:
     """Half of the rows are orders, half payments: one of ten is too far from its order, one of ten has none."""
     from odi_assets.config.graph import NodeKey
-    from odi_assets.nodes.explain.stream import StreamExplainer
+    from odi_assets.explain.stream import StreamExplainer
 
     spark, ours = lab.spark, lab.pipeline(NODE)
     landing, each = ours.root / "landing" / "two", sizes.rows // 2

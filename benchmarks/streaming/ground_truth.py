@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from odi_assets.config.graph import NodeKey
+    from odi_assets.explain.evidence.verdicts import KeyExplanation
     from odi_assets.nodes.project import Project
-    from odi_assets.streaming.explain.verdicts import KeyExplanation
 
 ORDERS, IN_FILE = 100_000, 5_000
 EVERY = 0.02
@@ -80,7 +80,7 @@ def _compared(spark: SparkSession, root: Path, settings: str, orders: int, true:
 def _answers(
     spark: SparkSession, project: Project, node: NodeKey, keys: Sequence[str], what: str
 ) -> list[KeyExplanation]:
-    from odi_assets.nodes.explain.stream import StreamExplainer
+    from odi_assets.explain.stream import StreamExplainer
 
     began = time.monotonic()
     found = list(StreamExplainer.of(project, node, spark).explain(keys))

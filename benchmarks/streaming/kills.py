@@ -56,15 +56,15 @@ _FILES, _ORDERS = 12, 8
 _POINT = "ODI_BENCHMARK_KILL"
 _DIED = 77
 """The exit code of a run whose JVM died, and that said so."""
-_EXECUTION, _REWIND = "odi_assets.nodes.execution", "odi_assets.nodes.recovery.streams.rewind"
+_EXECUTION, _REWIND = "odi_assets.streams.execution", "odi_assets.streams.recovery.rewind"
 POINTS = {
-    "batch": f"{_EXECUTION}.streams.batch.BatchCommitter.__call__",
-    "late rows": f"{_EXECUTION}.streams.kept_rows.KeptRows._keep_late",
-    "unmatched rows": f"{_EXECUTION}.streams.kept_rows.KeptRows.keep_unmatched",
-    "kept rows": f"{_EXECUTION}.streams.kept_rows._write",
-    "record of batches": f"{_EXECUTION}.streams.run._record",
-    "end of the run": f"{_EXECUTION}.streams.run.StreamRun._keep_up",
-    "result": f"{_EXECUTION}.streams.run.StreamRun._result",
+    "batch": f"{_EXECUTION}.batch.BatchCommitter.__call__",
+    "late rows": f"{_EXECUTION}.kept_rows.KeptRows._keep_late",
+    "unmatched rows": f"{_EXECUTION}.kept_rows.KeptRows.keep_unmatched",
+    "kept rows": f"{_EXECUTION}.kept_rows._write",
+    "record of batches": f"{_EXECUTION}.run._record",
+    "end of the run": f"{_EXECUTION}.run.StreamRun._keep_up",
+    "result": f"{_EXECUTION}.run.StreamRun._result",
     "rewind: copy": f"{_REWIND}.CheckpointFolder.keep_copy",
     "rewind: checkpoint": f"{_REWIND}.CheckpointFolder.truncate",
     "rewind: kept rows": f"{_REWIND}._forget_rows",
@@ -186,9 +186,9 @@ def outcome(place: Path) -> dict[str, Any]:
 
     from odi_assets.config.graph import NodeKey
     from odi_assets.delta.table import TableHandle
-    from odi_assets.nodes.execution.streams.ledger import records_of
     from odi_assets.nodes.node import Node
     from odi_assets.nodes.project import Project
+    from odi_assets.streams.execution.ledger import records_of
 
     node = Node.of(Project.load(place / "odibi.yaml"), NodeKey("p", "matched"))
 
@@ -242,7 +242,7 @@ def _rewind(project: Any, state: Any, place: Path) -> None:
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.node import Node
     from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
-    from odi_assets.nodes.recovery.streams.rewind import at_batch
+    from odi_assets.streams.recovery.rewind import at_batch
 
     key, noted = NodeKey("p", "matched"), place / "rewind.txt"
     records = project.open_batches().of_node(str(key))

@@ -10,7 +10,7 @@ from benchmarks.harness import Row
 from benchmarks.streaming.sizes import Sizes
 
 if TYPE_CHECKING:
-    from odi_assets.streaming.query.run import BatchProgress
+    from odi_assets.streams.query.run import BatchProgress
 
 _SEEN = """
 from pyspark.sql import DataFrame
@@ -23,9 +23,9 @@ def first_seen(df: DataFrame) -> DataFrame:
 
 def stores(lab: Lab, sizes: Sizes) -> Iterator[Row]:
     """Seconds of a batch of ``changed`` rows, half of whose keys are in the state, which holds ``keys``."""
-    from odi_assets.nodes.execution.streams.run import StreamRun
-    from odi_assets.nodes.planning.streams.plan import StreamPlan
     from odi_assets.nodes.result import RunInfo
+    from odi_assets.streams.execution.run import StreamRun
+    from odi_assets.streams.planning.plan import StreamPlan
 
     spark = lab.spark
     first = lab.files(spark.range(sizes.keys).selectExpr("id"), 4)

@@ -17,9 +17,9 @@ from odi_assets.errors import ConfigError, StateError
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from odi_assets.state.store import StateStore, StoreChange
-    from odi_assets.state.store.check import DamagedFile
-    from odi_assets.state.store.provider import StateStoreProvider
+    from odi_assets.store import StateStore, StoreChange
+    from odi_assets.store.check import DamagedFile
+    from odi_assets.store.provider import StateStoreProvider
 
 _STORES = (
     Column("store", lambda one: one.uri),
@@ -72,7 +72,7 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """List the state stores in a folder and below it."""
-    from odi_assets.state.store.find import stores_below
+    from odi_assets.store.find import stores_below
 
     place = settings.project().stores if folder is None else _location(settings, folder)
     found = stores_below(place)
@@ -240,8 +240,8 @@ def rewind(
 
 
 def _open(settings: Settings, path: str) -> StateStoreProvider:
-    from odi_assets.state.store.find import require_store
-    from odi_assets.state.store.provider import StateStoreProvider
+    from odi_assets.store.find import require_store
+    from odi_assets.store.provider import StateStoreProvider
 
     location = _location(settings, path)
     require_store(location)

@@ -16,6 +16,7 @@ from odi_assets.nodes.execution.advance import no_data
 from odi_assets.nodes.execution.checks.bad_rows import out_of_step
 from odi_assets.nodes.history.attempts import begin, end, open_attempts, row_of_result
 from odi_assets.nodes.history.repair import last_attempts, unrecorded
+from odi_assets.nodes.kinds import kind_of
 from odi_assets.nodes.node import code_version
 from odi_assets.nodes.planning.forecast import forecasts
 from odi_assets.nodes.planning.plan import NodePlan
@@ -52,8 +53,8 @@ class Outlook:
 def outlook(project: Project, state: StateBackend, keys: Sequence[NodeKey], request: RunRequest) -> Outlook:
     """Look at marks and sources of ``keys``, given in the order they run. Changes nothing.
 
-    The full way is for whatever may change more than state: other requests than for what is new, streams whose health
-    is checked, attempts and commits that have no row of history, and whatever cannot be looked at.
+    The full way is for whatever may change more than state: other requests than for what is new, nodes that are held
+    against limits, attempts and commits that have no row of history, and whatever cannot be looked at.
     """
     if request != RunRequest(accept_loss=request.accept_loss) or any(_is_checked(project, key) for key in keys):
         return Outlook()
@@ -66,8 +67,8 @@ def outlook(project: Project, state: StateBackend, keys: Sequence[NodeKey], requ
 
 
 def _is_checked(project: Project, key: NodeKey) -> bool:
-    stream = project.graph.node(key).stream
-    return stream is not None and stream.health is not None
+    config = project.graph.node(key)
+    return kind_of(config).has_limits(config)
 
 
 def _looked_at(project: Project, state: StateBackend, keys: Sequence[NodeKey], request: RunRequest) -> Outlook:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.config.models import NodeConfig
+from odi_assets.nodes.kinds import NodeKind, gated, kind_of
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.sources.cdc.mark import PARTITION
 from odi_assets.sources.marks import Identity, Mark
@@ -91,6 +92,11 @@ class Node:
         return f"{self.key.pipeline} --node {self.key.node}"
 
     @property
+    def kind(self) -> NodeKind:
+        """What differs between its kind of node and others."""
+        return kind_of(self.config)
+
+    @property
     def captures(self) -> bool:
         """Whether it captures the log of a database."""
         return self.config.captures
@@ -114,9 +120,7 @@ class Node:
             connection = project.config.connections[config.read.connection]
             source = source_of(config.read, self.target, connection, project.location)
             if config.cursor is not None:
-                from odi_assets.sources.documents.source import driven
-
-                source = driven(source, config.cursor, project.place, config.read.schema_ddl)
+                source = gated(source, config.cursor, project.place, config.read.schema_ddl)
             found.append(source)
         for name, given in config.inputs.items():
             if given.read is not None:
@@ -175,12 +179,7 @@ def code_version(project: Project, key: NodeKey) -> str:
     The module is read, not imported: this starts no Spark and runs nobody's code.
     """
     node = project.graph.node(key)
-    definition = node.model_dump(mode="json", exclude=_NOT_CODE)
-    if node.stream is None:
-        # As before there were stream nodes, so that code versions stay what they are.
-        del definition["stream"]
-        for given in definition["inputs"].values():
-            del given["read"]
+    definition = kind_of(node).definition(node.model_dump(mode="json", exclude=_NOT_CODE))
     if node.cursor is not None and not node.cursor.numbers:
         del definition["cursor"]["numbers"]
     for name in ("checks", "quarantine"):

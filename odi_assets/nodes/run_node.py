@@ -32,6 +32,7 @@ from odi_assets.nodes.execution.materialize import (
     compute,
 )
 from odi_assets.nodes.execution.outcomes import as_one
+from odi_assets.nodes.kinds import Service
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import NEW_DATA, plan_node
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
@@ -45,8 +46,6 @@ from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from odi_assets.nodes.execution.streams.run import StreamService
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +65,7 @@ class NodeRun:
         retry_number: how often the node was tried before within the run.
         partition_key: the partitions that the run was asked for, as the history shows them.
         gives_up: the nodes that do not run because this one ended with an error.
-        service: of a stream that goes on until it is stopped.
+        service: of a run that goes on until it is stopped.
         log: what the run says of the node.
         info: what commits and history say of the attempt.
         plan: once it is made.
@@ -78,7 +77,7 @@ class NodeRun:
     retry_number: int = 0
     partition_key: str | None = None
     gives_up: Callable[[BaseException], Iterable[NodeKey]] = _no_nodes
-    service: StreamService | None = None
+    service: Service | None = None
     log: logging.Logger = _log
     info: RunInfo = field(init=False)
     plan: NodePlan | None = field(init=False, default=None)
@@ -175,9 +174,7 @@ def commit(
         return no_data(computed.plan, state, run)
     with remedies_named(computed.plan.node), death_named(f"{computed.plan.node} ran"):
         if not isinstance(computed, NodeRows | ArrowRows):
-            from odi_assets.nodes.execution.streams.run import run_stream
-
-            return run_stream(computed, run)
+            return computed.commit(run)
         if _goes_on(computed):
             return _commit_steps(computed, state, run, progress)
         return _commit_rows(computed, state, run)
@@ -225,7 +222,7 @@ def _commit_steps(
     return as_one(results)
 
 
-def _read(plan: NodePlan, open_spark: Callable[[], SparkSession], service: StreamService | None = None) -> Computed:
+def _read(plan: NodePlan, open_spark: Callable[[], SparkSession], service: Service | None = None) -> Computed:
     """The rows that ``plan`` names. Spark is started only if they need it. What the node's last run has left undone in
     its quarantine is done first."""
     if out_of_step(plan.node, plan.target):

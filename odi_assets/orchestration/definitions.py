@@ -10,13 +10,12 @@ import dagster as dg
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import PipelineConfig
 from odi_assets.nodes.events import Listener, nobody
+from odi_assets.nodes.kinds import kind_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, DeltaIOManager
-from odi_assets.orchestration.assets.kept_rows import kept_rows_checks
 from odi_assets.orchestration.assets.nodes import node_asset
 from odi_assets.orchestration.assets.sources import Sources
-from odi_assets.orchestration.assets.stream_health import health_check
 from odi_assets.orchestration.automation.jobs import pipeline_jobs, pipeline_schedule
 from odi_assets.orchestration.automation.sensors import new_data_sensor
 from odi_assets.orchestration.naming import DagsterNames
@@ -103,7 +102,7 @@ def build_job(
     """
     config = next(one for one in project.config.pipelines if one.pipeline == pipeline)
     # Health has limits; the checks on rows that are given up have none, and tell the shell nothing.
-    limited = any((node.stream and node.stream.health) or node.captures for node in config.nodes)
+    limited = any(kind_of(node).has_limits(node) or node.captures for node in config.nodes)
     checks = _checks(project, [config]) if limited else None
     found = pipeline_jobs(project, [config], resources(project, listener, results), loggers, checks=checks)[pipeline]
     assert isinstance(found, dg.JobDefinition)
@@ -111,17 +110,15 @@ def build_job(
 
 
 def _checks(project: Project, pipelines: Iterable[PipelineConfig]) -> dict[str, list[dg.AssetChecksDefinition]]:
-    """By pipeline, the checks of stream nodes, on rows that they give up, and on their health where it has limits; and
-    of nodes that capture a log, on how far they are behind."""
+    """By pipeline, the checks that the kinds of its nodes add, and of nodes that capture a log, on how far they are
+    behind."""
     from odi_assets.orchestration.assets.log_lag import lag_check
 
     found: dict[str, list[dg.AssetChecksDefinition]] = {}
     for pipeline in pipelines:
-        streams = {NodeKey(pipeline.pipeline, node.name): node.stream for node in pipeline.nodes if node.stream}
-        kept = [check for key in streams for check in kept_rows_checks(project, key)]
-        health = [health_check(project, key) for key, one in streams.items() if one.health]
-        captures = [NodeKey(pipeline.pipeline, node.name) for node in pipeline.nodes if node.captures]
-        found[pipeline.pipeline] = [*kept, *health, *(lag_check(project, key) for key in captures)]
+        nodes = {NodeKey(pipeline.pipeline, node.name): node for node in pipeline.nodes}
+        own = [check for key, node in nodes.items() for check in kind_of(node).asset_checks(project, key)]
+        found[pipeline.pipeline] = [*own, *(lag_check(project, key) for key, node in nodes.items() if node.captures)]
     return found
 
 

@@ -12,6 +12,7 @@ import dagster as dg
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import NodeConfig
 from odi_assets.delta.table import TableHandle
+from odi_assets.nodes.kinds import kind_of
 from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import LAG, ROWS_LEFT, NodeResult, rows_left
@@ -81,8 +82,7 @@ def definition_metadata(project: Project, key: NodeKey) -> dict[str, Any]:
         metadata["keys"] = ", ".join(node.write.keys)
     if increments := _increments(node):
         metadata["incremental"] = increments
-    if node.stream is not None:
-        metadata["stream"] = f"{node.stream.output_mode}, state in {node.stream.state_store}"
+    metadata |= kind_of(node).metadata(node)
     if declared := _declared_columns(node):
         metadata["dagster/column_schema"] = dg.TableSchema.from_name_type_dict(dict(declared))
     return metadata

@@ -1,4 +1,4 @@
-"""State of pipelines (HWMs, run history) in a JSON file or in Delta tables, and versioned key-value stores."""
+"""State of pipelines (HWMs, run history) in a JSON file or in Delta tables."""
 
 from __future__ import annotations
 
@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from odi_assets.state.records import HwmEntry as HwmEntry
     from odi_assets.state.records import RunRecord as RunRecord
     from odi_assets.state.records import RunStatus as RunStatus
-    from odi_assets.state.store import StateStore as StateStore
-    from odi_assets.state.store import StoreMetrics as StoreMetrics
-    from odi_assets.state.store import StoreState as StoreState
-    from odi_assets.state.store.provider import StateStoreProvider as StateStoreProvider
 
 # Each is loaded by those who use it: deltalake, above all.
 _MODULES = {
@@ -28,10 +24,6 @@ _MODULES = {
     "RunStatus": "records",
     "StateBackend": "backend",
     "StateManager": "manager",
-    "StateStore": "store",
-    "StateStoreProvider": "store.provider",
-    "StoreMetrics": "store",
-    "StoreState": "store",
     "create_state_backend": "factory",
 }
 __all__ = [*_MODULES]

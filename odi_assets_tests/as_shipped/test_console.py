@@ -132,7 +132,7 @@ def _checkpoint(session: Session) -> None:
         "from pathlib import Path\n"
         "from odi_assets.config.models import SparkConfig\n"
         "from odi_assets.spark.session import open_session\n"
-        "from odi_assets_tests.streaming.checkpoints.queries import STREAMING, make_join\n"
+        "from odi_assets_tests.checkpoints.queries import STREAMING, make_join\n"
         "conf = {'spark.sql.shuffle.partitions': '2', **STREAMING}\n"
         "make_join(open_session(SparkConfig(master='local[2]', conf=conf)).spark, Path(sys.argv[1]))\n"
     )

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from odi_assets_tests.cli.shop import PROJECT, environment, odi
-from odi_assets_tests.nodes.execution.test_changed_streams import COUNTED, COUNTING
 from odi_assets_tests.nodes.support import HEAD
+from odi_assets_tests.streams.execution.test_changed_streams import COUNTED, COUNTING
 
 
 def test_a_run_prints_nothing_of_spark_or_dagster(shop: Path) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from odi_assets.state import StateStoreProvider
+from odi_assets.store import StateStoreProvider
 from odi_assets_tests.cli.conftest import Odi
 
 PROJECT = """

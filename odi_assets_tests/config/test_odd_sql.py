@@ -6,7 +6,7 @@ import pytest
 
 from odi_assets.config.checks.sql import find_mistake
 from odi_assets.config.sql_columns import definitions
-from odi_assets.streaming.explain.query.sql_text import readable_sql
+from odi_assets.spark.plans.sql_text import readable_sql
 from odi_assets.util.spark_sql import parsed
 
 

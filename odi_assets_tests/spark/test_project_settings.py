@@ -18,11 +18,11 @@ from odi_assets.cli import main
 from odi_assets.cli.checkpoint.place import CheckpointPlace, open_reader
 from odi_assets.config.models import SparkConfig
 from odi_assets.errors import OdiError
-from odi_assets.nodes.execution.streams import definition as stream_definition
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.sample.examples import Example, create
 from odi_assets.spark import session
+from odi_assets.streams.execution import definition as stream_definition
 from odi_assets_tests.pages import ROOT
 
 SAID: dict[str, Any] = {
@@ -127,9 +127,9 @@ def test_a_session_starts_with_the_settings_of_the_project_file(
 
 NOT_AS_IT_STANDS = {
     "orchestration/resources.py": "the file's settings, and over them those that Dagster's own gives the resource",
-    "nodes/execution/streams/definition.py": "the file's settings, but on this machine: it is among the ways above",
+    "streams/execution/definition.py": "the file's settings, but on this machine: it is among the ways above",
     "cli/checkpoint/place.py": "a checkpoint of no project has no settings: it is among the ways above",
-    "streaming/checkpoints/reader.py": "a reader in Python, of whoever has no session and no project",
+    "checkpoints/reader.py": "a reader in Python, of whoever has no session and no project",
 }
 """The files with a call that does not pass `….config.spark` as it stands, and why."""
 

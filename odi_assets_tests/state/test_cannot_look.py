@@ -23,7 +23,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError, Transient
 from odi_assets.sources.files.loaded import ledger
 from odi_assets.sources.files.loaded.ledger import LoadedFile
-from odi_assets.state import StateStoreProvider
+from odi_assets.store import StateStoreProvider
 from odi_assets_tests.state.conftest import open_backend
 from odi_assets_tests.state.test_real_faults import NOBODY, no_waiting
 from odi_assets_tests.state.test_runs_contract import run

@@ -15,8 +15,9 @@ from odi_assets.config.models import ProjectConfig
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateError, TableError
-from odi_assets.state import StateStoreProvider, create_state_backend
+from odi_assets.state import create_state_backend
 from odi_assets.state.delta.backend import CatalogStateBackend
+from odi_assets.store import StateStoreProvider
 
 WORKING = ["a b", "a#b", "a?b", "a:b", "100%", "\u00e4\u00f6\u00fc-\u65e5\u672c", "{a}", "a*b", "a&b=c", "a'b"]
 REFUSED = ["a%20b", "a%2Fb", "a[b]", "a|b", "a^b", "a\\b", "a\tb"]

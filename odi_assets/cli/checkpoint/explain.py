@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from odi_assets.checkpoints import explain_key
 from odi_assets.cli.checkpoint.options import OperatorOption, PathArgument
 from odi_assets.cli.checkpoint.place import find_place, open_reader
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import Column, data_json, data_table, note
 from odi_assets.errors import ConfigError
-from odi_assets.streaming.checkpoints import explain_key
 
 _SIDES = (
     Column("side", lambda side: side.side),

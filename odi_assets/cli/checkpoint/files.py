@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from odi_assets.checkpoints import inspect, judge, read_schemas
+from odi_assets.checkpoints.schemas import type_names
 from odi_assets.cli.checkpoint.options import PathArgument
 from odi_assets.cli.checkpoint.place import find_place
 from odi_assets.cli.terminal.exit_codes import FAILED
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import Column, data_json, data_table, moment, note
-from odi_assets.streaming.checkpoints import inspect, judge, read_schemas
-from odi_assets.streaming.checkpoints.schemas import type_names
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from odi_assets.streaming.checkpoints import Checkpoint, CheckpointVerdict, StoreVersions
+    from odi_assets.checkpoints import Checkpoint, CheckpointVerdict, StoreVersions
 
 _PARTS = (
     Column("operator", lambda row: f"{row['operator']} {row['name'] or '?'}"),

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from odi_assets.checkpoints import excesses, measure
+from odi_assets.checkpoints.health import health_rows
 from odi_assets.cli.checkpoint.files import spans
 from odi_assets.cli.checkpoint.options import PathArgument
 from odi_assets.cli.checkpoint.place import find_place, open_reader
 from odi_assets.cli.terminal.exit_codes import FAILED
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import Column, data_json, data_table, moment, note
-from odi_assets.streaming.checkpoints import excesses, measure
-from odi_assets.streaming.checkpoints.health import health_rows
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from odi_assets.streaming.checkpoints import CheckpointReader, Health, StoreHealth
+    from odi_assets.checkpoints import CheckpointReader, Health, StoreHealth
 
 _BATCHES = (
     Column("batch", lambda row: str(row["batch"]), "right"),

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.checkpoints import CheckpointReader, copy_of_remote
+from odi_assets.checkpoints.inspect import local_path
 from odi_assets.cli.terminal.options import Settings
 from odi_assets.cli.terminal.output import Column, data_json, data_table, note, stdout_kept_for_data
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.streams.marks import checkpoint_of
 from odi_assets.spark.lazy import F
-from odi_assets.streaming.checkpoints import CheckpointReader, copy_of_remote
-from odi_assets.streaming.checkpoints.inspect import local_path
+from odi_assets.streams.planning.marks import checkpoint_of
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:

@@ -23,15 +23,15 @@ from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.exit_codes import FAILED
 from odi_assets.cli.terminal.options import JsonOption, YesOption
 from odi_assets.cli.terminal.output import data, data_json, note
-from odi_assets.cursors import compare, save, with_cursors, with_shared_position, without_streams
-from odi_assets.cursors.convert import convert as converted
-from odi_assets.cursors.editing import values_of
-from odi_assets.cursors.files import held, require_forward
+from odi_assets.documents import compare, save, with_cursors, with_shared_position, without_streams
+from odi_assets.documents.convert import convert as converted
+from odi_assets.documents.editing import values_of
+from odi_assets.documents.files import held, require_forward
 from odi_assets.errors import ConfigError
 from odi_assets.util.json_scan import read_strict
 
 if TYPE_CHECKING:
-    from odi_assets.cursors import CursorDocument
+    from odi_assets.documents import CursorDocument
 
 _TEXTS = ("_data", "lsn", "binlog_file", "Name")
 """Members of OLake's document that are texts, even where they look like numbers."""

@@ -9,11 +9,11 @@ import typer
 
 from odi_assets.cli.terminal.exit_codes import BAD_INPUT
 from odi_assets.cli.terminal.output import note
-from odi_assets.cursors import Tool, inspect_bytes, inspect_file
+from odi_assets.documents import Tool, inspect_bytes, inspect_file
 from odi_assets.errors import ConfigError, CursorDocumentError
 
 if TYPE_CHECKING:
-    from odi_assets.cursors import CursorDocument, Inspection
+    from odi_assets.documents import CursorDocument, Inspection
 
 STREAM = "-"
 INPUT = "<stdin>"

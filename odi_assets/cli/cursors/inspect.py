@@ -18,15 +18,15 @@ from odi_assets.cli.cursors.documents import (
 from odi_assets.cli.terminal.exit_codes import BAD_INPUT, FAILED
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import Column, data, data_json, data_table, moment, note
-from odi_assets.cursors import Move, compare
-from odi_assets.cursors import fingerprint as fingerprint_of
-from odi_assets.cursors.files import BACKWARDS
+from odi_assets.documents import Move, compare
+from odi_assets.documents import fingerprint as fingerprint_of
+from odi_assets.documents.files import BACKWARDS
 from odi_assets.errors import ConfigError, OdiError
 from odi_assets.state.values import to_json
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from odi_assets.cursors import CursorDocument, CursorStream, Inspection, StreamMove
+    from odi_assets.documents import CursorDocument, CursorStream, Inspection, StreamMove
 
 _STREAMS = (
     Column("stream", lambda one: one.id),
@@ -92,7 +92,7 @@ def _print(file: str, found: Inspection) -> None:
 
 def _tell_kept(settings: Settings, file: str) -> None:
     """Say what to restore a torn document from, if state has it."""
-    from odi_assets.cursors.kept import give_out, name_of
+    from odi_assets.documents.kept import give_out, name_of
 
     try:
         project = settings.project()

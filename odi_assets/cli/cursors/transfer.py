@@ -11,15 +11,15 @@ from odi_assets.cli.cursors.change import alone, write
 from odi_assets.cli.cursors.documents import STREAM, FileArgument, ForceOption, ToolOption, document_of
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings
 from odi_assets.cli.terminal.output import data_json, note
-from odi_assets.cursors import Move
-from odi_assets.cursors.kept import give_out, key_of, name_of, names, take_in
+from odi_assets.documents import Move
+from odi_assets.documents.kept import give_out, key_of, name_of, names, take_in
 from odi_assets.errors import ConfigError
 from odi_assets.sources.cdc.mark import lsn_text
 from odi_assets.sources.marks import hwm_text
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
-    from odi_assets.cursors import CursorDocument
+    from odi_assets.documents import CursorDocument
     from odi_assets.nodes.project import Project
     from odi_assets.state.backend import StateBackend
 
@@ -109,8 +109,8 @@ def import_to_node(
     project: Project, document: CursorDocument, node: str, stream: str | None, *, force: bool, dry_run: bool
 ) -> None:
     """Let ``node`` go on where OLake stopped, and say where that is."""
+    from odi_assets.documents.handover.olake import take_over
     from odi_assets.nodes.node import Node
-    from odi_assets.nodes.recovery.olake import take_over
 
     state = project.open_state()
     key = project.node_named(node)
@@ -133,7 +133,7 @@ def import_to_capture(
     dry_run: bool,
 ) -> None:
     """Let a node that captures a log go on at OLake's LSN, and say what becomes of its tables."""
-    from odi_assets.nodes.recovery.olake_log import take_over_log
+    from odi_assets.documents.handover.olake_log import take_over_log
 
     if stream is not None or force:
         option = "--stream" if stream is not None else "--force"
@@ -146,9 +146,9 @@ def import_to_capture(
 
 def export_nodes(project: Project, file: str, nodes: list[str], *, force: bool) -> None:
     """Write where ``nodes`` are as OLake's state, into the document in ``file`` if it holds one."""
+    from odi_assets.documents.handover.olake import given_out
+    from odi_assets.documents.handover.olake_log import given_out_log
     from odi_assets.nodes.node import Node
-    from odi_assets.nodes.recovery.olake import given_out
-    from odi_assets.nodes.recovery.olake_log import given_out_log
 
     state, keys = project.open_state(), [project.node_named(node) for node in nodes]
     captures = [key for key in keys if Node.of(project, key).captures]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from odi_assets.cli.explain.keys import Asked
     from odi_assets.config.graph import NodeKey
-    from odi_assets.nodes.explain.places import KeyTrace, LoggedKeyChange
+    from odi_assets.explain.places import KeyTrace, LoggedKeyChange
     from odi_assets.nodes.project import Project
 
 _PLACES = (
@@ -77,8 +77,8 @@ def explain(
     with stdout_kept_for_data():
         handle = open_session(project.config.spark)
         try:
-            from odi_assets.nodes.explain.batch import trace
-            from odi_assets.nodes.explain.stream import key_text
+            from odi_assets.explain.batch import trace
+            from odi_assets.explain.stream import key_text
 
             for columns, keys in _questions(wanted, names):
                 texts = [key_text(parts) for parts in keys]
@@ -117,7 +117,7 @@ def _questions(wanted: Asked, names: Sequence[str]) -> list[tuple[Sequence[str],
 def _columns(project: Project, key: NodeKey, table: str | None) -> tuple[Sequence[str], Sequence[str], str | None]:
     """The columns of a node's key, all that its table has, and of a node that captures a log the captured table."""
     from odi_assets.delta.table import TableHandle
-    from odi_assets.nodes.explain.log import table_of_log
+    from odi_assets.explain.log import table_of_log
     from odi_assets.nodes.node import Node
 
     node = Node.of(project, key)

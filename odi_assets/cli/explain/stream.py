@@ -15,8 +15,8 @@ from odi_assets.errors import CheckpointError
 from odi_assets.spark.session import open_session
 
 if TYPE_CHECKING:
-    from odi_assets.nodes.explain.stream import StreamExplainer
-    from odi_assets.streaming.explain.verdicts import KeyExplanation
+    from odi_assets.explain.evidence.verdicts import KeyExplanation
+    from odi_assets.explain.stream import StreamExplainer
 
 _COMPARED = 100
 _ROWS = (
@@ -45,7 +45,7 @@ def explain(
     as_json: JsonOption = False,
 ) -> None:
     """Say what became of the rows of a key: matched, counted, waiting, too late, filtered out, or never there."""
-    from odi_assets.nodes.explain.stream import StreamExplainer, key_text
+    from odi_assets.explain.stream import StreamExplainer, key_text
 
     quiet_libraries()
     project = settings.project()

@@ -115,7 +115,7 @@ def rewind(
 
 
 def _at_batch(project: Project, key: NodeKey, number: int) -> Choice:
-    from odi_assets.nodes.recovery.streams.rewind import at_batch
+    from odi_assets.streams.recovery.rewind import at_batch
 
     if project.graph.node(key).stream is None:
         raise ConfigError(f"{key} is no stream, and has no batches", fix=f"give another point: {_POINTS}")

@@ -16,7 +16,7 @@ from odi_assets.spark.jvm.java import find_java
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from odi_assets.streaming.query.run import BatchProgress
+    from odi_assets.streams.query.run import BatchProgress
 
 
 def run(
@@ -29,7 +29,7 @@ def run(
 ) -> None:
     """Run a stream node until SIGTERM or Ctrl-C, which end it after the batch that it computes."""
     from odi_assets.cli.run.progress import outcome
-    from odi_assets.nodes.stream_service import serve
+    from odi_assets.streams.service import serve
 
     project = settings.project()
     key = project.node_named(node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from odi_assets.config.checks import streams
 from odi_assets.config.checks.view import NodeView, ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, closest
 from odi_assets.util.graphs import find_cycles
@@ -87,10 +88,7 @@ def nothing_to_read(project: ProjectView) -> Iterator[Mistake]:
     """Find nodes with neither ``read`` nor ``inputs``, those with several inputs and nothing to join them, and those
     whose stream settings or inputs do not fit."""
     for node in project.nodes:
-        if node.config.stream is not None or any(given.read is not None for given in node.config.inputs.values()):
-            from odi_assets.config.checks import streams
-
-            yield from streams.mistakes_of(node)
+        yield from streams.mistakes_of(node)
         sources = len(node.config.inputs) + (node.config.read is not None)
         if not sources:
             yield Mistake("has nothing to read: give `read` or `inputs`", at=node.path, absence=True)

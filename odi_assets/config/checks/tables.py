@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from odi_assets.config.checks.view import NodeView, ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, about
-from odi_assets.config.models import FileFormat, ReadConfig, VersionIncrement
+from odi_assets.config.models import FileFormat, ReadConfig
 from odi_assets.config.models.connections import SCHEME, StoreConnection, inside
 from odi_assets.config.table_engines import find_engine, known_engines
 
@@ -78,7 +78,7 @@ def tables_as_sources(project: ProjectView) -> Iterator[Mistake]:
                 text += "removed or replaced: read the table, with "
                 text += "`format: delta`" if own else f"`inputs: {{x: {{node: {shown}}}}}`, or with `format: delta`"
                 yield Mistake(text, at=(*node.path, *at, "path"))
-            elif own and (node.config.stream is not None or isinstance(read.incremental, VersionIncrement)):
+            elif own and node.config.follows_table(read):
                 text = "the node writes this table: each run would find what the run before it wrote, for ever; read "
                 text += "the table that its rows come from, or this one whole (without `incremental`)"
                 yield Mistake(text, at=(*node.path, *at, "path"))
@@ -142,17 +142,15 @@ def outside_paths(project: ProjectView) -> Iterator[Mistake]:
 def _paths(project: ProjectView, *sections: str) -> Iterator[tuple[Path, str, str, str]]:
     """Yield the paths in these sections of the nodes and in ``system``, with connection, text, and whose they are."""
     for node in project.nodes:
-        owner, write, stream = f"node `{node.shown}`", node.config.write, node.config.stream
+        owner, write = f"node `{node.shown}`", node.config.write
         if "read" in sections:
             for at, read in node.config.reads.items():
                 if read.connection and read.path:
                     yield (*node.path, *at, "path"), read.connection, read.path, owner
         if "write" in sections and write.connection and write.path:
             yield (*node.path, "write", "path"), write.connection, write.path, owner
-            for key, text in (stream.paths if stream is not None else {}).items():
-                yield (*node.path, "stream", key), write.connection, text, f"`{key}` of {owner}"
-            if node.config.quarantine:
-                yield (*node.path, "quarantine"), write.connection, node.config.quarantine, f"`quarantine` of {owner}"
+            for at, text in node.config.folders_beside.items():
+                yield (*node.path, *at), write.connection, text, f"`{at[-1]}` of {owner}"
     system = project.config.system
     if system is not None:
         given = {"meta_runs_path": system.meta_runs_path, "meta_state_path": system.meta_state_path}

@@ -14,7 +14,13 @@ from odi_assets.config.diagnostics.mistakes import Mistake, about, mistake, mist
 from odi_assets.config.models.apply import ApplyConfig, written_out
 from odi_assets.config.models.checks import Check, CheckConfig, checks_of, repeated_names
 from odi_assets.config.models.fields import Cron, FunctionRef, Name, Names, Owner, PipelineName, Strict, Tags, Text
-from odi_assets.config.models.increments import DrivingCursor, Increment, InputIncrement, RollingWindowIncrement
+from odi_assets.config.models.increments import (
+    DrivingCursor,
+    Increment,
+    InputIncrement,
+    RollingWindowIncrement,
+    VersionIncrement,
+)
 from odi_assets.config.models.reads import FileFormat, ReadConfig
 from odi_assets.config.models.stream import StreamSettings
 from odi_assets.config.models.writes import WriteConfig
@@ -237,6 +243,11 @@ class NodeConfig(Strict):
         return tuple(check for _, check in checks_of(self.checks))
 
     @property
+    def kind(self) -> Literal["batch", "stream"]:
+        """Its kind; ``nodes.kinds`` says what a kind does."""
+        return "batch" if self.stream is None else "stream"
+
+    @property
     def captures(self) -> bool:
         """Whether it captures the log of a database."""
         return self.read is not None and self.read.format is FileFormat.CDC
@@ -262,6 +273,16 @@ class NodeConfig(Strict):
         """The sources outside the pipeline, by where they are in the node: ``("inputs", "orders", "read")``."""
         found: dict[tuple[str, ...], ReadConfig] = {} if self.read is None else {("read",): self.read}
         return found | {("inputs", view, "read"): one.read for view, one in self.inputs.items() if one.read is not None}
+
+    @property
+    def folders_beside(self) -> dict[tuple[str, ...], str]:
+        """The folders that it names on its table's connection, beside the table's, by where they are in the node."""
+        named = {} if self.stream is None else {("stream", key): path for key, path in self.stream.paths.items()}
+        return named | ({("quarantine",): self.quarantine} if self.quarantine else {})
+
+    def follows_table(self, read: ReadConfig) -> bool:
+        """Whether it takes only what is new of a Delta table that it reads by its path."""
+        return self.stream is not None or isinstance(read.incremental, VersionIncrement)
 
     @property
     def increments(self) -> dict[tuple[str, ...], Increment]:

@@ -136,11 +136,6 @@ class StreamSettings(Strict):
         return self.inputs.get(name) or StreamInput()
 
     @property
-    def keeps_rows(self) -> bool:
-        """Whether a table keeps rows that the stream gives up."""
-        return bool(self.late_rows or self.unmatched_rows)
-
-    @property
     def paths(self) -> dict[str, str]:
         """The folders that it names on the table's connection, by key."""
         given: dict[str, Any] = {

@@ -43,15 +43,15 @@ from odi_assets.sources.marks import Mark
 from odi_assets.sources.reads import Read, UnresolvedRead
 from odi_assets.sources.source import Source
 from odi_assets.spark.own_session import own_session
+from odi_assets.spark.plans.plan import read_outline
 from odi_assets.state.backend import StateBackend
-from odi_assets.streaming.explain.query.plan import read_outline
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.engine import engine_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from odi_assets.streaming.explain.query.plan import Outline
+    from odi_assets.spark.plans.plan import Outline
 
 _TIMES = {"date", "timestamp", "timestamp_ntz"}
 _NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double"}
@@ -122,12 +122,7 @@ def _with_quarantined(node: Node, table: DataFrame) -> DataFrame:
 
 
 def _require_auditable(node: Node, target: TableHandle) -> None:
-    if node.config.stream is not None:
-        raise ConfigError(
-            f"{node} is a stream, whose batches are not ranges of its sources",
-            fix=f"odi stream explain follows a row through it: odi stream explain {node} --key …",
-            node=str(node),
-        )
+    node.kind.require_auditable(node)
     if node.captures:
         appliers = [str(key) for key in node.project.graph.downstream(node.key) if _applies(node, key)]
         audits = "; ".join(f"odi audit {name}" for name in appliers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 from odi_assets.config.compared_columns import known_rows
 from odi_assets.config.models import FileFormat
@@ -17,11 +17,11 @@ from odi_assets.nodes.execution.deduplicate import each_once, without_loaded
 from odi_assets.nodes.execution.deliveries import DELIVERY, numbered
 from odi_assets.nodes.execution.errors import computation_named
 from odi_assets.nodes.execution.kept_aside import with_known_keys
-from odi_assets.nodes.execution.node_store import open_node_store, publish, stage
 from odi_assets.nodes.execution.ordering import require_typed_order
 from odi_assets.nodes.execution.outcomes import succeeded
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
+from odi_assets.nodes.kinds import CommitsItself, OpenedStore, Service, open_node_store
 from odi_assets.nodes.planning.partition_column import require_partition_column
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.nodes.remedies import remedies_named
@@ -37,10 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from odi_assets.nodes.execution.checks.guard import Guard
-    from odi_assets.nodes.execution.streams.run import StreamRows, StreamService
     from odi_assets.spark.own_session import OwnSession
-    from odi_assets.state.store import StateStore
-    from odi_assets.state.store.staged import StagedStore
     from odi_assets.tables.parts import TableParts
 
 
@@ -59,7 +56,7 @@ class NodeRows:
     counts: RowCounts
     spark: SparkSession
     own: OwnSession | None = None
-    store: StagedStore | None = None
+    store: OpenedStore | None = None
 
     def open_spark(self) -> SparkSession:
         """The session that the node was given."""
@@ -86,8 +83,8 @@ class NoRows:
     plan: NodePlan
 
 
-Computed = Union["NodeRows", ArrowRows, NoRows, "StreamRows"]
-"""A stream node gives ``StreamRows``: its batches are read and committed one after the other."""
+Computed = NodeRows | ArrowRows | NoRows | CommitsItself
+"""What a plan comes to. The batches of a stream commit themselves, one after the other."""
 
 
 def arrow_rows(plan: NodePlan, open_spark: Callable[[], SparkSession]) -> ArrowRows | NoRows | None:
@@ -102,13 +99,13 @@ def arrow_rows(plan: NodePlan, open_spark: Callable[[], SparkSession]) -> ArrowR
     return NoRows(resolved) if resolved.nothing_new else ArrowRows(resolved, found[1], open_spark)
 
 
-def compute(plan: NodePlan, spark: SparkSession, service: StreamService | None = None) -> Computed:
+def compute(plan: NodePlan, spark: SparkSession, service: Service | None = None) -> Computed:
     """Read and transform what ``plan`` names. Lazy, except for what has to be resolved first.
 
     A node with code of its own gets a session of its own: a clone of ``spark``, until its rows are written.
 
     Args:
-        service: of a stream that goes on until it is stopped: it waits for what is new.
+        service: of a run that goes on until it is stopped: it waits for what is new.
 
     Raises:
         IncrementError: rows have no cursor.
@@ -118,11 +115,8 @@ def compute(plan: NodePlan, spark: SparkSession, service: StreamService | None =
     if plan.nothing_new and service is None:
         return NoRows(plan)
     with remedies_named(plan.node), death_named(f"{plan.node} ran"):
-        if plan.node.config.stream is not None:
-            from odi_assets.nodes.execution.streams.run import StreamRows
-
-            return StreamRows(plan, spark, service)
-        return _computed(plan, spark)
+        own = plan.node.kind.rows(plan, spark) if service is None else service.rows(plan, spark)
+        return _computed(plan, spark) if own is None else own
 
 
 def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
@@ -134,7 +128,7 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
     with own or nullcontext(), computation_named(node, plan.reads):
         resolved = resolve(plan, spark)
         df, within, counts = None, resolved.write.within, RowCounts.of(resolved)
-        opened: list[StagedStore] = []
+        opened: list[OpenedStore] = []
         if not resolved.nothing_new:
             with without_call_sites():
                 sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
@@ -173,8 +167,8 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
     return NoRows(replace(resolved, nothing_new=True))
 
 
-def _store_opener(plan: ResolvedPlan, opened: list[StagedStore]) -> Callable[[], StateStore]:
-    def open_store() -> StateStore:
+def _store_opener(plan: ResolvedPlan, opened: list[OpenedStore]) -> Callable[[], object]:
+    def open_store() -> object:
         opened.append(open_node_store(plan))
         return opened[0].store
 
@@ -192,7 +186,7 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
     facts = plan.commit_facts(run).to_json()
     store = rows.store if isinstance(rows, NodeRows) else None
     if store is not None:
-        facts["store"] = stage(store)
+        facts["store"] = store.stage()
     guard = None
     if plan.node.config.checks:
         from odi_assets.nodes.execution.checks.guard import Guard
@@ -222,7 +216,7 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
     elif plan.ends_hwm:
         state.delete_hwm(plan.node.state_key)
     if store is not None:
-        publish(store, plan)
+        store.publish()
     result = succeeded(plan, table, run, written, rows_read)
     return result if guard is None else replace(result, metrics={**result.metrics, **guard.metrics})
 

@@ -23,8 +23,6 @@ from odi_assets.util.user_code import named_from
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odi_assets.state.store import StateStore
-
 STORE = "store"
 """The parameter by which a function asks for its node's state store."""
 
@@ -35,7 +33,7 @@ def transformed(
     root: Path,
     sources: Mapping[str, DataFrame],
     label: str,
-    open_store: Callable[[], StateStore] | None = None,
+    open_store: Callable[[], object] | None = None,
 ) -> DataFrame:
     """The node's rows, lazily.
 

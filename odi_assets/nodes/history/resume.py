@@ -87,8 +87,7 @@ def _changed(project: Project, state: StateBackend, key: NodeKey, last: RunRecor
     if target is not None:
         return f"its table changed: {target}"
     hwm = NodeMark.of_value(state.get_hwm(node.state_key))
-    # The mark of a stream is its checkpoint: state has none.
-    if node.config.stream is None and _as_recorded(hwm) != last.hwm_after:
+    if node.kind.keeps_hwm and _as_recorded(hwm) != last.hwm_after:
         return f"its HWM is {hwm or 'gone'}, and it was {NodeMark.of_value(last.hwm_after) or 'none'}"
     inputs = last.metrics.get(INPUTS) or {}
     for source in node.sources:

@@ -83,10 +83,9 @@ def plan_node(project: Project, state: Hwms, key: NodeKey, request: RunRequest =
 
 def _planned(node: Node, state: Hwms, request: RunRequest) -> NodePlan:
     key, project = node.key, node.project
-    if node.config.stream is not None:
-        from odi_assets.nodes.planning.streams.plan import planned_stream
-
-        return planned_stream(node, TableHandle.open(node.target.location), request)
+    own = node.kind.plan(node, request)
+    if own is not None:
+        return own
     target, start = table_and_start(node, state)
     if (target.exists or start.origin is not None) and not request.full_refresh:
         require_own(node, start, target)

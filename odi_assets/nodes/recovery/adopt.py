@@ -24,6 +24,7 @@ from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError, IncrementError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
+from odi_assets.nodes.kinds import Former
 from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import (
@@ -53,8 +54,6 @@ from odi_assets.util.words import counted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odi_assets.nodes.recovery.streams.adopt import FormerStream
-
 Session = Callable[[], "SparkSession"]
 
 
@@ -71,7 +70,7 @@ class Adoption:
         former_key: the state key of the node that wrote the table; None if it is the node's own.
         remembered: by source, what the commit has to store beside the HWM.
         reads: of sources that count as loaded; what they write to storage goes before the commit.
-        stream: of a stream node: the stream that wrote the table.
+        taken_over: what wrote the table, of a node that keeps no HWM in state.
     """
 
     node: Node
@@ -84,7 +83,7 @@ class Adoption:
     former_key: str | None = None
     remembered: Mapping[str, Any] = field(default_factory=dict)
     reads: tuple[PlannedRead, ...] = ()
-    stream: FormerStream | None = None
+    taken_over: Former | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The adoption as JSON-ready values."""
@@ -108,18 +107,11 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
         ConfigError: there is no such node.
     """
     node = Node.of(project, key)
-    entry = None if node.config.stream is not None else state.get_entry(node.state_key, deleted=True)
     target = TableHandle.open(node.target.location)
     writer = other_writer(node, target)
-    if node.config.stream is not None:
-        from odi_assets.nodes.recovery.streams.adopt import stream_to_adopt
-
-        found = stream_to_adopt(node, target, writer)
-        if found is None:
-            return None
-        stream, changed = found
-        batch = stream.facts.mark
-        return Adoption(node, target, None, batch, batch, origin_now(node), tuple(changed), stream=stream)
+    if not node.kind.keeps_hwm:
+        return node.kind.adopt(node, target, writer)
+    entry = state.get_entry(node.state_key, deleted=True)
     former, kept = _kept_before(state, node, writer, entry)
     fence = app_id(node.key if writer is None else NodeKey.parse(writer.nodes[0]))
     start = start_of(node, kept, target, fence)
@@ -163,10 +155,8 @@ def apply_adoption(state: StateBackend, adoption: Adoption) -> None:
         StateConflictError: somebody else changed the HWM since; the commit counts all the same.
     """
     node, target, entry = adoption.node, adoption.target, adoption.entry
-    if adoption.stream is not None:
-        from odi_assets.nodes.recovery.streams.adopt import take_over
-
-        take_over(adoption.stream, _facts(adoption))
+    if adoption.taken_over is not None:
+        adoption.taken_over.take_over(_facts(adoption))
         return
     for read in adoption.reads:
         read.before_commit()

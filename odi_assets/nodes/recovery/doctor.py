@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import IdentityMismatchError, IncrementError, OdiError, SourceError
+from odi_assets.errors import IdentityMismatchError, IncrementError, OdiError
 from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
 from odi_assets.nodes.execution.checks.bad_rows import out_of_step as quarantine_out_of_step
 from odi_assets.nodes.execution.checks.quarantine import is_lost, lost_rows
@@ -20,25 +19,17 @@ from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import require_own, same_sources
 from odi_assets.nodes.planning.start import Start, marks_of, table_and_start
-from odi_assets.nodes.planning.streams.inputs import require_goes_on, require_known
-from odi_assets.nodes.planning.streams.kept_rows import batches_text, kept_marks, late_rows_lost, numbers, spans_of
-from odi_assets.nodes.planning.streams.marks import Match, out_of_step, stream_marks
-from odi_assets.nodes.planning.streams.plan import require_own_stream
 from odi_assets.nodes.planning.target_check import what_is_behind
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.files import files_beside, files_of_node, files_of_stream
+from odi_assets.nodes.recovery.files import files_beside, files_of_node, files_without_hwm
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, lasting, over
 from odi_assets.nodes.recovery.recover import find_recovery
 from odi_assets.nodes.recovery.slots import lag_found, slots_found
-from odi_assets.nodes.remedies import remedies_named, remedy_of
+from odi_assets.nodes.remedies import remedies_named
 from odi_assets.sources.marks import Mark, hwm_text
-from odi_assets.spark.connect_worker import TOKEN_REMEDY
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunRecord
 from odi_assets.util.process import is_gone
-
-if TYPE_CHECKING:
-    from odi_assets.nodes.planning.streams.marks import StreamMarks
 
 
 def examine(
@@ -78,35 +69,24 @@ def unfinished(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -
 
 
 def kept_gaps(project: Project, keys: Sequence[NodeKey]) -> dict[NodeKey, str]:
-    """The batches whose late or unmatched rows were never kept, in words. Nothing brings them back; late rows that were
-    kept, and are no more, are a disagreement."""
+    """What nodes should have kept beside their tables and never did, in words. Nothing brings it back; what was kept,
+    and is no more, is a disagreement."""
     found = {}
     for key in keys:
         node = Node.of(project, key)
-        if node.config.stream is None or not node.config.stream.keeps_rows:
-            continue
-        try:
-            target = TableHandle.open(node.target.location)
-            marks = kept_marks(node, target, stream_marks(node, target))
-        except (OdiError, OSError):
-            # `examine` names it.
-            continue
-        never = {
-            mark.which: set(numbers(mark.lost)) - set(numbers(late_rows_lost(node, target, mark))) for mark in marks
-        }
-        gaps = [f"{which} lacks the rows of {batches_text(spans_of(lost))}" for which, lost in never.items() if lost]
-        if gaps:
-            found[key] = "; ".join(gaps)
+        gaps = node.kind.gaps(node)
+        if gaps is not None:
+            found[key] = gaps
     return found
 
 
 def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool) -> Iterator[Disagreement]:
     node = Node.of(project, key)
-    if node.config.stream is not None:
+    if not node.kind.keeps_hwm:
         target = TableHandle.open(node.target.location)
-        found = list(_stream(node, target))
+        found = list(node.kind.examine(node, target))
         yield from found
-        yield from files_of_stream(node, target, deep=deep)
+        yield from files_without_hwm(node, target, deep=deep)
         goes_on = not any(one.kind in (Kind.STREAM_APART, Kind.REDEFINED) for one in found)
         yield from _history(project, state, key, target, goes_on=goes_on)
         return
@@ -145,50 +125,6 @@ def _quarantine(node: Node, target: TableHandle) -> Iterator[Disagreement]:
         text = f"its quarantine {'; '.join([*lacks, *too_many])}"
         remedy = f"odi run {node.command}: it completes that first, even without new data"
         yield Disagreement(node.key, Kind.QUARANTINE_APART, text, remedy)
-
-
-def _stream(node: Node, target: TableHandle) -> Iterator[Disagreement]:
-    """What does not belong together of a stream's checkpoint and its table."""
-    try:
-        require_own_stream(node, target)
-        marks = stream_marks(node, target)
-        require_known(node, marks)
-    except IdentityMismatchError as error:
-        yield Disagreement(node.key, Kind.REDEFINED, error.message, str(error.fix))
-        return
-    if marks.match is Match.TABLE_ONE_AHEAD and marks.last is not None:
-        text = f"its table has batch {marks.last.batch}, and its query ended before it noted that"
-        remedy = f"odi run {node.command}: it goes on from there (or the query runs right now)"
-        yield Disagreement(node.key, Kind.BATCH_IN_FLIGHT, text, remedy)
-    elif marks.match.can_go_on and marks.is_cut_short and marks.last is not None:
-        text = f"a run ended after batch {marks.last.batch}: what its watermark has passed is still in the state"
-        remedy = f"odi run {node.command}: it goes on from there, even without new data (or the query runs right now)"
-        yield Disagreement(node.key, Kind.BATCH_IN_FLIGHT, text, remedy)
-    elif not marks.match.can_go_on:
-        why = out_of_step(node, marks)
-        yield Disagreement(node.key, Kind.STREAM_APART, why.message, str(why.fix))
-    yield from _kept_rows(node, target, marks)
-    try:
-        require_goes_on(node, marks)
-    except SourceError as error:
-        yield Disagreement(node.key, Kind.INPUT_STUCK, error.message, remedy_of(node, error.fix) or "see the message")
-    if marks.last is not None and marks.last.token_logged:
-        text = f"batch {marks.last.batch} was computed by a Spark Connect server that has its token in its log"
-        yield Disagreement(node.key, Kind.TOKEN_LOGGED, text, TOKEN_REMEDY)
-
-
-def _kept_rows(node: Node, target: TableHandle, marks: StreamMarks) -> Iterator[Disagreement]:
-    """The tables of kept rows that are not in step with the batches: a run ended early, or a table was put back or is
-    gone."""
-    for mark in kept_marks(node, target, marks) if marks.match.can_go_on else ():
-        lost = late_rows_lost(node, target, mark)
-        if lost:
-            text = f"{mark.which} lacks the rows of {batches_text(lost)}, which were kept: these rows are lost"
-            remedy = f"put that table back from a copy; or odi run {node.command} --full-refresh"
-            yield Disagreement(node.key, Kind.KEPT_LOST, text, remedy)
-        if mark.has_work:
-            remedy = f"odi run {node.command}: it puts that right, even without new data (or a run is at it right now)"
-            yield Disagreement(node.key, Kind.KEPT_BEHIND, "; ".join(mark.apart), remedy)
 
 
 def _hwm(node: Node, state: StateBackend, start: Start, target: TableHandle) -> Iterator[Disagreement]:
@@ -294,7 +230,7 @@ def _history(
     """Where run history and a table's commits disagree.
 
     Args:
-        goes_on: of a stream: its checkpoint was put back with the table.
+        goes_on: what the node has read was put back with the table.
     """
     rows = own_rows(project, state.list_runs(pipeline=key.pipeline, node=key.node))
     noted = {one.identity: one for one in open_attempts(project) if one.key == key}

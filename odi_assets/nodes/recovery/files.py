@@ -18,11 +18,9 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError, OdiError
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.streams.marks import checkpoint_base
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, lost_remedy, lost_text, over
 from odi_assets.nodes.recovery.repair import system_tables, tables_of
-from odi_assets.nodes.recovery.streams.repair import checkpoint_in_use, why_stuck
 from odi_assets.nodes.remedies import remedy_of
 from odi_assets.sources.files.loaded import ledger
 from odi_assets.sources.marks import LedgerPart
@@ -42,16 +40,17 @@ def files_of_node(node: Node, state: StateBackend, target: TableHandle, *, deep:
             yield Disagreement(node.key, Kind.DAMAGED, error.message, str(remedy_of(node, error.fix)))
 
 
-def files_of_stream(node: Node, target: TableHandle, *, deep: bool) -> Iterator[Disagreement]:
-    """What is wrong with the files of a stream's table, its checkpoint, and the tables of the rows that it gave up."""
+def files_without_hwm(node: Node, target: TableHandle, *, deep: bool) -> Iterator[Disagreement]:
+    """What is wrong with the files of a node that has no HWM in state: its table, what notes how far it has read, and
+    the tables beside."""
     yield from _of_table(node, target, deep=deep)
-    yield from _checkpoint(node)
+    yield from node.kind.examine_files(node)
     yield from files_beside(node, deep=deep)
 
 
 def files_beside(node: Node, *, deep: bool) -> Iterator[Disagreement]:
-    """What is wrong with the files of the tables that a node has beside its own: its quarantine, and the tables of the
-    rows that a stream gave up."""
+    """What is wrong with the files of the tables that a node has beside its own: its quarantine, and what its kind
+    keeps."""
     for what, location in tables_of(node.project, node.key).items():
         if what == str(node):
             continue
@@ -132,18 +131,6 @@ def _lost(handle: TableHandle, *, deep: bool) -> list[LostFile]:
     return unreadable_files(handle) if deep else lost_files(handle.location, handle.live_files)
 
 
-def _checkpoint(node: Node) -> Iterator[Disagreement]:
-    place = checkpoint_in_use(node)
-    why = why_stuck(node, place)
-    # Of a query that runs, files come and go: what counts is wrong both times.
-    if why is not None and why_stuck(node, place) is not None:
-        remedy = (
-            f"`odi tables repair {node}` sets aside what keeps the query from going on, and says what to run next; "
-            "or put it back from a copy"
-        )
-        yield Disagreement(node.key, Kind.DAMAGED, why, remedy)
-
-
 # -- what is left out --------------------------------------------------------------------------------------------------
 
 
@@ -162,22 +149,14 @@ def not_looked_at(project: Project, keys: Sequence[NodeKey], *, deep: bool) -> l
             "odi tables maintain --dry-run says how far back each table can go, and a rewind looks before it goes",
         )
     )
-    streams = [key for key in keys if project.graph.node(key).stream is not None]
-    found += [
-        (f"older batches in the checkpoint of {key}", f"odi checkpoint files {key} reads them") for key in streams
-    ]
-    remote = [str(key) for key in keys if _has_remote_checkpoint(project, key)]
-    found += [(f"the checkpoint of {node}, in a store", f"odi checkpoint files {node} reads it") for node in remote]
+    for node in (Node.of(project, key) for key in keys):
+        found += node.kind.not_looked_at(node)
     if _is_folder(project.stores) and any(project.stores.local_path.iterdir()):
         found.append((f"the state stores below {project.stores.uri}", "odi store check PATH reads one"))
     left = len(project.graph.order()) - len(keys)
     if left:
         found.append((f"{counted(left, 'node')} that the command did not name", "odi doctor looks at all"))
     return [Disagreement(None, Kind.NOT_LOOKED_AT, what, how) for what, how in found]
-
-
-def _has_remote_checkpoint(project: Project, key: NodeKey) -> bool:
-    return project.graph.node(key).stream is not None and not checkpoint_base(Node.of(project, key)).is_local
 
 
 def _is_folder(location: Location) -> bool:

@@ -109,7 +109,7 @@ def lost_remedy(node: Node, handle: TableHandle, lost: Sequence[LostFile]) -> st
     ways = [f"put them back, or odi run {node.command} --full-refresh"]
     if _has_version_before(handle, lost):
         ways.append(f"odi state rewind {node} --list")
-    if node.config.stream is None and node.following and not any(file.why for file in lost):
+    if node.following and not any(file.why for file in lost):
         ways.append(f"odi state accept {node}")
     return ", or ".join(ways)
 

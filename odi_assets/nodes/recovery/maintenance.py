@@ -16,7 +16,6 @@ from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.start import start_of
-from odi_assets.nodes.planning.streams.inputs import unread_versions
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import lost_remedy, lost_text
 from odi_assets.sources.files.loaded import ledger
@@ -44,7 +43,7 @@ def maintain_node(
         return None
     _require_whole(project, key, handle)
     why = _needed_for(Node.of(project, key), state, handle)
-    unread = unread_versions(project, handle)
+    unread = _unread_versions(project, handle)
     kept = sorted({*options.keep_versions, *(version for versions in unread.values() for version in versions)})
     options = replace(options, keep_log=options.keep_log or why is not None, keep_versions=tuple(kept))
     done = engine_of(location).maintain(location, options, {"node": str(key)})
@@ -62,6 +61,14 @@ def maintain_node(
             note for note in (why, lost, _of_unread(unread), _of_young_orphans(done.young_orphans)) if note is not None
         ),
     )
+
+
+def _unread_versions(project: Project, handle: TableHandle) -> dict[str, tuple[int, ...]]:
+    """By node that takes new files of a table by themselves, versions that together have all files that it has yet to
+    read."""
+    nodes = (Node.of(project, key) for key in project.graph.nodes)
+    unread = {node.command: node.kind.unread_versions(node, handle) for node in nodes}
+    return {command: versions for command, versions in unread.items() if versions}
 
 
 def _require_whole(project: Project, key: NodeKey, handle: TableHandle) -> None:

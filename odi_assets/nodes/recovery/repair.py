@@ -22,11 +22,8 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError
 from odi_assets.nodes.execution.checks.bad_rows import quarantine_of
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.streams.kept_rows import kept_tables
-from odi_assets.nodes.planning.streams.marks import checkpoint_base
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
-from odi_assets.nodes.recovery.streams.repair import checkpoint_in_use, repair_checkpoint
 from odi_assets.nodes.recovery.table_versions import at_version
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.delta.backend import CatalogStateBackend
@@ -70,10 +67,9 @@ class Repaired:
 
 
 def tables_of(project: Project, key: NodeKey) -> dict[str, Location]:
-    """The tables of a node by their names in messages: its own, its quarantine, and the tables of the rows that a
-    stream gives up."""
+    """The tables of a node by their names in messages: its own, its quarantine, and what its kind keeps beside."""
     node = Node.of(project, key)
-    beside, quarantine = kept_tables(node), quarantine_of(node)
+    beside, quarantine = node.kind.tables_beside(node), quarantine_of(node)
     if quarantine is not None:
         beside["quarantine"] = quarantine
     return {str(key): project.target(key), **{f"{key} ({which})": place for which, place in beside.items()}}
@@ -90,7 +86,8 @@ def find_tables(project: Project, name: str) -> list[tuple[NodeKey | None, str, 
         for what, location in tables.items():
             if location.uri == name:
                 return [(key if what == str(key) else None, what, location)]
-        if project.graph.node(key).stream is not None and _is_checkpoint(project, key, name):
+        node = Node.of(project, key)
+        if node.kind.has_folder(node, name):
             return [(key, str(key), tables[str(key)])]
     if (Path(name) / LOG).is_dir():
         return [(None, name, Location(str(Path(name).absolute())))]
@@ -98,15 +95,10 @@ def find_tables(project: Project, name: str) -> list[tuple[NodeKey | None, str, 
     return [(key if what == str(key) else None, what, place) for what, place in tables_of(project, key).items()]
 
 
-def _is_checkpoint(project: Project, key: NodeKey, name: str) -> bool:
-    base = checkpoint_base(Node.of(project, key)).uri.rstrip("/")
-    return name == base or name.startswith(f"{base}-")
-
-
 def repair_table(
     project: Project, state: StateBackend, key: NodeKey | None, what: str, location: Location, *, dry_run: bool
 ) -> Iterator[Repaired]:
-    """Repair the log of a table, and a stream's checkpoint, as far as they are torn.
+    """Repair the log of a table, and what notes how far its node has read, as far as they are torn.
 
     Args:
         key: the node whose table it is, and whose mark goes back with it, if any.
@@ -117,15 +109,9 @@ def repair_table(
     plan = plan_repair(location)
     if plan is not None:
         yield _of_log(project, state, key, what, plan, dry_run=dry_run)
-    if key is not None and project.graph.node(key).stream is not None and not (plan and dry_run):
-        yield from _of_checkpoint(Node.of(project, key), dry_run=dry_run)
-
-
-def _of_checkpoint(node: Node, *, dry_run: bool) -> Iterator[Repaired]:
-    uri, version = checkpoint_in_use(node).uri, TableHandle.open(node.target.location).version
-    for why, moves, aside, whole in repair_checkpoint(node, dry_run=dry_run):
-        following = f"odi run {node.command}{' --full-refresh' if whole else ''}"
-        yield Repaired(f"{node} (checkpoint)", uri, (why,), moves, version, aside, following)
+    if key is not None and not (plan and dry_run):
+        node = Node.of(project, key)
+        yield from node.kind.repair(node, dry_run=dry_run)
 
 
 def _of_log(

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.config.models import WriteMode
@@ -25,10 +25,10 @@ from odi_assets.errors import IncrementError, OdiError, StateConflictError, Stat
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.execution.checks.quarantine import bring_in_step
 from odi_assets.nodes.history import attempts
+from odi_assets.nodes.kinds import GoesAlong
 from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node, app_id, app_ids
 from odi_assets.nodes.planning.known_rows import known_in
-from odi_assets.nodes.planning.streams.marks import Match, stream_marks
 from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_since, what_is_behind
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.rewind_log import require_log_kept
@@ -39,9 +39,6 @@ from odi_assets.sources.marks import LedgerPart
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunStatus
 from odi_assets.tables.engine import engine_of
-
-if TYPE_CHECKING:
-    from odi_assets.nodes.recovery.streams.rewind import CheckpointRewind
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +54,7 @@ class Rewind:
         entry: the HWM in state.
         committed: the HWM of ``before``, as its commit carried it; None if it has none.
         undone: the stamped commits whose rows leave, newest first.
-        checkpoint: of a stream node: how its checkpoint goes along.
+        along: what goes back along with the table, and is no table: the checkpoint of a stream.
     """
 
     key: NodeKey
@@ -68,7 +65,7 @@ class Rewind:
     from_version: int
     rows_before: int | None
     undone: tuple[CommittedStamp, ...] = ()
-    checkpoint: CheckpointRewind | None = None
+    along: GoesAlong | None = None
 
     @property
     def to_version(self) -> int:
@@ -76,14 +73,14 @@ class Rewind:
 
     @property
     def hwm_before(self) -> NodeMark | None:
-        if self.checkpoint is not None:
-            return self.checkpoint.before.mark if self.checkpoint.before else None
+        if self.along is not None:
+            return self.along.before.mark if self.along.before else None
         return NodeMark.in_state(self.entry)
 
     @property
     def hwm_after(self) -> NodeMark | None:
-        if self.checkpoint is not None:
-            return self.checkpoint.facts.mark if self.checkpoint.facts else None
+        if self.along is not None:
+            return self.along.facts.mark
         return None if self.committed is None else self.committed.mark
 
     def to_json(self) -> dict[str, Any]:
@@ -131,8 +128,9 @@ def plan_rewind(
     version = choose(handle)
     rewinds: list[Rewind] = []
     left: dict[NodeKey, str] = {}
+    node = Node.of(project, key)
     if version == handle.version and not (
-        _checkpoint_is_ahead(project, key) or _state_is_apart(project, state, key, handle)
+        node.kind.is_ahead_of_table(node) or _state_is_apart(project, state, key, handle)
     ):
         left[key] = f"is at version {version} already"
     else:
@@ -143,19 +141,10 @@ def plan_rewind(
     return RewindPlan(tuple(reversed(rewinds)), left)
 
 
-def _checkpoint_is_ahead(project: Project, key: NodeKey) -> bool:
-    """Whether the node is a stream whose checkpoint has read more than its table has."""
-    if project.graph.node(key).stream is None:
-        return False
-
-    node = Node.of(project, key)
-    return stream_marks(node, TableHandle.open(node.target.location)).match is Match.TABLE_BEHIND
-
-
 def _state_is_apart(project: Project, state: StateBackend, key: NodeKey, handle: TableHandle) -> bool:
     """Whether state has another HWM than the rows of the table: that was put back without it."""
     node, entry = Node.of(project, key), state.get_entry(state_key(key, project.graph.node(key)))
-    if entry is None or not node.following or node.config.stream is not None:
+    if entry is None or not node.following:
         return False
     committed = _hwm_of_version(node, state, handle)
     return (
@@ -185,10 +174,9 @@ def _follow(
     elif version is None:
         reached[key] = -1
         node = Node.of(project, key)
-        # A stream never takes rows back that it has read.
         then = (
             "its next run reads its inputs whole"
-            if node.config.stream is None
+            if node.kind.takes_rows_back
             else f"start it over: odi run {node.command} --full-refresh"
         )
         left[key] = f"all of its versions read what is undone; {then}"
@@ -223,11 +211,7 @@ def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHa
     node = Node.of(project, key)
     committed = _hwm_of_version(node, state, before)
     _require_ledger(node, committed, before)
-    checkpoint = None
-    if node.config.stream is not None:
-        from odi_assets.nodes.recovery.streams.rewind import plan_checkpoint
-
-        checkpoint = plan_checkpoint(node, before)
+    along = node.kind.rewind(node, before)
     committed = _hwm_of_version(node, state, before)
     if node.captures:
         require_log_kept(node, committed.mark if committed else None, version)
@@ -240,7 +224,7 @@ def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHa
         int(handle.version or 0),
         handle.rows,
         tuple(s for s in handle.stamps() if s.version > version and s.app_id in app_ids(key)),
-        checkpoint,
+        along,
     )
 
 
@@ -386,10 +370,8 @@ def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -
             # The commit says that the table holds the rows of its HWM, or of a stream's batch.
             handle = rewind.handle
             version = commit(handle, handle.schema_json, handle.partition_columns, FileChanges("rows", ()), stamp)
-        if rewind.checkpoint is not None:
-            from odi_assets.nodes.recovery.streams.rewind import apply_checkpoint
-
-            apply_checkpoint(project, node, rewind.checkpoint)
+        if rewind.along is not None:
+            rewind.along.apply(node)
     except BaseException:
         attempts.end(project, rewind.key, run)
         raise
@@ -434,7 +416,7 @@ def _facts(node: Node, rewind: Rewind, run_id: str) -> CommitFacts:
         hwm=(rewind.committed or CommittedHwm.of(None)) if keeps_hwm else None,
         before_first_run=not rewind.before.transaction_number(app_id(node.key)) if keeps_hwm else None,
         rewound_to=rewind.to_version if rewind.to_version == rewind.from_version else None,
-        stream=rewind.checkpoint.facts if rewind.checkpoint else None,
+        stream=rewind.along.facts if rewind.along else None,
         known_by=known_in(rewind.before, node),
     )
 

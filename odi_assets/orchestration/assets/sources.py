@@ -17,7 +17,7 @@ from odi_assets.sources.marks import READ
 
 def is_watched(node: Node) -> bool:
     """Whether sources of a node tell their positions without being read."""
-    return node.config.stream is not None or any(source.watchable for source in node.sources)
+    return node.kind.follows_every_source or any(source.watchable for source in node.sources)
 
 
 class Sources:

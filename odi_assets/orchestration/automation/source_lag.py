@@ -187,8 +187,9 @@ class Watch:
         missing = [up for up in graph.upstream(key) if table_position(self.project.target(up))["version"] is None]
         if missing:
             return _follows(key, missing)
-        is_stream = node.config.stream is not None
-        positions = {source.name: source.position() for source in node.sources if source.follows or is_stream}
+        kind = node.kind
+        followed = [source for source in node.sources if source.follows or kind.follows_every_source]
+        positions = {source.name: source.position() for source in followed}
         entry = state.get_entry(node.state_key, deleted=True)
         stored = None if entry is None else [entry.revision, entry.updated_at.isoformat(), hwm_text(entry.value)]
         mark = _hash(positions)
@@ -199,8 +200,7 @@ class Watch:
         if self._first.get(key, ("",))[0] != found:
             self._first[key] = found, time.monotonic()
         settles = max((source.settles_within.total_seconds() for source in node.sources), default=0.0)
-        # A stream's checkpoint may hold a batch that is not committed, whatever its sources say.
-        lasts = not is_stream and (settles == 0 or time.monotonic() - self._first[key][1] > settles)
+        lasts = not kind.leaves_work and (settles == 0 or time.monotonic() - self._first[key][1] > settles)
         self._changed.add(key)
         plan = plan_node(self.project, state, key, RunRequest(accept_loss=True))
         ahead = _is_ahead(plan)
@@ -219,9 +219,8 @@ def look(project: Project, pipeline: str, seconds: float) -> Positions:
 
 
 def _is_ahead(plan: NodePlan) -> bool:
-    # A source that is read again behind its mark is not ahead of it. A batch that was planned and not committed is
-    # reason enough to run a stream.
-    return not plan.nothing_new and (plan.node.config.stream is not None or any(read.moves for read in plan.reads))
+    # A source that is read again behind its mark is not ahead of it.
+    return not plan.nothing_new and (plan.node.kind.leaves_work or any(read.moves for read in plan.reads))
 
 
 def _follows(key: NodeKey, missing: Sequence[NodeKey]) -> _Seen:

@@ -74,9 +74,8 @@ def test_rows_whose_key_is_kept_aside_stop_a_run_that_knows_rows_by_keys(
     read = 'format: csv, schema: "id BIGINT, v STRING", options: {header: "true"}, rescued: rest'
     box = zone(tmp_path, spark, read, f"mode: {write}")
     box.land("in/a.csv", ["id,v", "1,a", "one,b", "two,c"])
-    with pytest.raises(
-        SourceError, match=r"a row of file:\S+/in/a.csv has no `id`, which mode `\w+` goes by, .*one,b"
-    ) as error:
+    why = r"a row of file:\S+/in/a.csv has no `id`, which mode `\w+` goes by, .*one,b"
+    with pytest.raises(SourceError, match=why) as error:
         box.run("raw")
     assert "`checks: [{not_null: id}]` and `quarantine: TABLE`" in str(error.value.fix)
 

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import FencedError, TransformError
+from odi_assets.explain.batch import trace
 from odi_assets.nodes.audit.audit import audit
 from odi_assets.nodes.execution.materialize import compute
-from odi_assets.nodes.explain.batch import trace
 from odi_assets.nodes.result import RunInfo
 from odi_assets.nodes.run_node import commit
 from odi_assets.spark.session import REQUIRED_CONF

@@ -19,9 +19,9 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.errors import DamagedTableError
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ChecksFailedError, ConfigError, TableError
+from odi_assets.explain.batch import trace
+from odi_assets.explain.places import KeyFinding
 from odi_assets.nodes.audit.audit import audit
-from odi_assets.nodes.explain.batch import trace
-from odi_assets.nodes.explain.places import KeyFinding
 from odi_assets.nodes.idle_run import outlook
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.doctor import examine

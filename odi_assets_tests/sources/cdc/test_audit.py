@@ -13,11 +13,11 @@ import pytest
 from odi_assets.cli import main
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError, SourceError
+from odi_assets.explain.batch import trace
+from odi_assets.explain.places import KeyFinding
+from odi_assets.explain.stream import key_text
 from odi_assets.nodes.audit.audit import audit
 from odi_assets.nodes.audit.found import Audit
-from odi_assets.nodes.explain.batch import trace
-from odi_assets.nodes.explain.places import KeyFinding
-from odi_assets.nodes.explain.stream import key_text
 from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.sources.cdc.conftest import Capture, opened, run_all
 from odi_assets_tests.sources.sql.servers import PostgresServer

@@ -10,9 +10,9 @@ import pytest
 
 from odi_assets.cli import main
 from odi_assets.config.graph import NodeKey
-from odi_assets.nodes.explain.batch import trace
-from odi_assets.nodes.explain.places import KeyFinding, KeyTrace
-from odi_assets.nodes.explain.stream import key_text
+from odi_assets.explain.batch import trace
+from odi_assets.explain.places import KeyFinding, KeyTrace
+from odi_assets.explain.stream import key_text
 from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.sources.cdc.conftest import SLOT, Capture, run_all
 

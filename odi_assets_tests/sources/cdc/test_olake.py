@@ -11,9 +11,9 @@ import pytest
 
 from odi_assets.cli import main
 from odi_assets.config.graph import NodeKey
-from odi_assets.cursors import parse
+from odi_assets.documents import parse
+from odi_assets.documents.handover.olake_log import LogTakeover, given_out_log, take_over_log
 from odi_assets.errors import CursorDocumentError, SourceError, StateError
-from odi_assets.nodes.recovery.olake_log import LogTakeover, given_out_log, take_over_log
 from odi_assets.sources.cdc.mark import lsn_of
 from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.sources.cdc.conftest import SLOT, Capture, held, rows_of, run_all

@@ -13,12 +13,12 @@ import pytest
 from odi_assets.cli.cursors.transfer import export_nodes, import_to_node
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ServerConnection
-from odi_assets.cursors import CursorDocument, Tool, parse
-from odi_assets.cursors.model import FINISHED
+from odi_assets.documents import CursorDocument, Tool, parse
+from odi_assets.documents.handover.olake import given_out, stream_of
+from odi_assets.documents.handover.olake import take_over as adopt_position
+from odi_assets.documents.model import FINISHED
 from odi_assets.errors import ConfigError, CursorDocumentError, StateError
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.recovery.olake import given_out, stream_of
-from odi_assets.nodes.recovery.olake import take_over as adopt_position
 from odi_assets.sources.sql.dialects import dialect_of
 from odi_assets.sources.sql.marks import Chunks, SnapshotMark, TableChunk
 from odi_assets.sources.sql.olake import apart, stream_state

@@ -29,7 +29,7 @@ from odi_assets.delta.retry import Retry
 from odi_assets.errors import StateError, Transient
 from odi_assets.state import StateBackend
 from odi_assets.state.delta.backend import CatalogStateBackend
-from odi_assets.state.store.provider import StateStoreProvider
+from odi_assets.store.provider import StateStoreProvider
 from odi_assets_tests.state import test_hwm_contract, test_runs_contract, writers
 from odi_assets_tests.state.clouds import clouds
 from odi_assets_tests.state.clouds.clouds import SECRET, Cloud

@@ -1,0 +1,78 @@
+"""Writes Singer bookmarks, and finds the places of a stream in a document that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+from odi_assets.documents.model import CursorDocument, CursorStream, SharedPosition
+from odi_assets.documents.positions import BinlogPosition, PostgresLsn
+from odi_assets.documents.singer.read import POSITION_KEYS, cursor_leaves, marks
+from odi_assets.util.exact_json import JsonPath, value_at, write
+
+
+def text_of(streams: Iterable[CursorStream], shared: SharedPosition | None = None) -> str:
+    """A state with a bookmark for each stream."""
+    del shared
+    return write({"bookmarks": {stream_id(stream): entry(stream) for stream in streams}, "currently_syncing": None})
+
+
+def stream_id(stream: CursorStream) -> str:
+    """A stream's id as taps of databases build it: ``public-orders``."""
+    return f"{stream.namespace}-{stream.name}" if stream.namespace else stream.name
+
+
+def entry(stream: CursorStream) -> dict[str, Any]:
+    """The bookmark of one stream."""
+    position = stream.position
+    if isinstance(position, PostgresLsn):
+        return {"last_replication_method": "LOG_BASED", "lsn": position.value}
+    if isinstance(position, BinlogPosition):
+        return {"last_replication_method": "LOG_BASED", "log_file": position.file, "log_pos": position.offset}
+    ((column, value),) = stream.cursors.items()
+    return {"replication_key": column, "replication_key_value": value}
+
+
+def state_places(document: CursorDocument) -> dict[str, list[JsonPath]]:
+    """Where the bookmark of each stream is, by its id; in each part of Meltano's state."""
+    found: dict[str, list[JsonPath]] = {}
+    for name, _, at in marks(document.content, document.form):
+        found.setdefault(name, []).append(at)
+    return found
+
+
+def cursor_places(document: CursorDocument, name: str) -> dict[str, list[JsonPath]]:
+    """Where the value of each cursor of a stream is."""
+    found: dict[str, list[JsonPath]] = {}
+    for at in state_places(document).get(name, []):
+        mark = value_at(document.content, at)
+        if not isinstance(mark, dict):
+            found.setdefault("bookmark", []).append(at)
+            continue
+        for leaf in cursor_leaves(mark):
+            if not isinstance(leaf.value, dict | list | bool) and leaf.at[-1] in value_at(mark, leaf.at[:-1]):
+                found.setdefault(leaf.name, []).append((*at, *leaf.at))
+    stream = document.stream(name)
+    return {column: at for column, at in found.items() if stream is not None and column in stream.cursors}
+
+
+def settable(document: CursorDocument, name: str) -> dict[str, list[JsonPath]]:
+    """Where the values are that can be set: of cursors, and of the position in the log."""
+    found = cursor_places(document, name)
+    for at in state_places(document).get(name, []):
+        mark = value_at(document.content, at)
+        for key in POSITION_KEYS & mark.keys() if isinstance(mark, dict) else ():
+            found.setdefault(key, []).append((*at, key))
+    return found
+
+
+def removals(document: CursorDocument, name: str) -> list[JsonPath]:
+    """The members to take out, so that the tap reads the stream from its start."""
+    return state_places(document).get(name, [])
+
+
+def encoded(value: str | int | Decimal | bool | None, before: Any) -> Any:
+    """A cursor's value as this document writes it."""
+    del before
+    return value

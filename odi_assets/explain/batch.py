@@ -1,0 +1,157 @@
+"""Follows a key from the landing files through each node to a table: where it is, and where it was lost, and why."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import ConfigError
+from odi_assets.explain.absence import Absence
+from odi_assets.explain.evidence.collect import key_sql, only_asked
+from odi_assets.explain.evidence.verdicts import key_parts
+from odi_assets.explain.log import captured_in_log, followed_in_log
+from odi_assets.explain.places import KeyFinding, KeyTrace, SearchedPlace, Trace, some_names
+from odi_assets.explain.spans import Stay, stays
+from odi_assets.explain.way import Followed, followed_nodes, rows_of
+from odi_assets.nodes.execution.errors import errors_named
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.project import Project
+from odi_assets.sources.delta.source import DeltaTableSource
+from odi_assets.sources.source import Source
+from odi_assets.spark.lazy import F
+from odi_assets.spark.own_session import own_session
+from odi_assets.state.backend import StateBackend
+from odi_assets.tables.columns import quoted
+from odi_assets.tables.reader import file_uri_key
+from odi_assets.util.words import counted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_FILE = "_odi_file"
+
+
+def trace(
+    project: Project,
+    spark: SparkSession,
+    state: StateBackend,
+    key: NodeKey,
+    columns: Sequence[str],
+    keys: Sequence[str],
+    table: str | None = None,
+) -> list[KeyTrace]:
+    """Follow ``keys`` to the table of a node.
+
+    Args:
+        columns: the columns of the node's table that the key is made of.
+        keys: each as one text (``SEPARATOR`` between the parts of several columns).
+        table: of a node that captures a log, the captured table that the keys are of.
+
+    Raises:
+        ConfigError: the node's table has no such column.
+        SourceError, TableError: something on the way cannot be read.
+    """
+    found = Trace(project, spark, state, keys)
+    with own_session(spark), errors_named(Node.of(project, key), ()):
+        for followed in followed_nodes(project, spark, key, tuple(columns)):
+            if table is None:
+                _look(found, followed)
+            else:
+                captured_in_log(found, followed.node, table, followed.columns)
+    return [_conclusion(found, str(key), one) for one in keys]
+
+
+# -- looking -----------------------------------------------------------------------------------------------------------
+
+
+def _look(found: Trace, followed: Followed) -> None:
+    node = followed.node
+    for source in node.sources:
+        if source.name in followed.sources and not isinstance(source, DeltaTableSource):
+            _look_into_source(found, source, followed.sources[source.name])
+    handle = TableHandle.open(node.target.location)
+    there = _stays(found, handle, followed.columns)
+    if node.config.apply is not None:
+        followed_in_log(found, node, followed.columns, there)
+        return
+    absent = [key for key in found.keys if key not in there or not there[key].rows]
+    for key in found.keys:
+        if key not in absent:
+            found.add(key, _present(node, there[key]))
+    if absent:
+        Absence(found, followed, handle).explain(absent, there)
+
+
+def _stays(found: Trace, handle: TableHandle, columns: tuple[str, ...]) -> dict[str, Stay]:
+    if not handle.exists:
+        return {}
+    known = {name.lower(): name for name in handle.columns}
+    missing = next((column for column in columns if column.lower() not in known), None)
+    if missing is not None:
+        raise ConfigError(
+            f"the table at {handle.location.uri} has no column {missing}",
+            fix=f"it has {', '.join(handle.columns)}: name one, as in --key COLUMN=VALUE",
+            column=missing,
+        )
+    return stays(found.spark, handle, key_sql([quoted(known[column.lower()]) for column in columns]), found.keys)
+
+
+def _present(node: Node, stay: Stay) -> SearchedPlace:
+    run = f" (run {stay.since_run[:8]})" if stay.since_run else ""
+    since = f"since version {stay.since}{run}" if stay.since is not None else "since before its log begins"
+    text = f"{node} has {counted(stay.rows, 'row')} of it, {since}"
+    return SearchedPlace(str(node), KeyFinding.PRESENT, text, stay.rows, stay.since, stay.since_run)
+
+
+def _look_into_source(found: Trace, source: Source, columns: tuple[str, ...]) -> None:
+    rows = rows_of(found.spark, source)
+    counts = {} if rows is None else _by_file(found, source, rows, columns)
+    for key in found.keys:
+        in_files = counts.get(key, {})
+        if in_files:
+            total, names = sum(in_files.values()), tuple(sorted(name for name in in_files if name))
+            where = f" in {some_names(names)}" if names else ""
+            text = f"{source.label} has {counted(total, 'row')} of it{where}"
+            found.add(key, SearchedPlace(source.label, KeyFinding.PRESENT, text, total, files=names, is_source=True))
+        else:
+            text = f"{source.label} has no row of it"
+            found.add(key, SearchedPlace(source.label, KeyFinding.NOT_LANDED, text, is_source=True))
+
+
+def _by_file(found: Trace, source: Source, rows: DataFrame, columns: tuple[str, ...]) -> dict[str, dict[str, int]]:
+    base = getattr(source.unwaited, "base", None)
+    root = "" if base is None else file_uri_key(base.uri).rstrip("/") + "/"
+    key = key_sql([quoted(column) for column in columns])
+    frame = rows.withColumn(_FILE, F.input_file_name()).selectExpr(f"{key} AS key", _FILE)
+    counts: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in only_asked(frame, found.keys).groupBy("key", _FILE).count().collect():
+        counts[row["key"]][file_uri_key(row[_FILE]).removeprefix(root) if row[_FILE] else ""] = row["count"]
+    return counts
+
+
+# -- the answer --------------------------------------------------------------------------------------------------------
+
+
+def _conclusion(found: Trace, node: str, key: str) -> KeyTrace:
+    places, changes = tuple(found.places[key]), tuple(found.changes[key])
+    last = found.at[key][node]
+    if last.finding is KeyFinding.PRESENT:
+        return KeyTrace(key_parts(key), last.finding, f"{_capital(last.text)}.", None, places, changes)
+    # The reason is at the first place that lacks the key although a place before it has the key.
+    tables = [place for place in places if not place.files and place.finding is not KeyFinding.PRESENT]
+    cause = next((place for place in tables if not (place.is_source or place.finding is KeyFinding.NOT_LANDED)), None)
+    if cause is None or (not any(place.rows for place in places) and last.finding is KeyFinding.NOT_LANDED):
+        looked = dict.fromkeys(place.name for place in places if place.is_source)
+        sentence = (
+            f"It has not landed: {' and '.join(looked) or node} {'have' if len(looked) > 1 else 'has'} no row of it."
+        )
+        return KeyTrace(key_parts(key), KeyFinding.NOT_LANDED, sentence, None, places, changes)
+    return KeyTrace(key_parts(key), cause.finding, f"{_capital(cause.text)}.", cause.name, places, changes)
+
+
+def _capital(text: str) -> str:
+    # The name of a node stays as it is.
+    return text if "." in text.partition(" ")[0] else text[:1].upper() + text[1:]

@@ -1,0 +1,271 @@
+"""Decides what became of the keys of a join of two streams."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import IntEnum
+
+import numpy as np
+
+from odi_assets.explain.evidence.evidence import Booleans, Evidence, EvidenceRows, Integers, Lost, Pairs
+from odi_assets.explain.evidence.fates import RowFates, row_fates
+from odi_assets.explain.evidence.rows_text import describe, row_fate
+from odi_assets.explain.evidence.similar import similar_keys
+from odi_assets.explain.evidence.verdicts import Fate, KeyExplanation, KeyOutcome, RowFate, key_parts
+from odi_assets.explain.evidence.words import amount, capital, distance
+from odi_assets.spark.plans.definition import SEPARATOR, QueryDefinition
+
+
+class _Pair(IntEnum):
+    """What became of a pair of rows. Of several pairs with one key, that with the lowest number is the answer."""
+
+    MATCHED = 0
+    UNKNOWN = 1
+    NOT_READ = 2
+    LATE = 3
+    FILTERED = 4
+    DUPLICATE = 5
+    OUT_OF_WINDOW = 6
+
+
+_VERDICTS = {
+    _Pair.MATCHED: KeyOutcome.MATCHED,
+    _Pair.UNKNOWN: KeyOutcome.UNDECIDABLE,
+    _Pair.NOT_READ: KeyOutcome.COUNTERPART_NOT_READ,
+    _Pair.LATE: KeyOutcome.COUNTERPART_LATE,
+    _Pair.FILTERED: KeyOutcome.COUNTERPART_FILTERED,
+    _Pair.DUPLICATE: KeyOutcome.DUPLICATE_OF,
+    _Pair.OUT_OF_WINDOW: KeyOutcome.OUT_OF_WINDOW,
+}
+
+
+_NOT_WRITTEN = Lost(
+    "Spark does not write down which of the rows of one batch that are the same to a deduplication it keeps",
+    "a deduplication by all columns that matter later leaves no choice",
+)
+
+
+@dataclass(frozen=True)
+class _Sides:
+    rows: tuple[EvidenceRows, EvidenceRows]
+    fates: tuple[RowFates, RowFates]
+
+
+def explain_join(definition: QueryDefinition, evidence: Evidence) -> Iterator[KeyExplanation]:
+    """The answers, in the order of the keys."""
+    sides = _sides(definition, evidence)
+    left, right = sides.rows
+    pairs = evidence.pairs
+    assert pairs is not None
+    ends = _ends(sides, pairs)
+    batches = np.maximum(left.last[pairs.left], right.last[pairs.right])
+    best = _best_pairs([left.key[place] for place in pairs.left], ends, batches)
+    by_key = [_places(rows) for rows in sides.rows]
+    for key in evidence.keys:
+        places = tuple(found.get(key, ()) for found in by_key)
+        rows = tuple(_fates_of(definition, evidence, sides, side, places[side], key) for side in (0, 1))
+        place = best.get(key)
+        if place is None:
+            found = _without_pair(definition, evidence, key, rows)
+        else:
+            found = _with_pair(definition, evidence, sides, key, rows, place, _Pair(ends[place]))
+        yield _checked(definition, evidence, found)
+
+
+def joined_pairs(definition: QueryDefinition, evidence: Evidence) -> tuple[Booleans, Booleans]:
+    """Which pairs were joined, and for which pairs that is not known."""
+    assert evidence.pairs is not None
+    ends = _ends(_sides(definition, evidence), evidence.pairs)
+    return np.asarray(ends == _Pair.MATCHED), np.asarray(ends == _Pair.UNKNOWN)
+
+
+def _sides(definition: QueryDefinition, evidence: Evidence) -> _Sides:
+    left, right = evidence.rows
+    fates = (
+        row_fates(given, rows, evidence.watermarks)
+        for given, rows in zip(definition.inputs, (left, right), strict=True)
+    )
+    return _Sides((left, right), (next(fates), next(fates)))
+
+
+# -- pairs -------------------------------------------------------------------------------------------------------------
+
+
+def _ends(sides: _Sides, pairs: Pairs) -> Integers:
+    places = pairs.left, pairs.right
+    in_window = np.asarray(pairs.holds.all(axis=1), dtype=bool)
+
+    def either(name: str) -> Booleans:
+        return np.asarray(
+            getattr(sides.fates[0], name)[places[0]] | getattr(sides.fates[1], name)[places[1]], dtype=bool
+        )
+
+    choices = [
+        (~in_window, _Pair.OUT_OF_WINDOW),
+        (either("filtered") | either("null_key"), _Pair.FILTERED),
+        (either("late"), _Pair.LATE),
+        (either("duplicate"), _Pair.DUPLICATE),
+        (either("not_read"), _Pair.NOT_READ),
+        (either("unknown"), _Pair.UNKNOWN),
+    ]
+    # Two rows that were not late, and that the condition allows, always meet: one comes before the watermark has
+    # removed the other, and a row that the batch's own watermark removes is joined first.
+    conditions, ends = zip(*choices, strict=True)
+    return np.select(list(conditions), [int(end) for end in ends], int(_Pair.MATCHED)).astype(np.int64)
+
+
+def _best_pairs(keys: Sequence[str], ends: Integers, batches: Integers) -> dict[str, int]:
+    """By key, the pair that is the answer; of equal ones, that which was joined first."""
+    order = np.lexsort((batches, ends))[::-1]
+    return {keys[place]: int(place) for place in order}
+
+
+def _places(rows: EvidenceRows) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for place, key in enumerate(rows.key):
+        found[key].append(place)
+    return found
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def _fates_of(
+    definition: QueryDefinition, evidence: Evidence, sides: _Sides, side: int, places: Sequence[int], key: str
+) -> tuple[RowFate, ...]:
+    given = definition.inputs[side]
+    if places:
+        return tuple(row_fate(given, sides.rows[side], sides.fates[side], place) for place in places)
+    lost = evidence.lost_rows[side] if evidence.lost_rows else None
+    if lost is not None:
+        text = f"{given.view} has no row of it now, and what it had is not all there: {lost.what}"
+        return (RowFate(given.view, Fate.UNDECIDABLE, text),)
+    similar = evidence.similar[side].get(key, ()) if evidence.similar else ()
+    text = f"{given.view} has no row with this key" + (", but one that is almost the same" if similar else "")
+    return (RowFate(given.view, Fate.NEVER_ARRIVED, text),)
+
+
+def _without_pair(
+    definition: QueryDefinition, evidence: Evidence, key: str, rows: tuple[tuple[RowFate, ...], ...]
+) -> KeyExplanation:
+    """There is no pair, because one side has no row with the key, or neither has."""
+    absent = [side for side in (0, 1) if rows[side][0].file is None]
+    names = [definition.inputs[side].view for side in absent]
+    every = (*rows[0], *rows[1])
+    similar = tuple(
+        text
+        for side in absent
+        for text in similar_keys(
+            definition.inputs[side].view, key, evidence.similar[side].get(key, ()) if evidence.similar else ()
+        )
+    )
+    if len(absent) == 2:
+        sentence = f"Neither {names[0]} nor {names[1]} has a row with this key"
+    else:
+        there = rows[1 - absent[0]]
+        sentence = f"{names[0]} has no row with this key, so there is nothing to join. " + capital(there[0].text)
+    if similar:
+        sentence += f". Almost the same key: {'; '.join(similar)}"
+    return KeyExplanation(key_parts(key), KeyOutcome.NO_COUNTERPART, f"{sentence}.", every, similar=similar)
+
+
+def _with_pair(
+    definition: QueryDefinition,
+    evidence: Evidence,
+    sides: _Sides,
+    key: str,
+    rows: tuple[tuple[RowFate, ...], ...],
+    place: int,
+    end: _Pair,
+) -> KeyExplanation:
+    pairs = evidence.pairs
+    assert pairs is not None
+    places = int(pairs.left[place]), int(pairs.right[place])
+    facts: dict[str, object] = {}
+    if end is _Pair.MATCHED:
+        sentence, facts = _matched(definition, evidence, sides, places)
+    elif end is _Pair.OUT_OF_WINDOW:
+        sentence, facts = _out_of_window(definition, evidence, sides, places, place)
+    elif end is _Pair.LATE:
+        sentence = _rows_text(definition, sides, places, (Fate.DROPPED_LATE,))
+    elif end is _Pair.FILTERED:
+        sentence = _rows_text(definition, sides, places, (Fate.FILTERED, Fate.NULL_KEY))
+    elif end is _Pair.DUPLICATE:
+        sentence = _rows_text(definition, sides, places, (Fate.DUPLICATE_OF,))
+    elif end is _Pair.NOT_READ:
+        sentence = _rows_text(definition, sides, places, (Fate.NOT_READ,))
+    else:
+        sentence, facts = _unknown(definition, evidence, sides, places)
+    return KeyExplanation(key_parts(key), _VERDICTS[end], f"{sentence}.", (*rows[0], *rows[1]), **facts)  # type: ignore[arg-type]
+
+
+def _matched(
+    definition: QueryDefinition, evidence: Evidence, sides: _Sides, places: tuple[int, int]
+) -> tuple[str, dict[str, object]]:
+    left, right = (sides.rows[side] for side in (0, 1))
+    ranges = [(int(one.first[place]), int(one.last[place])) for one, place in zip((left, right), places, strict=True)]
+    batch = max(first for first, _ in ranges)
+    known = batch == max(last for _, last in ranges)
+    version = evidence.versions.get(batch) if known else None
+    what = " and ".join(describe(definition.inputs[side], sides.rows[side], places[side]) for side in (0, 1))
+    sentence = f"Joined: {what}" + (f", in batch {batch}" if known else ", in a batch no longer known")
+    sentence += f", version {version} of the table" if version is not None else ""
+    return sentence, {"batch": batch if known else None, "table_version": version}
+
+
+def _out_of_window(
+    definition: QueryDefinition, evidence: Evidence, sides: _Sides, places: tuple[int, int], pair: int
+) -> tuple[str, dict[str, object]]:
+    pairs = evidence.pairs
+    assert pairs is not None
+    failing = int(np.argmin(pairs.holds[pair]))
+    condition, apart = definition.conditions[failing], float(pairs.apart[pair, failing])
+    left, right = (describe(definition.inputs[side], sides.rows[side], places[side]) for side in (0, 1))
+    sentence = f"{capital(left)} and {right} have this key, and are not joined: `{condition.text}` is not met"
+    by: timedelta | float | None = None
+    if condition.sides and not np.isnan(apart):
+        by = timedelta(microseconds=abs(apart)) if condition.kind == "time" else abs(apart)
+        sentence += f", by {distance(by) if isinstance(by, timedelta) else amount(by)}"
+    return sentence, {"condition": condition.text, "misses_by": by}
+
+
+def _rows_text(definition: QueryDefinition, sides: _Sides, places: tuple[int, int], fates: tuple[Fate, ...]) -> str:
+    found = [row_fate(definition.inputs[s], sides.rows[s], sides.fates[s], places[s]) for s in (0, 1)]
+    texts = [row.text for row in found if row.fate in fates]
+    others = [row.input for row in found if row.fate not in fates]
+    return capital(", and ".join(texts)) + (f". So the row of {others[0]} was not joined to it" if others else "")
+
+
+def _unknown(
+    definition: QueryDefinition, evidence: Evidence, sides: _Sides, places: tuple[int, int]
+) -> tuple[str, dict[str, object]]:
+    found = [row_fate(definition.inputs[s], sides.rows[s], sides.fates[s], places[s]) for s in (0, 1)]
+    not_known = capital(", and ".join(row.text for row in found if row.fate is Fate.UNDECIDABLE))
+    one_of = any(sides.fates[side].one_of[places[side]] for side in (0, 1))
+    lost = _NOT_WRITTEN if one_of else evidence.lost_batches
+    sentence = not_known if one_of or not lost else f"It is not known whether these rows were joined: {lost}"
+    return sentence, {"lost": (str(lost),) if lost else ()}
+
+
+def _checked(definition: QueryDefinition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
+    """The answer, weighed against rows that may be missing from the evidence, and against the node's table."""
+    lost = tuple(one for one in evidence.lost_rows if one is not None)
+    if lost and found.verdict not in (KeyOutcome.MATCHED, KeyOutcome.UNDECIDABLE):
+        sentence = f"It is not known: rows of this key may be gone. {capital(str(lost[0]))}."
+        found = replace(found, verdict=KeyOutcome.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)))
+    if evidence.written is None or not definition.is_whole:
+        return found
+    rows = evidence.written.get(SEPARATOR.join(found.key), 0)
+    if found.verdict is KeyOutcome.UNDECIDABLE and rows and not definition.outer:
+        sentence = "Joined: the table has its row. It is no longer known in which batch."
+        return replace(found, verdict=KeyOutcome.MATCHED, sentence=sentence, table_version=None)
+    if found.verdict is KeyOutcome.MATCHED and not rows:
+        said = "the rows were joined, and the table has no row with this key: it was changed or removed there since"
+        return replace(found, disagreements=(*found.disagreements, said))
+    if rows and not definition.outer and found.verdict not in (KeyOutcome.MATCHED, KeyOutcome.UNDECIDABLE):
+        said = f"the table has {rows:,} row{'s' if rows > 1 else ''} with this key, which these inputs do not explain"
+        return replace(found, disagreements=(*found.disagreements, said))
+    return found

@@ -1,0 +1,277 @@
+"""Decides what became of the keys of an aggregation, of a deduplication, and of a query without state."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from odi_assets.explain.evidence.duplicates import Duplicates, find_duplicates
+from odi_assets.explain.evidence.evidence import NO_TIME, NOT_READ, Evidence, EvidenceRows
+from odi_assets.explain.evidence.fates import RowFates, row_fates
+from odi_assets.explain.evidence.rows_text import describe, duplicate_of, read_in, row_fate
+from odi_assets.explain.evidence.similar import similar_keys
+from odi_assets.explain.evidence.verdicts import Fate, KeyExplanation, KeyOutcome, RowFate, key_parts, moment
+from odi_assets.explain.evidence.words import capital, time_text, watermark_text
+from odi_assets.spark.plans.definition import SEPARATOR, Input, QueryDefinition
+
+_ORDER = (
+    *(Fate.COUNTED, Fate.KEPT, Fate.WRITTEN, Fate.REACHED, Fate.PENDING, Fate.UNDECIDABLE, Fate.NOT_READ),
+    *(Fate.DUPLICATE_OF, Fate.DROPPED_LATE, Fate.FILTERED, Fate.NULL_KEY, Fate.NEVER_ARRIVED),
+)
+"""Of several rows with one key, the fate that comes first is the verdict."""
+
+_SAID = {
+    Fate.COUNTED: "counted",
+    Fate.KEPT: "kept",
+    Fate.WRITTEN: "written",
+    Fate.REACHED: "read",
+    Fate.PENDING: "waiting to be counted",
+    Fate.UNDECIDABLE: "undecidable",
+    Fate.NOT_READ: "not read yet",
+    Fate.DUPLICATE_OF: "left out as duplicates",
+    Fate.DROPPED_LATE: "dropped as late",
+    Fate.FILTERED: "filtered out",
+    Fate.NULL_KEY: "without a key",
+}
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """The rows of one input.
+
+    Attributes:
+        duplicates: of a deduplication.
+    """
+
+    definition: QueryDefinition
+    given: Input
+    evidence: Evidence
+    rows: EvidenceRows
+    fates: RowFates
+    duplicates: Duplicates | None
+
+
+@dataclass(frozen=True)
+class _Session:
+    start: int
+    end: int
+    rows: tuple[int, ...]
+
+    def meets(self, other: _Session) -> bool:
+        return self.start <= other.end and other.start <= self.end
+
+
+def explain_single(definition: QueryDefinition, evidence: Evidence) -> Iterator[KeyExplanation]:
+    """The answers, in the order of the keys."""
+    inputs = [
+        (_decided(definition, given, evidence, rows), _places(rows))
+        for given, rows in zip(definition.inputs, evidence.rows, strict=True)
+    ]
+    judge = _JUDGES[definition.kind]
+    for key in evidence.keys:
+        rows_of_key: list[RowFate] = []
+        for decided, places in inputs:
+            found = places.get(key, [])
+            judged = zip(found, judge(decided, found), strict=True) if found else ()
+            rows_of_key += [_or_withheld(decided, *one) for one in judged]
+        answer = _answer(key, rows_of_key) if rows_of_key else _absent(definition, evidence, key)
+        yield _checked(definition, evidence, answer)
+
+
+def _decided(definition: QueryDefinition, given: Input, evidence: Evidence, rows: EvidenceRows) -> _Decided:
+    fates = row_fates(given, rows, evidence.watermarks)
+    duplicates = None
+    if definition.kind == "deduplication" and rows.identity is not None:
+        removed = (fates.removed_first, fates.removed_last) if definition.expires else None
+        duplicates = find_duplicates(rows, rows.identity, fates.accepted, fates.unknown, removed)
+    return _Decided(definition, given, evidence, rows, fates, duplicates)
+
+
+def _places(rows: EvidenceRows) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, key in enumerate(rows.key):
+        places[key].append(place)
+    return places
+
+
+def _or_withheld(decided: _Decided, place: int, found: RowFate) -> RowFate:
+    """The fate of a row, unless a condition behind the operator kept it, or its group, from being written."""
+    after = decided.rows.after
+    if after is None or after[place] < 0 or found.fate not in (Fate.COUNTED, Fate.KEPT):
+        return found
+    condition = decided.definition.withheld[int(after[place])].text
+    what = "its group" if decided.definition.kind == "aggregation" else "it"
+    text = f"{found.text}; {what} does not meet `{condition}`, so it is not in the table"
+    return replace(found, fate=Fate.FILTERED, condition=condition, text=text)
+
+
+def _answer(key: str, rows: Sequence[RowFate]) -> KeyExplanation:
+    best = min(rows, key=lambda row: _ORDER.index(row.fate))
+    sentence = capital(best.text)
+    if len(rows) > 1:
+        counts = Counter(row.fate for row in rows)
+        by_fate = [f"{counts[fate]:,} {_SAID[fate]}" for fate in _ORDER if counts[fate]]
+        sentence = f"{len(rows):,} rows: {', '.join(by_fate)}. {sentence}"
+        others = [row for row in rows if row.fate is not best.fate]
+        sentence += "".join(f". {capital(row.text)}" for row in others[:2])
+    batch = best.batch if best.fate in (Fate.COUNTED, Fate.KEPT, Fate.WRITTEN) else None
+    return KeyExplanation(key_parts(key), KeyOutcome(best.fate.value), f"{sentence}.", tuple(rows), batch)
+
+
+def _absent(definition: QueryDefinition, evidence: Evidence, key: str) -> KeyExplanation:
+    views = [given.view for given in definition.inputs]
+    similar = tuple(
+        text
+        for view, near in zip(views, evidence.similar, strict=False)
+        for text in similar_keys(view, key, near.get(key, ()))
+    )
+    text = f"{views[0]} has no row with this key" if len(views) == 1 else f"none of {', '.join(views)} has such a row"
+    sentence = f"{text}. Almost the same key: {'; '.join(similar)}" if similar else text
+    rows = tuple(RowFate(view, Fate.NEVER_ARRIVED, f"{view} has no row with this key") for view in views)
+    return KeyExplanation(key_parts(key), KeyOutcome.NEVER_ARRIVED, f"{capital(sentence)}.", rows, similar=similar)
+
+
+def _checked(definition: QueryDefinition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
+    lost = tuple(one for one in evidence.lost_rows if one is not None)
+    if lost and found.verdict is KeyOutcome.NEVER_ARRIVED:
+        sentence = f"It is not known: rows of this key may be gone. {capital(str(lost[0]))}."
+        rows = tuple(replace(row, fate=Fate.UNDECIDABLE) for row in found.rows)
+        found = replace(found, verdict=KeyOutcome.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)), rows=rows)
+    elif found.verdict is KeyOutcome.UNDECIDABLE and evidence.lost_batches:
+        found = replace(found, lost=(str(evidence.lost_batches),))
+    if found.batch is not None:
+        found = replace(found, table_version=evidence.versions.get(found.batch))
+    if evidence.written is None or not definition.is_whole:
+        return found
+    written = evidence.written.get(SEPARATOR.join(found.key), 0)
+    if found.verdict in (KeyOutcome.COUNTED, KeyOutcome.KEPT, KeyOutcome.WRITTEN) and not written:
+        said = "its rows went into the table, and the table has no row with this key: it was changed or removed there"
+        return replace(found, disagreements=(said,))
+    return found
+
+
+# -- what each kind of query does with the rows of a key ---------------------------------------------------------------
+
+
+def _reached(decided: _Decided, place: int) -> bool:
+    return bool(decided.fates.accepted[place])
+
+
+def _plain(decided: _Decided, place: int) -> RowFate:
+    return row_fate(decided.given, decided.rows, decided.fates, place)
+
+
+def _written(decided: _Decided, places: Sequence[int]) -> list[RowFate]:
+    if decided.definition.beyond:
+        return [_taken(decided, place, Fate.REACHED, "was read") for place in places]
+    return [_taken(decided, place, Fate.WRITTEN, "was written") for place in places]
+
+
+def _taken(decided: _Decided, place: int, fate: Fate, did: str) -> RowFate:
+    """The fate of a row that the batch which read it also gave."""
+    found = _plain(decided, place)
+    if not _reached(decided, place):
+        return found
+    batch = read_in(decided.rows, place)
+    what = describe(decided.given, decided.rows, place)
+    text = f"{what} {did}" + (f" in batch {batch}" if batch is not None else ", in a batch no longer known")
+    return replace(found, fate=fate, text=text, batch=batch, watermark=None)
+
+
+def _aggregated(decided: _Decided, places: Sequence[int]) -> list[RowFate]:
+    definition, fates = decided.definition, decided.fates
+    if not (definition.waits_for_watermark and fates.needs_ms is not None):
+        return [_taken(decided, place, Fate.COUNTED, "is counted") for place in places]
+    closing = _session_ends(decided, places) if definition.session else {}
+    return [_windowed(decided, place, closing.get(place)) for place in places]
+
+
+def _windowed(decided: _Decided, place: int, session: tuple[int, int, int] | None) -> RowFate:
+    found = _plain(decided, place)
+    if not _reached(decided, place) or decided.rows.late_us[place] == NO_TIME:
+        return found
+    needs_ms = decided.fates.needs_ms
+    assert needs_ms is not None
+    first, last = int(decided.fates.removed_first[place]), int(decided.fates.removed_last[place])
+    until_ms = int(needs_ms[place])
+    if session is not None:
+        first, last, until_ms = session
+    what = describe(decided.given, decided.rows, place)
+    window = _window_text(decided, place)
+    until = moment(until_ms - decided.given.passed_by_ms)
+    reaches = "passes" if decided.given.passed_by_ms else "reaches"
+    if first >= NOT_READ:
+        text = f"{what} is counted{window}, and that is written when the watermark {reaches} {time_text(until)}"
+        return replace(found, fate=Fate.PENDING, text=text, batch=None, watermark=until)
+    if first != last:
+        text = f"{what} is counted{window}, which was written in a batch no longer known"
+        return replace(found, fate=Fate.COUNTED, text=text, batch=None, watermark=until)
+    reached = int(decided.evidence.watermarks.at_least(np.array([first]))[0])
+    text = f"{what} is counted{window}, which batch {first} wrote at watermark {watermark_text(reached)}"
+    return replace(found, fate=Fate.COUNTED, text=text, batch=first, watermark=moment(reached))
+
+
+def _window_text(decided: _Decided, place: int) -> str:
+    windows = decided.rows.windows_us
+    if windows is None or decided.definition.session:
+        return " in its session" if decided.definition.session else ""
+    start, end = (moment(int(one) / 1000) for one in windows[place][0])
+    more = f" and {len(windows[place]) - 1:,} other windows" if len(windows[place]) > 1 else ""
+    return f" in the window {time_text(start)} to {time_text(end)}{more}"
+
+
+def _session_ends(decided: _Decided, places: Sequence[int]) -> Mapping[int, tuple[int, int, int]]:
+    """By row, when its session is written: the batch as a range, and the watermark that it needs.
+
+    A session grows with the rows that fall into it or touch it, until a batch's watermark has reached its end.
+    """
+    rows, windows = decided.rows, decided.rows.windows_us
+    assert windows is not None
+    found: dict[int, tuple[int, int, int]] = {}
+    sessions: list[_Session] = []
+    for place in sorted((p for p in places if _reached(decided, p)), key=lambda p: int(rows.last[p])):
+        grown = _Session(int(windows[place][0][0]), int(windows[place][0][1]), (place,))
+        for other in [one for one in sessions if one.meets(grown)]:
+            if _removal(decided, other.end)[0] >= int(rows.first[place]):
+                sessions.remove(other)
+                grown = _Session(min(grown.start, other.start), max(grown.end, other.end), (*other.rows, *grown.rows))
+        sessions.append(grown)
+    for one in sessions:
+        first, last = _removal(decided, one.end)
+        latest = max(int(rows.last[place]) for place in one.rows)
+        for place in one.rows:
+            found[place] = max(first, latest), max(last, latest), -(-one.end // 1000)
+    return found
+
+
+def _removal(decided: _Decided, end_us: int) -> tuple[int, int]:
+    first, last = decided.evidence.watermarks.first_reaching(np.array([-(-end_us // 1000)]))
+    return int(first[0]), int(last[0])
+
+
+def _deduplicated(decided: _Decided, places: Sequence[int]) -> list[RowFate]:
+    return [_kept_or_not(decided, place) for place in places]
+
+
+def _kept_or_not(decided: _Decided, place: int) -> RowFate:
+    duplicates = decided.duplicates
+    assert duplicates is not None
+    if not _reached(decided, place):
+        return _plain(decided, place)
+    if duplicates.unsure[place]:
+        text = "it is not known whether the first row of the key was still in the state when this one came"
+        return replace(_plain(decided, place), fate=Fate.UNDECIDABLE, text=text, batch=None, watermark=None)
+    earlier = int(duplicates.of[place])
+    if earlier < 0:
+        return _taken(decided, place, Fate.KEPT, "was the first of its key, and was kept")
+    return duplicate_of(decided.given, decided.rows, place, earlier)
+
+
+_JUDGES: dict[str, Callable[[_Decided, Sequence[int]], list[RowFate]]] = {
+    "aggregation": _aggregated,
+    "deduplication": _deduplicated,
+    "rows": _written,
+}

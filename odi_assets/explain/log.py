@@ -1,0 +1,206 @@
+"""Follows a key through a change log: from the table of the database, by each change, to the tables that apply it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import ConfigError, OdiError
+from odi_assets.explain.evidence.verdicts import key_parts
+from odi_assets.explain.log_changes import ChangeOp, KeyHistory, TableLog
+from odi_assets.explain.places import KeyFinding, LoggedKeyChange, SearchedPlace, Trace
+from odi_assets.explain.spans import Stay
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.apply import applied_below, key_in_log, mark_of_log
+from odi_assets.nodes.project import Project
+from odi_assets.sources.cdc.lookup import keys_there
+from odi_assets.sources.cdc.source import LogSource
+from odi_assets.tables.engine import engine_of
+from odi_assets.util.words import counted
+
+
+@dataclass(frozen=True)
+class CapturedKeys:
+    """Keys of a table in a change log.
+
+    Attributes:
+        found: what is asked; the places that were looked at are added to it.
+        capture: the node that writes the log.
+        table: the captured table.
+        columns: the columns that the keys are of.
+    """
+
+    found: Trace
+    capture: Node
+    table: str
+    columns: tuple[str, ...]
+
+    def look(self, appliers: Sequence[Node]) -> dict[str, KeyHistory]:
+        """Add the server and the log to the places, and the changes of each key; return them too.
+
+        Args:
+            appliers: the nodes whose tables are asked about.
+        """
+        log = TableHandle.open(self.capture.target.location)
+        key = key_in_log(log, str(self.capture), self.table, str(self.capture))
+        if not key:
+            raise ConfigError(
+                f"{self.table} has no key, so its changes cannot be followed",
+                fix=f"give it a primary key; or look at the log itself: odi show {self.capture}",
+                node=str(self.capture),
+            )
+        changes = TableLog(engine_of(log).read(self.found.spark, log), self.table, str(self.capture), mark_of_log(log))
+        by_key = changes.histories(self.columns, self.found.keys)
+        applied = {
+            str(node): applied_below(node, TableHandle.open(node.target.location), log, self.found.state)
+            for node in appliers
+        }
+        found: dict[str, KeyHistory] = {}
+        for one in self.found.keys:
+            history = by_key.get(one, KeyHistory())
+            marked = [
+                replace(change, applied_by=tuple(name for name, below in applied.items() if change.n < below))
+                for change in history.changes
+            ]
+            self.found.changes[one], found[one] = marked, replace(history, changes=tuple(marked))
+        if {name.lower() for name in self.columns} == {name.lower() for name in changes.key}:
+            self._at_server(changes.key)
+        for one in self.found.keys:
+            self.found.add(one, self._in_log(one))
+        return found
+
+    def _at_server(self, key: Sequence[str]) -> None:
+        """Whether the table of the database has the keys now."""
+        source = self.capture.sources[0]
+        assert isinstance(source, LogSource)
+        order = [[column.lower() for column in self.columns].index(name.lower()) for name in key]
+        asked = {one: tuple(key_parts(one)[place] for place in order) for one in self.found.keys}
+        name, why, there = f"{source.connection}:{self.table}", "", set[tuple[str, ...]]()
+        try:
+            there = keys_there(source, self.table, list(asked.values()))
+        except OdiError as error:
+            # The log itself needs no server.
+            why = error.message
+        for one, parts in asked.items():
+            if why:
+                text = f"{name} cannot be looked at: {why}"
+                place = SearchedPlace(name, KeyFinding.UNEXPLAINED, text, is_source=True)
+            elif parts in there:
+                place = SearchedPlace(name, KeyFinding.PRESENT, f"{name} has a row of it now", 1, is_source=True)
+            else:
+                place = SearchedPlace(name, KeyFinding.NOT_LANDED, f"{name} has no row of it now", is_source=True)
+            self.found.add(one, place)
+
+    def _in_log(self, one: str) -> SearchedPlace:
+        changes, name = self.found.changes[one], str(self.capture)
+        if changes:
+            text = f"{name} has {counted(len(changes), 'change')} of it; the last one is {change_text(changes[-1])}"
+            return SearchedPlace(name, KeyFinding.PRESENT, text, len(changes))
+        server = next((place for place in self.found.places[one] if place.is_source and place.rows), None)
+        if server is None:
+            return SearchedPlace(name, KeyFinding.NOT_LANDED, f"{name} has no change of it")
+        text = f"{server.name} has a row of it, and {name} has not captured it yet. Run: odi run {self.capture.command}"
+        return SearchedPlace(name, KeyFinding.NOT_READ, text)
+
+
+def followed_in_log(found: Trace, node: Node, columns: tuple[str, ...], there: dict[str, Stay]) -> None:
+    """Add what is known of keys in the table of a node that applies a log, and in its log.
+
+    Args:
+        there: since when the table has them, or until when it had them.
+    """
+    apply, captured_by = node.config.apply, node.applies
+    assert apply is not None
+    assert captured_by is not None
+    capture = Node.of(found.project, captured_by)
+    histories = CapturedKeys(found, capture, apply.table, columns).look([node])
+    for one, history in histories.items():
+        above = found.at[one][str(capture)]
+        found.add(one, _in_table(node, above, history, there.get(one)))
+
+
+def captured_in_log(found: Trace, node: Node, table: str, columns: tuple[str, ...]) -> None:
+    """Add what a change log has of keys of one of its tables, and who has applied it."""
+    appliers = [
+        other
+        for key in found.project.graph.order()
+        if (other := Node.of(found.project, key)).applies == node.key
+        and other.config.apply is not None
+        and other.config.apply.table == table
+    ]
+    CapturedKeys(found, node, table, columns).look(appliers)
+
+
+def _in_table(node: Node, above: SearchedPlace, history: KeyHistory, stay: Stay | None) -> SearchedPlace:
+    """What is known of a key in the table of ``node``; ``above`` is what its log has."""
+    name = str(node)
+    waiting = [change for change in history.changes if name not in change.applied_by]
+    then = f"; {counted(len(waiting), 'change')} of it not applied yet: odi run {node.command}" if waiting else ""
+    if stay is not None and stay.rows:
+        run = f" (run {stay.since_run[:8]})" if stay.since_run else ""
+        since = f"since version {stay.since}{run}" if stay.since is not None else "since before its log begins"
+        text = f"{name} has {counted(stay.rows, 'row')} of it, {since}{then}"
+        return SearchedPlace(name, KeyFinding.PRESENT, text, stay.rows, stay.since, stay.since_run)
+    version, run_id = (stay.gone, stay.gone_run) if stay else (None, None)
+    last = history.last(history.changes)
+    if last is not None and history.is_removed_by(last):
+        text = f"{name} has no row of it, for {_removal(last)}"
+        return SearchedPlace(name, KeyFinding.DELETED, text, 0, version, run_id)
+    if last is not None and last in waiting:
+        text = f"{name} has not applied it yet: {change_text(last)} is above what it has read"
+        return SearchedPlace(name, KeyFinding.NOT_READ, f"{text}. Run: odi run {node.command}")
+    if last is not None:
+        text = f"{name} has applied {change_text(last)}, and has no row of it: somebody else changed its table. "
+        text += f"odi audit {node} compares it with the database; odi run {node.command} --full-refresh makes it again"
+        return SearchedPlace(name, KeyFinding.UNEXPLAINED, text)
+    if stay is not None:
+        text = f"{name} had it until version {stay.gone}, which was made of new snapshots, and these have no row of it"
+        return SearchedPlace(name, KeyFinding.DELETED, text, 0, version, run_id)
+    return SearchedPlace(name, above.finding, f"{name} has no row of it, for {above.text}")
+
+
+def _removal(change: LoggedKeyChange) -> str:
+    if change.op == ChangeOp.TRUNCATE:
+        return f"{change_text(change)} emptied the table"
+    if change.op == ChangeOp.NEW_SNAPSHOT:
+        return f"{change_text(change)} began without it"
+    if change.op == ChangeOp.KEY_CHANGE:
+        return f"{change_text(change)} gave its row the key {', '.join(change.key)}"
+    return f"{change_text(change)} took it out"
+
+
+def change_text(change: LoggedKeyChange) -> str:
+    """``the update n 14 at 0/1A2B3C (transaction 741, 2024-01-31 05:00:00 UTC)``."""
+    where = "" if change.lsn is None else f" at {change.lsn}"
+    when = f" (transaction {change.xid}, {change.committed_at:%Y-%m-%d %H:%M:%S} UTC)" if change.committed_at else ""
+    return f"the {change.op} n {change.n:,}{where}{when}"
+
+
+def table_of_log(project: Project, key: NodeKey, named: str | None) -> tuple[str, tuple[str, ...]]:
+    """The captured table that is asked about, and the columns of its key.
+
+    Args:
+        key: a node that captures, or one that applies a log.
+        named: the table, for a node that captures several.
+
+    Raises:
+        ConfigError: the log does not exist, or which table is meant is not said.
+    """
+    node = Node.of(project, key)
+    capture, apply = node.applies or key, node.config.apply
+    log = TableHandle.open(project.target(capture))
+    mark = mark_of_log(log) if log.exists else None
+    if mark is None:
+        raise ConfigError(
+            f"{capture} has captured nothing yet", fix=f"odi run {capture.pipeline} --node {capture.node}"
+        )
+    tables = sorted(mark["tables"])
+    table = apply.table if apply is not None else named or (tables[0] if len(tables) == 1 else "")
+    if not table:
+        raise ConfigError(
+            f"{key} captures {counted(len(tables), 'table')}, and which one is meant is not said",
+            fix=f"name it: --table {tables[0]}" if tables else "capture a table first",
+        )
+    return table, key_in_log(log, str(capture), table, str(key))

@@ -1,0 +1,141 @@
+"""Since when a Delta table has had a key, and until when: the files with its rows, and the commits of these files."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from odi_assets.delta.history import METADATA_KEY, actions_at
+from odi_assets.delta.maintenance.restore import lost_files
+from odi_assets.delta.table import LiveFile, TableHandle
+from odi_assets.explain.evidence.collect import only_asked
+from odi_assets.tables.engine import engine_of
+from odi_assets.tables.reader import by_file_uri, file_uri_key
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FILE = "_odi_file"
+
+
+@dataclass(frozen=True)
+class Stay:
+    """How long a table has had a key.
+
+    Attributes:
+        rows: how many rows there are now.
+        since: the version that brought them; None if the log does not tell any more.
+        since_run: the run that made it.
+        gone: the version that took the last row away; None if there are rows now.
+        gone_run, gone_mode: the run that made that version, and how it wrote.
+        file: a file of the table with a row.
+    """
+
+    rows: int
+    since: int | None
+    since_run: str | None
+    gone: int | None = None
+    gone_run: str | None = None
+    gone_mode: str | None = None
+    file: str | None = None
+
+
+@dataclass
+class _Span:
+    """The versions that a data file was part of; ``end`` is the one that removed it."""
+
+    start: int | None = None
+    end: int | None = None
+    file: LiveFile | None = None
+    start_removes: bool = False
+
+
+def stays(
+    spark: SparkSession, handle: TableHandle, key: str, asked: Sequence[str], *, past: bool = True
+) -> dict[str, Stay]:
+    """What a table has, or had, of keys; a key that it never had, as far as its files tell, is left out.
+
+    Args:
+        key: SQL of the key as text, over the table's columns.
+        past: look at files that are no longer part of it, too, if the store still has them.
+
+    Raises:
+        TableError: the table cannot be read.
+    """
+    if not handle.exists:
+        return {}
+    spans, stamps = _spans(handle, past)
+    live = {file.path for file in handle.live_files}
+    old = [span.file for path, span in spans.items() if path not in live and span.file is not None]
+    lost = {file.path for file in lost_files(handle.location, old)} if old else set()
+    files = [*handle.live_files, *(file for file in old if file.path not in lost)]
+    by_uri = by_file_uri(handle.location, files)
+    rows = engine_of(handle).read_files(spark, handle, files, file_as=_FILE)
+    found = only_asked(rows.selectExpr(f"{key} AS key", _FILE), asked)
+    counts: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in found.groupBy("key", _FILE).count().collect():
+        counts[row["key"]][by_uri[file_uri_key(row[_FILE])].path] = row["count"]
+    return {one: _stay(in_files, live, spans, stamps) for one, in_files in counts.items()}
+
+
+def _stay(
+    counts: Mapping[str, int], live: set[str], spans: Mapping[str, _Span], stamps: Mapping[int, Mapping[str, Any]]
+) -> Stay:
+    now = [path for path in counts if path in live]
+    newest = now or [max(counts, key=lambda path: spans[path].end or 0)]
+    since, gone = _since(newest, counts, spans), None if now else spans[newest[0]].end
+    facts, after = stamps.get(since if since is not None else -1, {}), stamps.get(gone if gone is not None else -1, {})
+    return Stay(
+        sum(counts[path] for path in now),
+        since,
+        facts.get("run_id"),
+        gone,
+        after.get("run_id"),
+        after.get("mode"),
+        newest[0],
+    )
+
+
+def _since(newest: Iterable[str], counts: Mapping[str, int], spans: Mapping[str, _Span]) -> int | None:
+    """The version that the unbroken stay began with: a rewritten file goes on from the one it replaced."""
+    starts = [spans[path].start if path in spans else None for path in newest]
+    if None in starts:
+        return None
+    since = min(start for start in starts if start is not None)
+    while True:
+        before = [span for path, span in spans.items() if path in counts and span.end == since]
+        if not before:
+            return since
+        if any(span.start is None for span in before):
+            return None
+        since = min(span.start for span in before if span.start is not None)
+
+
+def _spans(handle: TableHandle, past: bool) -> tuple[dict[str, _Span], dict[int, Mapping[str, Any]]]:
+    """The span of each data file that the log names, and what commits say of themselves, by version."""
+    spans: dict[str, _Span] = defaultdict(_Span)
+    stamps: dict[int, Mapping[str, Any]] = {}
+    version = handle.version if handle.version is not None else -1
+    while version >= 0 and (actions := actions_at(handle.location, version)) is not None:
+        for action in actions:
+            if "add" in action:
+                span = spans[unquote(action["add"]["path"])]
+                # A file that was restored has several spans; the newest counts.
+                if span.start is None:
+                    span.start = version
+                    span.file = _file(action["add"])
+            elif "remove" in action and past:
+                span = spans[unquote(action["remove"]["path"])]
+                if span.end is None and span.start is None:
+                    span.end = version
+            elif "commitInfo" in action:
+                stamps[version] = action["commitInfo"].get(METADATA_KEY) or {}
+        version -= 1
+    return dict(spans), stamps
+
+
+def _file(add: Mapping[str, Any]) -> LiveFile:
+    return LiveFile(unquote(add["path"]), add["size"], None, dict(add.get("partitionValues") or {}))

@@ -1,0 +1,87 @@
+"""The state store of a node, which its function asks for by a parameter named ``store``.
+
+What the function puts into it counts once the rows it returns are in the node's table, and only then: the commit of
+these rows names the version of the store. So a run that is killed, refused or retried never counts twice, and a table
+that is put back to an earlier version has the store of that version again.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from odi_assets.delta.history import CommittedStamp
+from odi_assets.errors import ConfigError, StateError
+from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.planning.plan import NodePlan
+from odi_assets.store.provider import StateStoreProvider
+from odi_assets.store.staged import Named, StagedStore
+from odi_assets.store.state_store import StateStore
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class NodeStore:
+    """The store that the function of ``node`` asked for, with what the function changed in it."""
+
+    node: str
+    staged: StagedStore
+
+    @property
+    def store(self) -> StateStore:
+        """What the function gets."""
+        return self.staged.store
+
+    def stage(self) -> dict[str, Any]:
+        """Write what was changed, and return what the node's commit is to say of its store."""
+        return {"name": self.store.id.rpartition("/")[2], **vars(self.staged.stage())}
+
+    def publish(self) -> None:
+        """Make what was staged a version of the store. The node's commit has named it, so it counts already: if this
+        fails, the node's next run does it."""
+        try:
+            self.staged.publish()
+        except StateError as error:
+            _log.warning("%s: its state store will be brought up to date by its next run: %s", self.node, error.message)
+
+
+def open_node_store(plan: NodePlan) -> NodeStore:
+    """The store of the plan's node at the version that belongs to its table's rows; empty if they will be replaced by
+    all that the sources hold.
+
+    Raises:
+        ConfigError: the run is of a range, whose rows the store may have seen already.
+        StateError: the store cannot be read.
+    """
+    node = plan.node
+    if plan.request.bounds is not None:
+        raise ConfigError(
+            f"the function of {node} asks for its state store, which has no state for a range",
+            fix=f"run the node without --from and --to, or rebuild its table and its store: "
+            f"odi run {node.command} --full-refresh",
+            node=str(node),
+        )
+    starts_over = plan.request.full_refresh or (bool(node.following) and plan.start.hwm is None)
+    stamp = None if starts_over else _stamp_that_counts(plan)
+    facts = stamp.facts["store"] if stamp is not None else None
+    # A node that was renamed goes on with the store that its table's commits name.
+    place = node.project.stores.child(str(facts["name"]) if facts else str(node.key))
+    provider = StateStoreProvider(place.uri, place.storage_options)
+    return NodeStore(str(node), StagedStore(provider, Named.from_json(facts) if facts else None))
+
+
+def _stamp_that_counts(plan: NodePlan) -> CommittedStamp | None:
+    """The newest commit of the table that names a store, without those that a rewind has undone. Whether the table's
+    commits are the node's, planning has checked."""
+    undone_after: int | None = None
+    for stamp in plan.target.stamps():
+        if undone_after is not None and stamp.version > undone_after:
+            continue
+        rewound_to = CommitFacts.of(stamp).rewound_to
+        if rewound_to is not None:
+            undone_after = rewound_to
+        elif stamp.facts.get("store"):
+            return stamp
+    return None

@@ -1,0 +1,1 @@
+"""Nodes that are queries of Structured Streaming: planned, run, recovered, and served; ``kind`` is their door."""

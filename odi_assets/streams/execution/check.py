@@ -1,0 +1,107 @@
+"""Checks, before its query starts, whether a stream node whose definition changed can go on from its checkpoint."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from odi_assets.checkpoints import check_against, local_copy
+from odi_assets.checkpoints.compare import CheckpointDifference, DifferenceEffect
+from odi_assets.connections.location import Location
+from odi_assets.errors import CheckpointError
+from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.result import RunInfo
+from odi_assets.streams.execution.changed_settings import require_settings_hold
+from odi_assets.streams.planning.marks import settings_of
+from odi_assets.streams.planning.plan import StreamPlan
+from odi_assets.streams.query.progress_log import ProgressLog
+from odi_assets.streams.query.run import query_conf
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_log = logging.getLogger(__name__)
+
+_GOES_ON = (DifferenceEffect.FROM_NOW_ON, DifferenceEffect.MISREAD)
+_AGAIN = "Batches between were computed otherwise: their rows are in the state"
+
+
+Changed = Mapping[str, tuple[str, str]]
+"""By what differs: as the checkpoint notes it, and as the query of a batch had it."""
+
+
+def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> Changed:
+    """Compare the query with its checkpoint and its last batch, if the node's definition changed since that batch. Logs
+    what the checkpoint overrides, and which changes affect new rows only.
+
+    Returns:
+        What of the query is not as the checkpoint notes it. Spark notes what the first batch was computed with.
+
+    Raises:
+        CheckpointError: the query would fail in its first batch, or misread its state.
+    """
+    stamp, settings, last = plan.marks.stamp, settings_of(plan.node), plan.marks.last
+    before: Changed = {} if last is None or plan.request.full_refresh else last.changed
+    if stamp is None or CommitFacts.of(stamp).code_version == run.code_version:
+        return before
+    with _readable(plan) as checkpoint:
+        if checkpoint is None:
+            return {}
+        if last is not None:
+            require_settings_hold(plan, last, checkpoint)
+        conf, store = query_conf(settings), _store(plan.checkpoint, rows)
+        found = check_against(checkpoint, rows, conf, output_mode=settings.output_mode, store=store)
+    for one in found:
+        is_misread = one.effect is DifferenceEffect.MISREAD and before.get(one.what) != (one.stored, one.wanted)
+        if one.effect is DifferenceEffect.FAILS or is_misread:
+            why = ", and Spark would take the one for the other" if is_misread else ""
+            raise CheckpointError(
+                f"{plan.node}: its definition changed, and it cannot go on from its checkpoint: {one.what}: "
+                f"{one.stored} in the checkpoint, {one.wanted} now{why}",
+                fix=f"put the definition back, or start over: odi run {plan.node.command} --full-refresh",
+                path=plan.checkpoint.uri,
+                node=str(plan.node),
+            )
+    for one in _since_last_batch(found, before):
+        _log.warning("%s: its definition changed: %s", plan.node, one)
+    return {one.what: (one.stored, one.wanted) for one in found if one.effect in _GOES_ON}
+
+
+def _since_last_batch(found: Iterable[CheckpointDifference], before: Changed) -> Iterator[CheckpointDifference]:
+    """What changed since the last batch, of what is not as in the first one, or is so again."""
+    now = {}
+    for one in found:
+        now[one.what] = one.wanted
+        last = before.get(one.what, (one.stored, one.stored))[1]
+        if one.effect not in _GOES_ON:
+            yield one
+        elif last != one.wanted:
+            yield replace(one, stored=last, since="in the last batch" if one.what in before else one.since)
+    for what, (first, last) in before.items():
+        if what not in now and first != last:
+            yield CheckpointDifference(DifferenceEffect.FROM_NOW_ON, what, last, first, _AGAIN, "in the last batch")
+
+
+def _store(checkpoint: Location, rows: DataFrame) -> tuple[str, Mapping[str, Any]] | None:
+    """Where the query is planned, if that is not on this machine: a server of Spark Connect does not see its files."""
+    is_here = checkpoint.is_local or hasattr(rows, "_jdf")
+    return None if is_here else (checkpoint.uri, checkpoint.fsspec_options)
+
+
+@contextmanager
+def _readable(plan: StreamPlan) -> Iterator[Path | None]:
+    """The checkpoint, or a copy of its logs; None if there is nothing to compare with."""
+    place = plan.checkpoint
+    if place.is_local:
+        # A full refresh has a checkpoint of its own, which is not there yet.
+        path = Path(place.uri)
+        yield path if (path / "offsets").is_dir() else None
+    elif ProgressLog(place).query() is not None:
+        with local_copy(place.uri, place.fsspec_options, logs_only=True) as copy:
+            yield copy
+    else:
+        yield None

@@ -1,0 +1,149 @@
+"""The inputs of a stream node, and whether its checkpoint knows them: what batches have read is not read again.
+
+Spark knows an input by its name and a landing file by its URI. Where one of them changed and the rows did not, the next
+batch would read them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import IdentityMismatchError, SourceError
+from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.stream_facts import StreamFacts
+from odi_assets.streams.inputs.files import StreamedFiles
+from odi_assets.streams.inputs.input import News, ReadBefore, StreamedInput
+from odi_assets.streams.inputs.registry import streamed
+from odi_assets.streams.inputs.table import StreamedTable
+from odi_assets.streams.planning.marks import StreamMarks, settings_of, stream_marks, stream_stamps
+from odi_assets.streams.query.progress_log import ProgressLog
+
+
+def stream_inputs(node: Node) -> tuple[StreamedInput, ...]:
+    """The inputs of a stream node, in the order of its sources.
+
+    Raises:
+        ConfigError: one of them cannot be read as a stream.
+    """
+    stream, found = settings_of(node), []
+    for source in node.sources:
+        given = node.config.inputs.get(source.name)
+        upstream = str(node.project.graph.resolve(node.key, given.node)) if given is not None and given.node else None
+        found.append(streamed(source, stream.of_input(source.name), upstream))
+    return tuple(found)
+
+
+def news_of(inputs: Sequence[StreamedInput], log: ProgressLog, last: StreamFacts | None) -> dict[str, News]:
+    """By input, what it has that no batch up to ``last`` has read.
+
+    Raises:
+        SourceError, TableError: an input cannot be examined, or cannot be read on.
+    """
+    offsets = {} if last is None else last.offsets
+    return {one.name: one.news(log, (offsets.get(one.name) or {}).get("end")) for one in inputs}
+
+
+def with_way_back(node: Node, target: TableHandle, error: SourceError) -> SourceError:
+    """``error``; if it is that an input went back to before what the stream has read, with the batch to go back to."""
+    restored, table_id = error.fields.get("restored"), error.fields.get("table_id")
+    if restored is None:
+        return error
+    query: str | None = None
+    for _, facts in stream_stamps(target, app_id(node.key)):
+        if facts is None or query not in (None, facts.query):
+            break
+        query = facts.query
+        ends = [end for one in facts.offsets.values() if (end := one.get("end")) and end.get("table_id") == table_id]
+        if all(int(end["version"]) <= int(restored) for end in ends):
+            command = f"odi state rewind {node} --to-batch {facts.batch}"
+            back = f"go back with it, and read what it has gained since: {command}"
+            return SourceError(error.message, fix=f"{back}; or {error.fix}", **error.fields)
+    return error
+
+
+def require_goes_on(node: Node, marks: StreamMarks) -> None:
+    """Raises SourceError if the next batch cannot read on in a table: files that no batch has read were deleted, or
+    rows were changed, among others.
+
+    Raises:
+        TableError: a table cannot be examined.
+    """
+    if marks.last is not None and marks.match.can_go_on:
+        news_of([one for one in stream_inputs(node) if isinstance(one, StreamedTable)], marks.log, marks.last)
+
+
+def unread_versions(node: Node, handle: TableHandle) -> tuple[int, ...]:
+    """Versions of a table that together have all files that a stream node has not read yet.
+
+    Raises:
+        CheckpointError, TableError: it cannot be seen how far the stream has read.
+    """
+    inputs = [one for one in stream_inputs(node) if isinstance(one, StreamedTable)]
+    own = [one for one in inputs if one.location.uri == handle.location.uri]
+    last = stream_marks(node, TableHandle.open(node.target.location)).last if own else None
+    ends = [(last.offsets.get(one.name) or {}).get("end") for one in own] if last is not None else []
+    versions = {version for one, end in zip(own, ends, strict=False) if end for version in one.unread_in(end)}
+    return tuple(sorted(versions))
+
+
+def read_before(
+    inputs: Sequence[StreamedInput], log: ProgressLog, last: StreamFacts, news: Mapping[str, News]
+) -> Iterator[ReadBefore]:
+    """What the next batch would read again.
+
+    Raises:
+        SourceError, TableError: an input cannot be examined.
+    """
+    ends = {name: offset["end"] for name, offset in last.offsets.items() if offset.get("end") is not None}
+    strange = {one.name for one in inputs if one.name not in ends or news[one.name].is_strange}
+    # Of an input that reads on what it has read so far, nothing is another's.
+    former = ends.keys() - ({one.name for one in inputs} - strange)
+    for one in inputs:
+        names = sorted(former - {one.name}) if one.name in strange else []
+        others = [found for name in names if (found := one.read_before(log, name, ends[name])) is not None]
+        # A file that was read right here is no other one; of a moved one, it is the likeliest guess.
+        here = [found for found in others if found.folder == found.now]
+        elsewhere = news[one.name].elsewhere
+        yield from here or ([elsewhere] if elsewhere is not None else filter(partial(_is_renamed, inputs), others))
+
+
+def _is_renamed(inputs: Sequence[StreamedInput], found: ReadBefore) -> bool:
+    """Whether an input seems to be a former one with another name, in a folder of the same name elsewhere. Files of
+    other inputs may have the same names: one for each day."""
+    is_gone = found.name not in {one.name for one in inputs}
+    return is_gone and found.folder.rpartition("/")[2] == found.now.rpartition("/")[2]
+
+
+def require_known(node: Node, marks: StreamMarks) -> None:
+    """Raises IdentityMismatchError if the next batch would read landing files again. A table is known by its id.
+
+    Raises:
+        SourceError: an input cannot be examined.
+    """
+    if marks.last is not None and marks.match.can_go_on:
+        inputs = [one for one in stream_inputs(node) if isinstance(one, StreamedFiles)]
+        news = news_of(inputs, marks.log, marks.last)
+        require_unread(node, tuple(read_before(inputs, marks.log, marks.last, news)), marks.checkpoint.uri)
+
+
+def require_unread(node: Node, found: Sequence[ReadBefore], checkpoint: str) -> None:
+    """Raises IdentityMismatchError if the next batch would read again what batches have read."""
+    if not found:
+        return
+    renamed = next((one for one in found if one.name != one.input), None)
+    refresh = f"or rebuild the table from its sources: odi run {node.command} --full-refresh"
+    if renamed is not None:
+        fix = f"name the input `{renamed.name}` again, for its checkpoint knows it by this name; {refresh}"
+    else:
+        fix = (
+            f"if they are the same files, go on after them: odi state adopt {node}; if they are others, give them "
+            f"names of their own; or put `path` and `base_path` back; {refresh}"
+        )
+    raise IdentityMismatchError(
+        f"{node}: {'; '.join(str(one) for one in found)}; the next batch would read that again",
+        fix=fix,
+        node=str(node),
+        path=checkpoint,
+    )

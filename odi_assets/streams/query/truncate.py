@@ -1,0 +1,220 @@
+"""Takes a checkpoint back to an earlier batch, and keeps copies of checkpoints. No query may be running on it.
+
+What Spark wrote after the batch is deleted: its offsets and commits, what inputs listed since, and versions of the
+state. So Spark plans the following batch again, from the state that the batch left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any
+from uuid import uuid4
+
+from odi_assets.connections.location import Location
+from odi_assets.errors import CheckpointError, FencedError
+from odi_assets.streams.query.progress_log import ProgressLog
+
+_STATE_FILE = re.compile(r"(\d+)(?:_[^/.]+)*\.(?:delta|snapshot|changelog|zip)")
+_COPY = ".copy-"
+
+
+@dataclass(frozen=True)
+class CheckpointFolder:
+    """The folder of a checkpoint, as files of its store."""
+
+    location: Location
+
+    @property
+    def _store(self) -> tuple[Any, str]:
+        filesystem, root = self.location.in_store()
+        filesystem.invalidate_cache()
+        return filesystem, root.rstrip("/")
+
+    def copies(self) -> list[Location]:
+        """The copies that were kept of it, newest first."""
+        filesystem, root = self._store
+        above, _, name = root.rpartition("/")
+        try:
+            found = [path.rstrip("/").rpartition("/")[2] for path in filesystem.ls(above, detail=False)]
+        except FileNotFoundError:
+            return []
+        numbers = {int(one.removeprefix(name + _COPY)): one for one in found if self._is_copy(name, one)}
+        return [self._beside(numbers[number]) for number in sorted(numbers, reverse=True)]
+
+    def keep_copy(self) -> Location:
+        """Copy it beside itself, and return the place of the copy."""
+        copies = self.copies()
+        number = 1 + (int(copies[0].uri.rpartition(_COPY)[2]) if copies else 0)
+        name = self.location.uri.rstrip("/").rpartition("/")[2]
+        place = self._beside(f"{name}{_COPY}{number}")
+        self._copy(self.location, place)
+        return place
+
+    def clear_unplanned(self) -> None:
+        """Remove what a process that was killed as it planned the first batch has left: Spark starts no query where a
+        file is in ``offsets`` that is no batch."""
+        log = ProgressLog(self.location)
+        if log.planned() or log.committed():
+            return
+        filesystem, root = self._store
+        for name in log.names("offsets"):
+            if name.startswith("."):
+                filesystem.rm(f"{root}/offsets/{name}")
+
+    def plan_next(self, batch: int, watermark_ms: int) -> None:
+        """Plan the batch after ``batch`` as Spark does where the watermark alone calls for one: it reads nothing new.
+
+        Spark itself does so only behind a batch that it has run: a query that starts again waits for new rows. The
+        checkpoint is on this machine.
+
+        Raises:
+            FencedError: another run has planned that batch.
+        """
+        folder = self.location.local_path / "offsets"
+        version, head, *lines = (folder / str(batch)).read_text(encoding="utf-8").split("\n")
+        times = {"batchWatermarkMs": watermark_ms, "batchTimestampMs": time.time_ns() // 10**6}
+        aside = folder / f".{batch + 1}.{uuid4()}.tmp"
+        aside.write_text("\n".join([version, json.dumps(json.loads(head) | times), *lines]), encoding="utf-8")
+        try:
+            os.link(aside, folder / str(batch + 1))
+        except FileExistsError as error:
+            raise FencedError(
+                f"another run of this node has planned batch {batch + 1} of {self.location.uri}",
+                fix="let the other run end, or stop it: a stream node runs once at a time",
+            ) from error
+        finally:
+            aside.unlink()
+
+    def put_back(self, copy: Location) -> None:
+        """Replace it by ``copy``. It need not be there."""
+        filesystem, root = self._store
+        if filesystem.exists(root):
+            filesystem.rm(root, recursive=True)
+        self._copy(copy, self.location)
+
+    def rewrite(self, folder: str, changed: Callable[[str], str]) -> None:
+        """Replace the text of each numbered file of one of its folders, where it is another one.
+
+        Raises:
+            CheckpointError: the folder cannot be looked at.
+        """
+        filesystem, root = self._store
+        for name in ProgressLog(self.location).names(folder):
+            path = f"{root}/{folder}/{name}"
+            if _number(name) is None:
+                continue
+            text = filesystem.cat_file(path).decode("utf-8")
+            if (now := changed(text)) != text:
+                # A reader must not find half of it.
+                filesystem.pipe_file(f"{path}.new", now.encode("utf-8"))
+                self._forget_checksum(filesystem, path)
+                filesystem.mv(f"{path}.new", path)
+
+    def truncate(self, batch: int) -> None:
+        """Make ``batch`` its newest one.
+
+        Raises:
+            CheckpointError: it does not hold that batch (any more).
+        """
+        found = ProgressLog(self.location).batch(batch)
+        if found is None or batch not in ProgressLog(self.location).committed():
+            raise CheckpointError(
+                f"{self.location.uri} does not hold batch {batch} (any more)",
+                fix="choose one of the batches that it holds: odi state rewind NODE --list",
+                path=self.location.uri,
+            )
+        filesystem, root = self._store
+        for name, offset in found.offsets.items():
+            end = offset["end"]
+            if isinstance(end, dict) and "logOffset" in end:
+                self._split(filesystem, root, name, int(end["logOffset"]))
+        # The plan of the newest batch goes last: until then the checkpoint still says that it is ahead.
+        doomed = sorted(self._after(filesystem, root, batch, found.offsets), key=_rank)
+        for path in doomed:
+            # Checksums that are left of a file say that somebody else removed it.
+            self._forget_checksum(filesystem, path)
+            filesystem.rm_file(path)
+
+    def _after(self, filesystem: Any, root: str, batch: int, offsets: Any) -> Iterator[str]:
+        for path in filesystem.find(root):
+            parts = PurePosixPath(path.removeprefix(f"{root}/")).parts
+            name, number = parts[-1], _number(parts[-1])
+            if parts[0] in ("offsets", "commits"):
+                if number is not None and number > batch:
+                    yield path
+            elif parts[0] == "sources" and len(parts) == 3:
+                end = (offsets.get(parts[1]) or {}).get("end")
+                last = int(end["logOffset"]) if isinstance(end, dict) and "logOffset" in end else -1
+                if number is not None and number > last:
+                    yield path
+            elif parts[0] == "state":
+                version = _STATE_FILE.fullmatch(name)
+                is_description = "_metadata" in parts and number is not None
+                if (version and int(version[1]) > batch + 1) or (is_description and (number or 0) > batch):
+                    yield path
+
+    def _split(self, filesystem: Any, root: str, name: str, last: int) -> None:
+        """Make sure that an input's log up to ``last`` can be read without compacted files after it."""
+        folder = f"{root}/sources/{name}"
+        numbers: dict[int, str] = {}
+        try:
+            paths = filesystem.ls(folder, detail=False)
+        except FileNotFoundError:
+            paths = []
+        for path in paths:
+            number = _number(path.rstrip("/").rpartition("/")[2])
+            if number is not None:
+                numbers[number] = path
+        compacted = [number for number, path in numbers.items() if path.endswith(".compact")]
+        begin = max((number for number in compacted if number <= last), default=-1) + 1
+        missing = [number for number in range(begin, last + 1) if number not in numbers]
+        later = next((numbers[number] for number in sorted(compacted) if number > last), None)
+        if not missing or later is None:
+            return
+        version, *lines = filesystem.cat_file(later).decode("utf-8").split("\n")
+        entries = [(json.loads(line)["batchId"], line) for line in lines if line.strip()]
+        for number in missing:
+            text = "\n".join([version, *(line for of, line in entries if of == number)])
+            filesystem.pipe_file(f"{folder}/{number}", text.encode("utf-8"))
+
+    @staticmethod
+    def _forget_checksum(filesystem: Any, path: str) -> None:
+        """Remove Hadoop's checksum of a file that was removed, or is another one now."""
+        folder, _, name = path.rpartition("/")
+        if filesystem.exists(checksum := f"{folder}/.{name}.crc"):
+            filesystem.rm_file(checksum)
+
+    def _copy(self, source: Location, target: Location) -> None:
+        if source.is_local:
+            shutil.copytree(source.local_path, target.local_path)
+            return
+        filesystem, root = source.in_store()
+        _, place = target.in_store()
+        for path in filesystem.find(root):
+            filesystem.cp_file(path, place.rstrip("/") + path.removeprefix(root.rstrip("/")))
+
+    def _beside(self, name: str) -> Location:
+        return replace(self.location, uri=f"{self.location.uri.rstrip('/').rpartition('/')[0]}/{name}")
+
+    @staticmethod
+    def _is_copy(name: str, found: str) -> bool:
+        return found.startswith(name + _COPY) and found.removeprefix(name + _COPY).isdecimal()
+
+
+def _number(name: str) -> int | None:
+    text = name.removesuffix(".compact")
+    return int(text) if text.isascii() and text.isdecimal() else None
+
+
+def _rank(path: str) -> tuple[int, int]:
+    folder, _, name = path.rpartition("/")
+    order = {"commits": 1, "offsets": 2}
+    # The later ones first, so that what is left is always a checkpoint.
+    return order.get(folder.rpartition("/")[2], 0), -(_number(name) or 0)

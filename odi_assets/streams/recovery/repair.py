@@ -1,0 +1,84 @@
+"""Sets aside what is torn of a stream's checkpoint: its newest commit, whose batch is computed again, or all of it."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import replace
+
+from odi_assets.checkpoints.log_files import numbered_files, read_lines, read_object
+from odi_assets.checkpoints.verdict import why_unusable
+from odi_assets.connections.location import Location
+from odi_assets.delta.maintenance.repair import set_aside
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import CheckpointError
+from odi_assets.nodes.node import Node
+from odi_assets.nodes.recovery.repair import Repaired
+from odi_assets.streams.planning.marks import checkpoint_base, checkpoint_named, last_batch, stream_marks
+
+
+def checkpoint_in_use(node: Node) -> Location:
+    """The checkpoint of a node's last batch, read from its table alone."""
+    _, last = last_batch(node, TableHandle.open(node.target.location))
+    return checkpoint_base(node) if last is None else checkpoint_named(node, last.checkpoint)
+
+
+def why_stuck(node: Node, place: Location) -> str | None:
+    """Why a query cannot go on from a checkpoint of this machine; None if it can, or if there is none."""
+    if not place.is_local or not place.local_path.is_dir():
+        return None
+    try:
+        stream_marks(node, TableHandle.open(node.target.location))
+    except CheckpointError as error:
+        return error.message
+    why = why_unusable(place)
+    return None if why is None else f"{place.uri}: {why}"
+
+
+def repair_checkpoint(node: Node, *, dry_run: bool) -> Iterator[tuple[str, tuple[str, ...], str | None, bool]]:
+    """Set aside what keeps a node's query from going on.
+
+    Yields:
+        For each step: what is wrong, what is moved, relative to the folder above the checkpoint, where to (None in a
+        dry run), and whether the checkpoint was set aside whole.
+
+    Raises:
+        TableError: a file cannot be moved.
+    """
+    place = checkpoint_in_use(node)
+    why = why_stuck(node, place)
+    above = replace(place, uri=posixpath.dirname(place.uri.rstrip("/")))
+    name = posixpath.basename(place.uri.rstrip("/"))
+    torn = None if why is None else _torn_commit(place)
+    if why is not None and torn is not None:
+        moves = tuple(f"{name}/commits/{file}" for file in torn)
+        yield why, moves, None if dry_run else set_aside(above, moves), False
+        why = None if dry_run else why_stuck(node, place)
+    if why is not None:
+        yield why, (name,), None if dry_run else set_aside(above, (name,)), True
+
+
+def repaired(node: Node, *, dry_run: bool) -> Iterator[Repaired]:
+    """Set aside what keeps a node's query from going on, and say what to run next.
+
+    Raises:
+        TableError: a file cannot be moved.
+    """
+    uri, version = checkpoint_in_use(node).uri, TableHandle.open(node.target.location).version
+    for why, moves, aside, whole in repair_checkpoint(node, dry_run=dry_run):
+        following = f"odi run {node.command}{' --full-refresh' if whole else ''}"
+        yield Repaired(f"{node} (checkpoint)", uri, (why,), moves, version, aside, following)
+
+
+def _torn_commit(place: Location) -> tuple[str, ...] | None:
+    """The names of the newest commit and its checksum, if that commit is torn."""
+    folder = place.local_path / "commits"
+    newest = max(numbered_files(folder), default=None)
+    if newest is None:
+        return None
+    try:
+        read_object(folder / str(newest), "\n".join(read_lines(folder / str(newest))[1]))
+    except CheckpointError:
+        checksum = f".{newest}.crc"
+        return (str(newest), *([checksum] if (folder / checksum).exists() else []))
+    return None

@@ -1,0 +1,137 @@
+"""Takes a stream node back: its table, its checkpoint, and what is recorded and kept of its batches, to one batch.
+
+A copy of the checkpoint is kept, so that one can go forward again. Should this die in the middle, the same command
+completes it: until the checkpoint is back, its node cannot run, and says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from odi_assets.connections.location import Location
+from odi_assets.delta.history import CommittedStamp
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import CheckpointError, ConfigError
+from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.recovery.table_versions import Choice
+from odi_assets.nodes.result import REWIND
+from odi_assets.nodes.stream_facts import StreamFacts
+from odi_assets.streams.execution.kept_rows import forget_rows
+from odi_assets.streams.execution.ledger import StreamLedger
+from odi_assets.streams.planning.kept_rows import (
+    UndoneRows,
+    kept_app_id,
+    kept_tables,
+    last_kept,
+    mark_in_history,
+    numbers,
+    spans_of,
+)
+from odi_assets.streams.planning.marks import batch_at, checkpoint_named, stream_marks, stream_stamps
+from odi_assets.streams.query.progress_log import ProgressLog
+from odi_assets.streams.query.truncate import CheckpointFolder
+
+
+@dataclass(frozen=True)
+class CheckpointRewind:
+    """How a node's checkpoint goes to a batch.
+
+    Attributes:
+        facts: the batch.
+        before: the last batch in the table now.
+        checkpoint: the checkpoint of the batch's query.
+        source: the folder that holds the batch: the checkpoint itself, or a copy of it.
+    """
+
+    facts: StreamFacts
+    before: StreamFacts | None
+    checkpoint: Location
+    source: Location
+
+    def apply(self, node: Node) -> None:
+        """Take checkpoint, ``meta_batches`` and kept rows to the batch; the table is there already."""
+        folder = CheckpointFolder(self.checkpoint)
+        log = ProgressLog(self.checkpoint)
+        if self.source != self.checkpoint:
+            if log.query() is not None:
+                folder.keep_copy()
+            folder.put_back(self.source)
+        if max(log.planned(), default=-1) > self.facts.batch:
+            if self.source == self.checkpoint:
+                folder.keep_copy()
+            folder.truncate(self.facts.batch)
+        node.project.open_batches().forget_after(str(node), self.facts.query, self.facts.batch)
+        # Queries that came after it go too: of full refreshes.
+        StreamLedger(node).write(TableHandle.open(node.target.location))
+        for which, place in kept_tables(node).items():
+            table = TableHandle.open(place)
+            if table.exists:
+                _forget_rows(node, table, which, self.facts, log)
+
+
+def plan_checkpoint(node: Node, before: TableHandle) -> CheckpointRewind:
+    """How the checkpoint follows the table to the version that ``before`` was opened at. Changes nothing.
+
+    Raises:
+        ConfigError: that version has no batch of the node.
+        CheckpointError: no checkpoint holds its batch (any more).
+    """
+    now = TableHandle.open(node.target.location)
+    facts = batch_at(node, now, int(before.version or 0))
+    if facts is None:
+        raise ConfigError(
+            f"{node}: version {before.version} of its table has no batch of the stream, so no checkpoint belongs to it",
+            fix=f"choose a later version (odi state rewind {node} --list); or start over: odi run {node.command} "
+            "--full-refresh",
+            node=str(node),
+        )
+    place = checkpoint_named(node, facts.checkpoint)
+    for source in (place, *CheckpointFolder(place).copies()):
+        log = ProgressLog(source)
+        found = log.batch(facts.batch) if facts.batch in log.committed() else None
+        if found is not None and found.query == facts.query and found.offsets == facts.offsets:
+            return CheckpointRewind(facts, stream_marks(node, now).last, place, source)
+    held = ProgressLog(place).committed()
+    holds = f"it holds batches {held[0]} to {held[-1]}" if held else "it holds no batch"
+    raise CheckpointError(
+        f"{node}: its checkpoint does not hold batch {facts.batch} (any more): {holds} ({place.uri})",
+        fix=f"choose a batch that it holds (`retain_batches` says how many are kept); or start over: odi run "
+        f"{node.command} --full-refresh",
+        node=str(node),
+        path=place.uri,
+    )
+
+
+def at_batch(node: Node, number: int) -> Choice:
+    """The version of a node's table that has the rows up to batch ``number`` of its query."""
+
+    def choose(handle: TableHandle) -> int:
+        marks = stream_marks(node, handle)
+        query = marks.last.query if marks.last else None
+        after: CommittedStamp | None = None
+        for stamp, facts in stream_stamps(handle, app_id(node.key)):
+            if facts is not None and facts.batch == number and facts.query == query:
+                if after is None:
+                    in_effect = marks.held is not None and marks.held.batch == number
+                    return int(handle.version or 0) if in_effect and marks.held == marks.last else stamp.version
+                return after.version - 1
+            after = stamp
+        raise ConfigError(
+            f"the log of the table of {node} has no batch {number} of its query {query or ''}".rstrip(),
+            fix=f"odi state rewind {node} --list shows the batches to go to",
+            node=str(node),
+        )
+
+    return choose
+
+
+def _forget_rows(node: Node, table: TableHandle, which: str, facts: StreamFacts, log: ProgressLog) -> None:
+    """Take the rows out that later batches of the query gave up, and the rows of queries that came after it."""
+    fence = kept_app_id(str(node), which)
+    last, mark = last_kept(table, fence), mark_in_history(table, str(node), which, log)
+    known = last.gaps if last is not None and last.query == facts.query else ()
+    gaps = spans_of(number for number in numbers(known) if number <= facts.batch)
+    later = UndoneRows(facts.batch, (), mark.undone.queries if mark.undone else ())
+    said = CommitFacts(node=str(node), mode=REWIND, stream=replace(facts, gaps=gaps))
+    forget_rows(table, fence, later.condition(facts.query), said)

@@ -1,0 +1,218 @@
+"""Kept rows of a stream whose table was put back from a copy: those of the undone batches go, those of the new come."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.explain.stream import StreamExplainer
+from odi_assets.nodes.recovery.doctor import Kind, examine
+from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
+from odi_assets.nodes.recovery.table_versions import at_version
+from odi_assets.nodes.result import RunInfo
+from odi_assets.state.records import RunStatus
+from odi_assets.streams.execution.run import committer
+from odi_assets.streams.planning.plan import StreamPlan
+from odi_assets_tests.nodes.support import Sandbox
+from odi_assets_tests.streams.execution.test_kept_rows import (
+    MATCHED,
+    checked,
+    hours,
+    kinds,
+    land,
+    order,
+    payment,
+    rows_of,
+    unmatched,
+)
+
+KEY = NodeKey("p", "matched")
+
+
+@pytest.fixture
+def box(tmp_path: Path, spark: SparkSession) -> Sandbox:
+    return Sandbox(tmp_path, spark, MATCHED)
+
+
+class Copies:
+    """Copies of the node's table, with its checkpoint, as ``cp -a`` makes them."""
+
+    def __init__(self, box: Sandbox, name: str = "matched") -> None:
+        self.table, self.copy = box.root / "lake" / name, box.root / f"copy of {name}"
+
+    def make(self) -> None:
+        shutil.copytree(self.table, self.copy)
+
+    def put_back(self) -> None:
+        shutil.rmtree(self.table)
+        shutil.copytree(self.copy, self.table)
+
+
+def late(box: Sandbox) -> list[str]:
+    return [str(row[0]) for row in rows_of(box, "late", "row.orders.id")]
+
+
+def batches(box: Sandbox) -> list[tuple[int, int | None]]:
+    return [(one.batch, one.table_version) for one in box.project.open_batches().of_node("p.matched")]
+
+
+def remedies(box: Sandbox) -> str:
+    return "\n".join(f"{one.message}: {one.remedy}" for one in examine(box.project, box.state, [KEY]))
+
+
+def begun(box: Sandbox) -> Copies:
+    """A stream with a watermark, whose table was copied."""
+    hours(box, range(2))
+    box.run("matched")
+    copies = Copies(box)
+    copies.make()
+    return copies
+
+
+def test_late_rows_of_the_batches_that_follow_are_each_kept_once(box: Sandbox) -> None:
+    copies = begun(box)
+    box.land("orders/50.json", [order("gone", 0)])
+    box.run("matched")
+    assert late(box) == ["gone"]
+    copies.put_back()
+    (box.root / "landing/orders/50.json").unlink()
+    box.land("orders/51.json", [order("comes", 0.5)])
+    plan = box.plan("matched")
+    assert "late_rows of batch 3 from before the table was put back go" in plan.summary
+    assert plan.to_json()["kept"]["late_rows"]["undone"] == [[3, 3]]
+    box.run("matched")
+    assert late(box) == ["comes"]
+    assert kinds(box) == []
+    assert box.plan("matched").nothing_new
+
+
+def test_a_file_of_the_same_name_with_other_rows_is_kept_too(box: Sandbox) -> None:
+    copies = begun(box)
+    box.land("orders/50.json", [order("gone", 0)])
+    box.run("matched")
+    copies.put_back()
+    box.land("orders/50.json", [order("comes", 0.5)])
+    box.run("matched")
+    assert late(box) == ["comes"]
+
+
+def test_rows_of_batches_that_the_table_lost_go_even_without_new_data(box: Sandbox) -> None:
+    copies = begun(box)
+    box.land("orders/50.json", [order("gone", 0)])
+    hours(box, [3])
+    box.run("matched")
+    assert {"o1", "p1"} <= set(unmatched(box))
+    copies.put_back()
+    for file in [*box.root.glob("landing/*/50.json"), *box.root.glob("landing/*/03.json")]:
+        file.unlink()
+    assert not box.plan("matched").nothing_new
+    assert Kind.KEPT_BEHIND in kinds(box)
+    assert "late_rows has rows of batch 3 from before the table was put back: odi run p --node matched" in remedies(box)
+    assert "from before the table was put back: the node's next run" in str(checked(box, "late_rows").description)
+    assert box.run("matched").status is RunStatus.NO_DATA
+    assert late(box) == []
+    assert unmatched(box) == ["o0", "p0"]
+    assert batches(box) == [(0, 0), (1, 1), (2, 2)]
+    assert Kind.KEPT_BEHIND not in kinds(box)
+    assert box.plan("matched").nothing_new
+
+
+def test_unmatched_rows_and_the_ledger_are_of_the_batches_that_follow(box: Sandbox) -> None:
+    copies = begun(box)
+    hours(box, [2, 3])
+    box.run("matched")
+    assert {"o2", "p2"} <= set(unmatched(box))
+    copies.put_back()
+    for number in (2, 3):
+        land(box, number, [order(f"other{number}", 60 * number)], [payment(f"of{number}", 60 * number)])
+    hours(box, [4])
+    box.run("matched")
+    assert unmatched(box) == sorted(["o0", "p0", "o1", "p1", "other2", "of2", "other3", "of3"], key=str)
+    found = box.project.open_batches().of_node("p.matched")
+    assert [one.table_version for one in found] == list(range(len(found)))
+    assert len({one.run_id for one in found}) == 2
+    assert kinds(box) == []
+
+
+def test_a_run_that_was_planned_before_another_one_took_rows_out_leaves_the_new_ones(box: Sandbox) -> None:
+    copies = begun(box)
+    box.land("orders/50.json", [order("gone", 0)])
+    box.run("matched")
+    copies.put_back()
+    planned = box.plan("matched")
+    assert isinstance(planned, StreamPlan)
+    box.land("orders/51.json", [order("comes", 0.5)])
+    box.run("matched")
+    kept = committer(planned, RunInfo("another")).kept
+    assert kept is not None
+    kept.take_back(planned.marks.log)
+    assert late(box) == ["comes", "gone"]
+    assert kinds(box) == []
+
+
+@pytest.mark.parametrize("way", ["copy", "rewind"])
+def test_a_full_refresh_that_was_undone_takes_its_rows_with_it(box: Sandbox, way: str) -> None:
+    copies = begun(box)
+    version = box.table("matched").version
+    before = unmatched(box)
+    box.land("orders/50.json", [order("late", 0)])
+    box.run("matched", full_refresh=True)
+    hours(box, [2])
+    box.run("matched")
+    assert len(unmatched(box)) > 2 * len(before)
+    if way == "copy":
+        copies.put_back()
+    else:
+        apply_rewind(box.project, box.state, plan_rewind(box.project, box.state, KEY, at_version(version or 0)))
+    for file in [*box.root.glob("landing/*/50.json"), *box.root.glob("landing/*/02.json")]:
+        file.unlink()
+    box.run("matched")
+    assert unmatched(box) == before
+    assert len(batches(box)) == 3
+    hours(box, [5])
+    box.run("matched")
+    assert unmatched(box) == ["o0", "o1", "p0", "p1"]
+
+
+def test_a_copy_from_before_a_rewind_has_its_batches_and_says_what_is_not_kept(box: Sandbox) -> None:
+    begun(box)
+    version = box.table("matched").version
+    box.land("orders/50.json", [order("late", 0)])
+    box.run("matched")
+    copies = Copies(box)
+    shutil.rmtree(copies.copy)
+    copies.make()
+    apply_rewind(box.project, box.state, plan_rewind(box.project, box.state, KEY, at_version(version or 0)))
+    (box.root / "landing/orders/50.json").unlink()
+    box.land("orders/51.json", [order("undone", 0)])
+    box.run("matched")
+    copies.put_back()
+    (box.root / "landing/orders/51.json").unlink()
+    box.run("matched")
+    assert late(box) == []
+    assert box.plan("matched").to_json()["kept"]["late_rows"]["lost"] == [[3, 3]]
+
+
+def test_where_a_row_is_follows_the_batches_that_the_table_has(box: Sandbox) -> None:
+    copies = begun(box)
+    land(box, 2, [order("here", 61)], [payment("here", 61)])
+    hours(box, [9])
+    box.run("matched")
+    copies.put_back()
+    explainer = StreamExplainer.of(box.project, KEY, box.spark)
+    (answer,) = explainer.explain(["here"])
+    assert "no batch has read it yet" in answer.sentence
+
+
+def test_the_doctor_names_the_run_that_goes_on_from_a_table_and_checkpoint_that_were_put_back(box: Sandbox) -> None:
+    copies = begun(box)
+    hours(box, [2])
+    box.run("matched")
+    copies.put_back()
+    assert "odi run p --node matched goes on from there" in remedies(box)
+    box.run("matched")
+    assert kinds(box) == []

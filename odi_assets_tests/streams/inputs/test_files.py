@@ -1,0 +1,94 @@
+"""What a batch of landing files had is read once more as the stream read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from odi_assets.config.models import StreamInput, StreamSettings
+from odi_assets.connections.location import Location
+from odi_assets.errors import CheckpointError, SourceError
+from odi_assets.streams.inputs.files import StreamedFiles
+from odi_assets.streams.query.progress_log import ProgressLog
+from odi_assets.streams.query.relocate import relocated
+from odi_assets.streams.query.run import checkpoint_conf, query_conf
+from odi_assets_tests.checkpoints.queries import settings
+
+
+@pytest.mark.parametrize(("path", "day"), [("days", "2024 05"), ("days/day=2024 05/*.json", None)])
+def test_files_with_odd_names_and_folders_that_are_columns(
+    spark: SparkSession, tmp_path: Path, path: str, day: str | None
+) -> None:
+    root = tmp_path / "a place"
+    folder = root / "days" / "day=2024 05"
+    folder.mkdir(parents=True)
+    for number, name in enumerate(("a b", "100%25", "+&", "süß")):
+        (folder / f"{name}.json").write_text(f'{{"id": {number}}}\n', encoding="utf-8")
+    files = files_of(root, path)
+    streamed: list[tuple[int, str | None]] = []
+    with settings(spark, query_conf(StreamSettings())):
+        writer = files.raw_stream(spark).writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.foreachBatch(lambda rows, _: streamed.extend(tuple(row) for row in rows.collect()))
+        query.trigger(availableNow=True).start().awaitTermination()
+    log = ProgressLog(Location(str(tmp_path / "checkpoint")))
+    again = files.raw_batch(spark, log, None, {"logOffset": 0})
+    assert again is not None
+    assert sorted(map(tuple, again.collect())) == sorted(streamed)
+    assert sorted(streamed) == [(number, day) for number in range(4)]
+
+
+def test_files_that_were_read_in_another_store_are_known_without_asking_it(tmp_path: Path) -> None:
+    (tmp_path / "days").mkdir()
+    (tmp_path / "days" / "1.json").write_text("{}\n", encoding="utf-8")
+    log = tmp_path / "checkpoint" / "sources" / "df"
+    log.mkdir(parents=True)
+    (log / "0").write_text('v1\n{"path":"s3://bucket/in/days/1.json","timestamp":1,"batchId":0}', encoding="utf-8")
+    news = files_of(tmp_path, "days/*.json").news(ProgressLog(Location(str(log.parents[1]))), {"logOffset": 0})
+    assert news.elsewhere is not None
+    assert (news.elsewhere.folder, news.elsewhere.files) == ("s3://bucket/in/days", 1)
+    folders = {"df": (news.elsewhere.folder, "s3://bucket/in/days of 2024")}
+    moved = relocated(ProgressLog(Location(str(log.parents[1]))), Location(str(tmp_path / "copy")), folders)
+    assert list(moved.all_files("df")) == ["s3://bucket/in/days%20of%202024/1.json"]
+
+
+def test_only_a_checkpoint_on_this_machine_is_written_by_another_of_sparks_file_managers(tmp_path: Path) -> None:
+    # Elsewhere Spark picks the one whose renames the store makes in one step.
+    key = "spark.sql.streaming.checkpointFileManagerClass"
+    assert checkpoint_conf(Location(str(tmp_path)))[key].endswith(".FileSystemBasedCheckpointFileManager")
+    store = Location("abfss://lake@account.dfs.core.windows.net/raw", spark_options={"fs.azure.key": "secret"})
+    assert checkpoint_conf(store) == store.reader_options
+
+
+def test_a_folder_of_a_checkpoint_that_cannot_be_listed_is_an_error_and_not_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "offsets").write_text("no folder", encoding="utf-8")
+    log = ProgressLog(Location(str(tmp_path)))
+    assert log.committed() == []
+    with pytest.raises(CheckpointError, match="offsets cannot be read"):
+        log.planned()
+
+
+def test_names_that_make_spark_read_rows_twice_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "days" / "1"
+    folder.mkdir(parents=True)
+    (folder / "a[1].json").write_text("{}", encoding="utf-8")
+    log = ProgressLog(Location(str(tmp_path / "checkpoint")))
+    assert files_of(tmp_path, "days/*/*.json").news(log, None).files == 1
+    (folder / "b.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(SourceError, match=r"a\[1\].json has a character of globs"):
+        files_of(tmp_path, "days/*/*.json").news(log, None)
+    one_by_one = StreamInput(max_files_per_batch=1)
+    assert files_of(tmp_path, "days/*/*.json", one_by_one).news(log, None).files == 2
+
+
+def files_of(root: Path, path: str, settings: StreamInput | None = None) -> StreamedFiles:
+    return StreamedFiles(
+        name="df",
+        label="files",
+        settings=settings or StreamInput(),
+        base=Location(str(root)),
+        path=path,
+        format="json",
+        schema_ddl="id INT, day STRING",
+    )
