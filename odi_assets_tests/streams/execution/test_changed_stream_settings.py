@@ -178,6 +178,17 @@ def test_another_output_mode_goes_on_where_state_and_table_have_all_groups(
         gone_on(tmp_path, spark, other)
 
 
+def test_a_batch_that_notes_no_settings_tells_its_output_mode_by_its_write_mode(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As versions before wrote them."""
+    with monkeypatch.context() as patched:
+        patched.setattr("odi_assets.streams.execution.run.compared_settings", lambda _: {})
+        begun(tmp_path, spark, edited("write.mode", "append"))
+    with pytest.raises(CheckpointError, match="`stream.output_mode` was `append` in its last batch"):
+        gone_on(tmp_path, spark, edited("stream.output_mode", "update"))
+
+
 def test_groups_without_a_watermark_stay_in_the_state_for_a_complete_table(tmp_path: Path, spark: SparkSession) -> None:
     node = edited("stream.output_mode", "update", edited("stream.inputs", {}))
     begun(tmp_path, spark, node)
