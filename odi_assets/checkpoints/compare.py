@@ -287,7 +287,7 @@ def _compare_state(stored: Operator, wanted: Operator) -> Iterator[CheckpointDif
     schemas = read_schemas(stored)
     for name, schema in read_schemas(wanted).items():
         if name in schemas:
-            is_aggregation = stored.name.lower().endswith(_AGGREGATIONS)
+            is_aggregation = _name(stored).lower().endswith(_AGGREGATIONS)
             yield from _compare_schema(f"{where}, {name}", schemas[name], schema, is_aggregation)
 
 

@@ -48,7 +48,7 @@ def require_settings_hold(plan: StreamPlan, last: StreamFacts, checkpoint: Path)
     changed = {key: (before[key], now[key]) for key in before.keys() & now.keys() if before[key] != now[key]}
     if not changed:
         return
-    operators = {one.name for one in inspect(checkpoint).operators}
+    operators = {one.name or "" for one in inspect(checkpoint).operators}
     for key, why in _harms(plan, changed, operators, has_watermark=last.watermark_ms > 0):
         was, is_now = (_shown(value) for value in changed[key])
         raise CheckpointError(

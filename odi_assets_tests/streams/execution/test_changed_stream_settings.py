@@ -185,7 +185,7 @@ def test_a_batch_that_notes_no_settings_tells_its_output_mode_by_its_write_mode(
     with monkeypatch.context() as patched:
         patched.setattr("odi_assets.streams.execution.run.compared_settings", lambda _: {})
         begun(tmp_path, spark, edited("write.mode", "append"))
-    with pytest.raises(CheckpointError, match="`stream.output_mode` was `append` in its last batch"):
+    with pytest.raises(CheckpointError, match=r"`stream.output_mode` was `append` in its last batch"):
         gone_on(tmp_path, spark, edited("stream.output_mode", "update"))
 
 
