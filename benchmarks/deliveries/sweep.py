@@ -98,8 +98,7 @@ def sweep(
             tally.loaded += 1
             tally.rescued += any(row.get("rest") is not None for row in rows)
             is_whole = is_rescued and _is_kept_whole(rows, delivery)
-            # Of columns that Spark looks for, what does not fit is Spark's to say.
-            is_judged = is_rescued and not (delivery.infers or wanted.asks)
+            is_judged = is_rescued and not _is_sparks(delivery, wanted)
             if not is_whole and (difference := _difference(rows, wanted, is_rescued, is_judged)) is not None:
                 tally.silent.append(f"{what}: {difference}")
                 say(f"  {tally.silent[-1]}")
@@ -159,6 +158,13 @@ def _difference(rows: list[dict[str, Any]], wanted: Expected, is_rescued: bool, 
         left.remove(match)
     lost = [row for row in left if not row.get("rest")]
     return f"rows that nobody delivered: {lost}" if lost else None
+
+
+def _is_sparks(delivery: Delivery, wanted: Expected) -> bool:
+    """Whether what does not fit is Spark's to say: of columns that it looks for; and of one document, of which the text
+    is kept for each of its rows."""
+    is_document = delivery.format == "json" and delivery.options.get("multiLine") == "true" and wanted.may_stop
+    return delivery.infers or wanted.asks or is_document
 
 
 def _is_kept_whole(rows: list[dict[str, Any]], delivery: Delivery) -> bool:
