@@ -120,9 +120,9 @@ def _conclusion(found: Audit) -> str:
         one = found.ranges[0].found
         differing = one.missing + one.extra + one.repeated + one.changed
         return (
-            f"{counted(differing, 'key')} of {one.source_rows + one.extra:,} differ."
+            f"{counted(differing, found.by)} of {one.source_rows + one.extra:,} differ."
             if differing
-            else (f"All of {counted(one.source_rows, 'key')} agree.")
+            else (f"All of {counted(one.source_rows, found.by)} agree.")
         )
     of = counted(len(found.ranges), "range")
     far = " in which groups there are; what was computed of them was not compared" if found.groups_only else ""

@@ -41,7 +41,9 @@ def init(
             "mariadb://. A password in it is used once, and written nowhere.",
         ),
     ] = None,
-    cdc: Annotated[bool, typer.Option("--cdc", help="With --from: capture the changes of PostgreSQL.")] = False,
+    cdc: Annotated[
+        bool, typer.Option("--cdc", help="With --from: capture the changes of PostgreSQL or MariaDB.")
+    ] = False,
     schema: Annotated[
         list[str] | None,
         typer.Option("--schema", help="With --from: a schema, and again for another; `public`, or MySQL's database."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,15 @@ class LoadedProject:
         path: the file, absolute.
         root: its folder; relative paths start here.
         warnings: messages for the user.
+        places: by pipeline and node, the file and the line where the node is defined: of the project file, or of the
+            decorated function.
     """
 
     config: ProjectConfig
     path: Path
     root: Path
     warnings: tuple[str, ...] = ()
+    places: Mapping[tuple[str, str], tuple[Path, int]] = field(default_factory=dict)
 
 
 def load_config_from_file(path: str | Path) -> ProjectConfig:
@@ -97,7 +100,18 @@ def load_project_file(
         raise _errors(path, document, unset, invalid, checked)
     warnings = [] if config.system is not None else [LOCAL_STATE_WARNING]
     warnings += [f"`{key}` is an Odibi key that odi_assets does not use; it is ignored" for key in ignored]
-    return LoadedProject(config, file.absolute(), root, tuple(warnings))
+    return LoadedProject(config, file.absolute(), root, tuple(warnings), _places(config, document, file.absolute()))
+
+
+def _places(config: ProjectConfig, document: YamlDocument, file: Path) -> dict[tuple[str, str], tuple[Path, int]]:
+    found: dict[tuple[str, str], tuple[Path, int]] = {}
+    for of, pipeline in enumerate(config.pipelines):
+        for number, node in enumerate(pipeline.nodes):
+            path = ("pipelines", of, "nodes", number)
+            origin = document.origins.get(path)
+            place = (file.parent / origin.file, origin.line) if origin else (file, document.places[path].mark.line)
+            found[pipeline.pipeline, node.name] = place
+    return found
 
 
 def _write_out(document: YamlDocument, text: str, known: Mapping[str, str]) -> list[Mistake]:

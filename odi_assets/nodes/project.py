@@ -44,6 +44,7 @@ class Project:
         chosen: which of the file's ``environments`` was chosen; None for the file as it is.
         key_prefix: what other systems put before pipeline and node, so that several projects have different names.
         resource_prefix: what they put before the names of what its nodes share: Spark, state.
+        places: by pipeline and node, the file and the line where the node is defined.
     """
 
     config: ProjectConfig
@@ -55,6 +56,7 @@ class Project:
     chosen: str | None = None
     key_prefix: tuple[str, ...] = ()
     resource_prefix: str = ""
+    places: Mapping[tuple[str, str], tuple[Path, int]] = field(default_factory=dict, repr=False, compare=False)
     _targets: dict[NodeKey, Location] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
@@ -80,7 +82,9 @@ class Project:
             loaded = load_project_file(path, environment=chosen, functions=nodes)
         config = loaded.config
         of_state = (config.system.environment if config.system else None) or config.environment
-        return cls(config, loaded.path, loaded.root, Graph(config), of_state, loaded.warnings, chosen)
+        return cls(
+            config, loaded.path, loaded.root, Graph(config), of_state, loaded.warnings, chosen, places=loaded.places
+        )
 
     @classmethod
     def shared(cls, path: str | Path, chosen: str | None = None) -> Project:

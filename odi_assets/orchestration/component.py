@@ -107,6 +107,14 @@ class PipelinesComponent(dg.Component, dg.Model, dg.Resolvable):
             examples=["odi_"],
         ),
     ] = ""
+    max_retries: Annotated[
+        int,
+        dg.Resolver.default(description="How often Dagster tries the step of a node again that failed, in any run."),
+    ] = 0
+    retry_delay: Annotated[
+        float | None,
+        dg.Resolver.default(description="Seconds before each of these retries; none unless given."),
+    ] = None
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of the project file.
@@ -115,4 +123,9 @@ class PipelinesComponent(dg.Component, dg.Model, dg.Resolvable):
             ConfigErrors: all mistakes of the project file.
         """
         loaded = Project.load(context.path / self.project, self.environment)
-        return build_definitions(loaded, key_prefix=self.key_prefix, resource_prefix=self.resource_prefix)
+        return build_definitions(
+            loaded,
+            key_prefix=self.key_prefix,
+            resource_prefix=self.resource_prefix,
+            retry_policy=dg.RetryPolicy(self.max_retries, self.retry_delay) if self.max_retries else None,
+        )

@@ -16,7 +16,7 @@ from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, DeltaIOManager
 from odi_assets.orchestration.assets.nodes import node_asset
 from odi_assets.orchestration.assets.sources import Sources
-from odi_assets.orchestration.automation.jobs import pipeline_jobs, pipeline_schedule
+from odi_assets.orchestration.automation.jobs import pipeline_job, pipeline_schedule
 from odi_assets.orchestration.automation.sensors import new_data_sensor
 from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.orchestration.resources import SparkResource, StateResource
@@ -33,6 +33,7 @@ def build_definitions(
     key_prefix: str | Sequence[str] = (),
     resource_prefix: str = "",
     executor: dg.ExecutorDefinition | None = None,
+    retry_policy: dg.RetryPolicy | None = None,
     listener: Listener = nobody,
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
 ) -> dg.Definitions:
@@ -47,6 +48,8 @@ def build_definitions(
             ``delta_io_manager``, where others have these names.
         executor: of runs of assets that are picked in the UI; Dagster's own choice if None. The jobs of pipelines run
             in one process, with one JVM.
+        retry_policy: when the step of a node is tried again, in any run. An attempt that failed after its commit is
+            not repeated.
         listener: called for each node of a run that starts or ends, in the process of the run.
         loggers: loggers of the jobs, instead of Dagster's.
 
@@ -54,28 +57,29 @@ def build_definitions(
         ConfigError: the project file asks for something that Dagster cannot show.
     """
     with collector_paused():
-        return _built(project, key_prefix, resource_prefix, executor, listener, loggers)
+        prefix = (key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix)
+        named = replace(project, key_prefix=prefix, resource_prefix=resource_prefix)
+        return _built(named, executor, retry_policy, listener, loggers)
 
 
 def _built(
     project: Project,
-    key_prefix: str | Sequence[str],
-    resource_prefix: str,
     executor: dg.ExecutorDefinition | None,
+    retry_policy: dg.RetryPolicy | None,
     listener: Listener,
     loggers: Mapping[str, dg.LoggerDefinition] | None,
 ) -> dg.Definitions:
-    prefix = (key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix)
-    project = replace(project, key_prefix=prefix, resource_prefix=resource_prefix)
     sources = Sources(project)
-    nodes = {key: node_asset(project, key, sources, checked=True) for key in project.graph.order(None)}
+    nodes = [
+        node_asset(project, key, sources, checked=True, retry_policy=retry_policy) for key in project.graph.order(None)
+    ]
     shared = resources(project, listener)
     pipelines = project.config.pipelines
     checks = _checks(project, pipelines)
-    jobs = pipeline_jobs(project, pipelines, shared, loggers, nodes, checks)
+    jobs = {one.pipeline: pipeline_job(project, one) for one in pipelines}
     sensors = [new_data_sensor(project, name, job, sources.watched(name)) for name, job in jobs.items()]
     return dg.Definitions(
-        assets=[*sources.specs(), *nodes.values()],
+        assets=[*sources.specs(), *nodes],
         asset_checks=[check for group in checks.values() for check in group],
         jobs=list(jobs.values()),
         schedules=[pipeline_schedule(project, p, jobs[p.pipeline]) for p in pipelines if p.schedule],
@@ -103,10 +107,16 @@ def build_job(
     config = next(one for one in project.config.pipelines if one.pipeline == pipeline)
     # Health has limits; the checks on rows that are given up have none, and tell the shell nothing.
     limited = any(kind_of(node).has_limits(node) or node.captures for node in config.nodes)
-    checks = _checks(project, [config]) if limited else None
-    found = pipeline_jobs(project, [config], resources(project, listener, results), loggers, checks=checks)[pipeline]
-    assert isinstance(found, dg.JobDefinition)
-    return found
+    checks = _checks(project, [config])[pipeline] if limited else []
+    job = pipeline_job(project, config)
+    definitions = dg.Definitions(
+        assets=[node_asset(project, key, partitioned=False) for key in project.graph.order(pipeline)],
+        asset_checks=checks,
+        jobs=[job],
+        resources=resources(project, listener, results),
+        loggers=loggers,
+    )
+    return definitions.resolve_job_def(job.name)
 
 
 def _checks(project: Project, pipelines: Iterable[PipelineConfig]) -> dict[str, list[dg.AssetChecksDefinition]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -13,10 +14,11 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import NodeConfig
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.kinds import kind_of
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import LAG, ROWS_LEFT, NodeResult, rows_left
-from odi_assets.state.records import RunStatus
+from odi_assets.state.records import RunRecord, RunStatus
 from odi_assets.util.spark_sql import parsed
 
 STORAGE_KIND = "delta"
@@ -85,7 +87,20 @@ def definition_metadata(project: Project, key: NodeKey) -> dict[str, Any]:
     metadata |= kind_of(node).metadata(node)
     if declared := _declared_columns(node):
         metadata["dagster/column_schema"] = dg.TableSchema.from_name_type_dict(dict(declared))
-    return metadata
+    return metadata | _defined_at(project, key)
+
+
+def _defined_at(project: Project, key: NodeKey) -> dict[str, Any]:
+    """Where the node is defined, as Dagster links to it: a line of the project file, or of the decorated function."""
+    place = project.places.get((key.pipeline, key.node))
+    if place is None:
+        return {}
+    with warnings.catch_warnings():
+        # Dagster calls code references beta; the versions it is pinned to have them.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        file, line = place
+        reference = dg.LocalFileCodeReference(file_path=str(file), line_number=line, label=f"{file.name}:{line}")
+        return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
 
 
 def materialization_metadata(result: NodeResult) -> dict[str, Any]:
@@ -125,7 +140,7 @@ def observation_metadata(result: NodeResult) -> dict[str, Any]:
 def check_metadata(project: Project, result: NodeResult) -> dict[str, Any]:
     """What the check of a node shows after a run, whether there was anything new or not."""
     now = datetime.now(UTC)
-    gained = now if result.status is RunStatus.SUCCESS else _last_commit(project, result)
+    gained = now if result.status is RunStatus.SUCCESS else _last_commit(project, result.key)
     metadata: dict[str, Any] = {
         "status": result.status.value,
         "last_checked": dg.MetadataValue.timestamp(now),
@@ -137,10 +152,25 @@ def check_metadata(project: Project, result: NodeResult) -> dict[str, Any]:
     return {name: value for name, value in metadata.items() if value is not None}
 
 
-def _last_commit(project: Project, result: NodeResult) -> datetime | None:
+def last_metadata(project: Project, key: NodeKey, last: RunRecord | None) -> dict[str, Any]:
+    """What the check of a node shows in a run that does not run the node: what the ``last`` one has found."""
+    if last is None:
+        return {}
+    gained = _last_commit(project, key)
+    metadata: dict[str, Any] = {
+        "status": last.status.value,
+        "last_checked": dg.MetadataValue.timestamp(last.timestamp),
+        "last_new_rows": dg.MetadataValue.timestamp(gained) if gained else None,
+        "hwm": str(NodeMark.of_value(last.hwm_after) or NO_HWM),
+        "rows_left": "; ".join(rows_left(last.metrics)) or None,
+    }
+    return {name: value for name, value in metadata.items() if value is not None}
+
+
+def _last_commit(project: Project, key: NodeKey) -> datetime | None:
     """When the node last committed rows; None if its table's log no longer has it."""
-    target = TableHandle.open(project.target(result.key))
-    stamps = (target.last_stamp(app_id) for app_id in app_ids(result.key))
+    target = TableHandle.open(project.target(key))
+    stamps = (target.last_stamp(app_id) for app_id in app_ids(key))
     return max((stamp.committed_at for stamp in stamps if stamp is not None), default=None)
 
 

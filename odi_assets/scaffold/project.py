@@ -13,14 +13,16 @@ from odi_assets.config.json_schema import SCHEMA_FILE, schema_text
 from odi_assets.errors import ConfigError, SourceError
 from odi_assets.nodes.project import DEFAULT_PROJECT_FILE
 from odi_assets.scaffold.address import DatabaseAddress, read_address
+from odi_assets.scaffold.binlog import needs_of_log, require_mariadb, why_not_in_log
 from odi_assets.scaffold.capture import Need, columns_left_out, free_slot, needs, why_not_captured
 from odi_assets.scaffold.catalog import CatalogTable, read_catalog
 from odi_assets.scaffold.file import LAKE, SYSTEM, Node, ProjectFile
 from odi_assets.scaffold.names import node_names, slug
 from odi_assets.scaffold.reading import reading_of
 from odi_assets.scaffold.values import OddValue, odd_values
+from odi_assets.sources.cdc.database import CapturedTable
+from odi_assets.sources.cdc.mariadb.server import connected as of_mariadb
 from odi_assets.sources.cdc.postgres.server import connected
-from odi_assets.sources.cdc.postgres.tables import PostgresTable
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
 from odi_assets.util.extras import install_command
@@ -115,11 +117,6 @@ class ProjectMaker:
             SourceError: the database does not answer.
         """
         dialect = dialect_of(address.connection)
-        if wanted.cdc and address.connection.type != "postgres":
-            raise ConfigError(
-                f"{address.shown}: `--cdc` captures the log of PostgreSQL, and this is another server",
-                fix="leave `--cdc` out: tables are read by snapshots and increments then",
-            )
         driver = plain.driver_of(dialect)
         if driver is None:
             raise ConfigError(
@@ -225,6 +222,9 @@ class ProjectMaker:
 
     def capture(self) -> MadeProject:
         """The project that captures the log, and applies it to a table each."""
+        return self._capture_binlog() if self.address.connection.type == "mysql" else self._capture_slot()
+
+    def _capture_slot(self) -> MadeProject:
         tables = {one.identity: one for one in self._tables()}
         with connected(self.dialect, self.address.shown) as session:
             listed = session.listed()
@@ -244,13 +244,52 @@ class ProjectMaker:
             self._require_some(chosen)
             slot = free_slot(session, f"odi_{slug(self.address.connection.database, 'db').lower()}"[:60])
             lacking = tuple(needs(session, slot, list(captured.values())))
-        names = node_names([one.identity for one in chosen.tables], (SYSTEM, _CHANGES))
-        nodes: list[Node] = [_capture_node(self._connection, [one.name for one in captured.values()])]
-        nodes += _apply_nodes({names[one]: table for one, table in captured.items()})
         head = [
             "`changes` has the changes of all tables, from one slot. Each other node makes a table of it, with the",
             "rows that the database has. docs/cdc.md says what holds.",
         ]
+        return self._captured(chosen, captured, lacking, head, slot)
+
+    def _capture_binlog(self) -> MadeProject:
+        tables = {one.shown: one for one in self._tables()}
+        chosen, captured = _Chosen(), {}
+        chosen.left_out |= {name: one.kind for name, one in tables.items() if one.kind is not None}
+        with of_mariadb(self.dialect, self.address.shown) as session:
+            require_mariadb(session)
+            lacking = tuple(needs_of_log(session))
+            for name, table in tables.items():
+                # Of a table that it may not read, a user does not see the key.
+                if table.kind is None and (hidden := session.why_unreadable(table.in_sql(self.dialect))) is not None:
+                    chosen.left_out[name] = hidden
+            known = [name for name in tables if name not in chosen.left_out]
+            for one in session.tables(known) if known else ():
+                table = tables[one.name]
+                missing = session.leaving_out(table.schema) if not lacking else None
+                why = why_not_in_log(one, missing) or self._why_not_applied(table, chosen.unseen)
+                if why is None:
+                    chosen.tables.append(table)
+                    captured[table.identity] = one
+                else:
+                    chosen.left_out[table.shown] = why
+            self._require_some(chosen)
+        head = [
+            "`changes` has the changes of all tables, from the server's binary log. Each other node makes a table of",
+            "it, with the rows that the database has. docs/cdc-mariadb.md says what holds.",
+        ]
+        return self._captured(chosen, captured, lacking, head)
+
+    def _captured(
+        self,
+        chosen: _Chosen,
+        captured: Mapping[tuple[str, str], CapturedTable],
+        lacking: Sequence[Need],
+        head: Sequence[str],
+        slot: str | None = None,
+    ) -> MadeProject:
+        """The project of tables whose log is captured, by schema and name."""
+        names = node_names([one.identity for one in chosen.tables], (SYSTEM, _CHANGES))
+        nodes: list[Node] = [_capture_node(self._connection, [one.name for one in captured.values()])]
+        nodes += _apply_nodes({names[one]: table for one, table in captured.items()})
         notes = {names[one.identity]: _HISTORY for one in chosen.tables if not captured[one.identity].key}
         file = ProjectFile(self.address, self._connection, self.asks_password, nodes, notes, slot=slot)
         return self._made(file, head, chosen, lacking)
@@ -303,7 +342,7 @@ def _capture_node(connection: str, tables: Sequence[str]) -> Node:
     return {"name": _CHANGES, "read": read, "write": {"connection": LAKE, "path": _CHANGES}}
 
 
-def _apply_nodes(tables: Mapping[str, PostgresTable]) -> Iterator[Node]:
+def _apply_nodes(tables: Mapping[str, CapturedTable]) -> Iterator[Node]:
     """By the names of their nodes, what applies tables: one node for all whose nodes have their names, if there are
     several, and one for each of the others."""
     alike = {name: one for name, one in tables.items() if one.key and _fills_in(name, one)}
@@ -315,12 +354,12 @@ def _apply_nodes(tables: Mapping[str, PostgresTable]) -> Iterator[Node]:
             yield _apply_node(name, table)
 
 
-def _fills_in(name: str, table: PostgresTable) -> bool:
+def _fills_in(name: str, table: CapturedTable) -> bool:
     """Whether ``{table}`` of a node of several tables is the name of this table's node."""
     return table.name.rpartition(".")[2] == name and not any(sign in table.name for sign in "*?")
 
 
-def _apply_node(name: str, table: PostgresTable) -> Node:
+def _apply_node(name: str, table: CapturedTable) -> Node:
     history = {} if table.key else {"history": True}
     apply = {"changes": _CHANGES, "table": table.name, **history}
     return {"name": name, "apply": apply, "write": {"connection": LAKE, "path": name}}

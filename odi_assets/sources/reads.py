@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from odi_assets.errors import OdiError
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.marks import UNRESOLVED, Mark, Unresolved, history_of, hwm_text
-from odi_assets.sources.snapshot import Partitions, SourceSnapshot
+from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,6 +100,12 @@ class PlannedRead(ABC):
     @property
     def until(self) -> Any:
         """Where the source ended when the run began, for the next steps of the run; None if that does not matter."""
+        return None
+
+    @property
+    def stands_at(self) -> Position | None:
+        """What another run would meet again, where the source moves without anything new for the node; None: the
+        source's position says it."""
         return None
 
     @property

@@ -54,6 +54,7 @@ READ = "read: {connection: db, format: cdc, tables: [public.orders]}"
 APPLY = "apply: {changes: changes, table: public.orders}"
 WRONG = [
     (READ, "read: {connection: db, format: cdc}", "odibi.yaml:12", "names no table to capture"),
+    (READ, READ.replace("public.orders", '"!public.orders"'), "odibi.yaml:12", "names no table to capture"),
     (READ, READ.replace("db", "plain"), "odibi.yaml:12", "does not say how its log is read"),
     (READ, READ.replace("db", "other"), "odibi.yaml:12", "has no log that can be captured"),
     (READ, READ.replace("db", "lake"), "odibi.yaml:12", "is no database"),
@@ -115,6 +116,17 @@ def test_a_pattern_is_one_over_the_tables_of_the_capture_in_its_own_pipeline(tmp
     )
     nodes = load(tmp_path, SEVERAL + other.replace("other.*", "*")).graph.nodes
     assert [key.node for key in nodes if key.pipeline == "q"][1:4] == ["other_orders", "other_Order_Items", "b_orders"]
+
+
+def test_tables_that_are_left_out_get_no_node_and_no_asset(tmp_path: Path) -> None:
+    entries = "[public.orders, public.audit_1, public.audit_2, public.raw]"
+    text = SEVERAL.replace('[public.orders, "public.Order Items", b.orders]', f'{entries[:-1]}, "!public.audit_*"]')
+    text = text.replace('tables: ["public.*", b.orders]', 'tables: ["public.*", "!*.raw"]')
+    graph = load(tmp_path, text).graph
+    assert [key.node for key in graph.nodes] == ["changes", "public_orders", "last"]
+    read = next(iter(graph.nodes.values())).read
+    assert read is not None
+    assert list(read.places.values()) == ["public.orders", "public.raw"]
 
 
 WRONG_OF_SEVERAL = [

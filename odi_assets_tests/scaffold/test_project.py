@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from odi_assets.errors import ConfigError, SourceError
 from odi_assets.nodes.project import Project
 from odi_assets.scaffold.project import MadeProject, ProjectRequest, create_for, project_of
 from odi_assets_tests.as_shipped.shop_databases import server_of
-from odi_assets_tests.sources.sql.servers import PASSWORD, USER, Server
+from odi_assets_tests.sources.sql.servers import ADMIN, PASSWORD, USER, MariadbServer, Server
 
 CDC = ProjectRequest(cdc=True)
 
@@ -160,7 +161,7 @@ def test_an_owner_needs_the_right_to_make_a_publication_and_the_server_a_free_sl
 def test_a_publication_of_somebody_else_is_used_and_has_to_have_all(server: Server) -> None:
     execute(
         server,
-        "CREATE TABLE orders (id int PRIMARY KEY); CREATE TABLE lines (id int PRIMARY KEY)",
+        "CREATE TABLE orders (id int PRIMARY KEY); CREATE TABLE parts (id int PRIMARY KEY)",
         "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader; ALTER ROLE reader REPLICATION",
         "CREATE PUBLICATION odi_look FOR TABLE orders WITH (publish = 'insert')",
     )
@@ -229,10 +230,107 @@ def test_nothing_is_written_where_a_file_is_there_or_no_table_is_left(server: Se
     assert (tmp_path / "odibi.yaml").read_text(encoding="utf-8") == "mine"
 
 
-def test_mariadb_has_no_log_that_is_captured(databases: dict[str, Server | str]) -> None:
-    maria = server_of(databases, "mariadb")
-    with pytest.raises(ConfigError, match="`--cdc` captures the log of PostgreSQL"):
-        project_of(url(maria, database="odi", scheme="mariadb"), CDC)
+Execute = Callable[..., None]
+ODD_NAME = "Shop of 日本"
+
+
+@pytest.fixture
+def maria(databases: dict[str, Server | str]) -> Iterator[tuple[MariadbServer, Execute]]:
+    """A MariaDB with an empty database, its user `reader` who may read it and nothing more, and what runs statements in
+    the name of one who may do everything."""
+    server = server_of(databases, "mariadb")
+    assert isinstance(server, MariadbServer)
+    opened = server.connect(ADMIN)
+
+    def execute(*statements: str) -> None:
+        for statement in statements:
+            opened.cursor().execute(statement)
+
+    secret = PASSWORD.replace("'", "''")
+    execute(
+        f"CREATE DATABASE `{ODD_NAME}`",
+        f"USE `{ODD_NAME}`",
+        f"CREATE USER 'reader'@'127.0.0.1' IDENTIFIED BY '{secret}'",
+        f"GRANT SELECT ON `{ODD_NAME}`.* TO 'reader'@'127.0.0.1'",
+    )
+    yield server, execute
+    execute(
+        *(f"SET GLOBAL {name}" for name in ("binlog_format = ROW", "binlog_row_metadata = FULL")),
+        f"DROP DATABASE `{ODD_NAME}`",
+        "DROP USER 'reader'@'127.0.0.1'",
+    )
+    opened.close()
+
+
+def of_maria(server: Server, user: str) -> str:
+    return url(server, user, quote(ODD_NAME), "mariadb")
+
+
+def test_a_capture_of_mariadb_has_every_table_that_its_log_has_whole_and_names_the_others(
+    maria: tuple[MariadbServer, Execute], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, execute = maria
+    execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, amount decimal(9,2))",
+        "CREATE TABLE `order.items` (id int PRIMARY KEY)",
+        "CREATE TABLE events (id int)",
+        "CREATE TABLE old (id int PRIMARY KEY) ENGINE=MyISAM",
+        "CREATE TABLE parts (id int PRIMARY KEY, o int, FOREIGN KEY (o) REFERENCES orders (id) ON DELETE CASCADE)",
+        "CREATE VIEW seen AS SELECT * FROM orders",
+        "CREATE TABLE marked (id int PRIMARY KEY, _deleted int)",
+        "CREATE TABLE born (id int PRIMARY KEY, day date)",
+        "INSERT INTO born VALUES (1, '0000-00-00')",
+    )
+    made = project_of(of_maria(server, ADMIN), CDC)
+    nodes = loaded(made, tmp_path, monkeypatch)
+    assert set(nodes) == {"changes", "orders"}
+    assert nodes["changes"].read.tables == (f"{ODD_NAME}.orders",)
+    assert nodes["orders"].apply.table == f"{ODD_NAME}.orders"
+    reasons = {
+        **{"events": "no primary key", "old": "MyISAM", "parts": "CASCADE", "seen": "a view"},
+        **{"marked": "_deleted", "born": "0000-00-00", "order.items": "a point in its name"},
+    }
+    assert {name.removeprefix(f"{ODD_NAME}."): why for name, why in made.left_out.items()}.keys() == reasons.keys()
+    for name, why in reasons.items():
+        assert why in made.left_out[f"{ODD_NAME}.{name}"]
+        assert f"#   {ODD_NAME}.{name}: " in made.text
+    assert made.needs == ()
+    assert "docs/cdc-mariadb.md" in made.text
+    assert PASSWORD not in made.text
+
+
+def test_what_a_server_of_mariadb_or_its_user_lacks_is_said_with_the_statement_that_gives_it(
+    maria: tuple[MariadbServer, Execute], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, execute = maria
+    execute("CREATE TABLE orders (id int PRIMARY KEY)")
+    execute("SET GLOBAL binlog_format = MIXED", "SET GLOBAL binlog_row_metadata = MINIMAL")
+    made = project_of(of_maria(server, "reader"), CDC)
+    assert loaded(made, tmp_path, monkeypatch).keys() == {"changes", "orders"}
+    statements = [need.statement.partition(";")[0] for need in made.needs]
+    assert statements == [
+        "SET GLOBAL binlog_format = ROW",
+        "SET GLOBAL binlog_row_metadata = FULL",
+        "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO 'reader'@'127.0.0.1'",
+    ]
+    assert all(f"#   {statement}" in made.text for statement in statements)
+    for statement in statements:
+        execute(statement)
+    assert project_of(of_maria(server, "reader"), CDC).needs == ()
+
+
+def test_a_user_of_mariadb_who_may_read_nothing_is_shown_the_right_that_is_missing(
+    maria: tuple[MariadbServer, Execute],
+) -> None:
+    server, execute = maria
+    execute("CREATE TABLE orders (id int PRIMARY KEY)")
+    execute(f"REVOKE SELECT ON `{ODD_NAME}`.* FROM 'reader'@'127.0.0.1'")
+    execute(f"GRANT SHOW VIEW ON `{ODD_NAME}`.* TO 'reader'@'127.0.0.1'")
+    right = f"GRANT SELECT ON `{ODD_NAME}`.`orders` TO 'reader'@'127.0.0.1'"
+    with pytest.raises(ConfigError, match=re.escape(f"its user may not read it: {right}")):
+        project_of(of_maria(server, "reader"), CDC)
+    execute(right)
+    assert project_of(of_maria(server, "reader"), CDC).tables == 1
 
 
 def test_values_that_spark_does_not_hold_come_as_text_and_a_cursor_has_none_of_them(

@@ -12,7 +12,8 @@ import pytest
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.project import Project
-from odi_assets.streams.service import _stop_signals, serve
+from odi_assets.streams.service import serve
+from odi_assets.util.stop_signals import stop_signals
 
 pytestmark = pytest.mark.skipif(
     threading.current_thread() is not threading.main_thread(), reason="signals are handled in the main thread"
@@ -23,7 +24,7 @@ def test_sigterm_waits_for_the_session_and_does_not_reach_what_the_service_start
     """As systemd sends it: to the service and to the JVM at once."""
     before = signal.getsignal(signal.SIGTERM)
     stopped: list[str] = []
-    with _stop_signals() as handled_by:
+    with stop_signals() as handled_by:
         os.kill(os.getpid(), signal.SIGTERM)
         # Spark starts its JVM with a preexec_fn, too.
         command = ["sh", "-c", "kill -TERM $$; echo lives"]

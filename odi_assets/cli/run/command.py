@@ -13,6 +13,7 @@ import typer
 from odi_assets.cli.terminal.exit_codes import FAILED
 from odi_assets.cli.terminal.options import (
     DownstreamOption,
+    EveryOption,
     FromOption,
     FullRefreshOption,
     JsonOption,
@@ -25,6 +26,7 @@ from odi_assets.cli.terminal.options import (
     bounds_of,
 )
 from odi_assets.cli.terminal.output import data_json, note, stdout_kept_for_data
+from odi_assets.errors import ConfigError
 from odi_assets.nodes.request import RunRequest
 from odi_assets.spark.jvm.java import find_java
 from odi_assets.util.debugging import debugging
@@ -45,6 +47,7 @@ def run(
     from_: FromOption = None,
     to: ToOption = None,
     yes: YesOption = False,
+    every: EveryOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run nodes: read what is new, write it, and remember how far that was."""
@@ -67,6 +70,9 @@ def run(
             data_json([])
         return
     quiet_libraries()
+    if every is not None:
+        _serve(project, keys, every, request, as_json=as_json)
+        return
     try:
         summaries = _run(project, keys, request)
     except KeyboardInterrupt:
@@ -91,6 +97,20 @@ def run(
         raise typer.Exit(FAILED)
     if not as_json:
         show_next(project, results)
+
+
+def _serve(project: Project, keys: Sequence[NodeKey], every: str, request: RunRequest, *, as_json: bool) -> None:
+    from odi_assets.cli.run.service import serve
+
+    if request != RunRequest(accept_loss=request.accept_loss) or as_json:
+        raise ConfigError(
+            "a service loads what is new, and ends when it is stopped: --every goes without --full-refresh, --resume, "
+            "--from, --to and --json",
+            fix="leave them out; odi runs list --json shows its runs",
+        )
+    if not project.config.spark.remote:
+        find_java()
+    serve(project, keys, every)
 
 
 def _run(project: Project, keys: Sequence[NodeKey], request: RunRequest) -> list[RunSummary]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic_core import PydanticCustomError
 
 from odi_assets.cli.run.command import quiet_libraries
+from odi_assets.cli.run.service import span_of
 from odi_assets.cli.terminal.options import JsonOption, NodeArgument, Settings
 from odi_assets.cli.terminal.output import data_json, note, stdout_kept_for_data
-from odi_assets.config.models.durations import parse_span
-from odi_assets.errors import ConfigError
 from odi_assets.spark.jvm.java import find_java
 from odi_assets.util.words import counted
 
@@ -33,7 +31,7 @@ def run(
 
     project = settings.project()
     key = project.node_named(node)
-    interval = _interval(every)
+    interval = f"{int(span_of(every).total_seconds() * 1000)} milliseconds"
     if not project.config.spark.remote:
         find_java()
     quiet_libraries()
@@ -43,13 +41,6 @@ def run(
     if as_json:
         data_json(result.to_json())
     note(f"{key}: {outcome(result)}")
-
-
-def _interval(text: str) -> str:
-    try:
-        return f"{int(parse_span(text).total_seconds() * 1000)} milliseconds"
-    except PydanticCustomError as error:
-        raise ConfigError(f"--every {text}: {error.message()}", fix="write it as 10s, 1m or 1h") from error
 
 
 def _batch_text(batch: BatchProgress) -> str:

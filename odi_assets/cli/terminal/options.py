@@ -59,6 +59,14 @@ ToOption = Annotated[
 DownstreamOption = Annotated[
     bool, typer.Option("--downstream", help="Every node below those as well, in other pipelines too.")
 ]
+EveryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--every",
+        metavar="TIME",
+        help="As a service, until SIGTERM or Ctrl-C: look as often as this, `10s` or `1m`, and run what has new data.",
+    ),
+]
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="PIPELINE.NODE, or NODE if one pipeline has it.")]
 PipelineArgument = Annotated[
     str | None, typer.Argument(metavar="[PIPELINE]", help="All pipelines, in order, unless one is named.")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
 from pydantic import ConfigDict, Field, model_validator
@@ -48,6 +50,18 @@ def _require_path_of_files_alone(schema: dict[str, Any]) -> None:
     schema["else"] = {"if": of_logs, "then": {"required": ["tables"]}, "else": {"required": ["path"]}}
 
 
+LEFT_OUT = "!"
+"""How an entry of ``tables`` begins that leaves tables out."""
+
+
+def kept_tables(entries: Iterable[str]) -> tuple[str, ...]:
+    """The entries of ``tables`` that name tables, without those that others leave out."""
+    listed = list(entries)
+    unwanted = [one.removeprefix(LEFT_OUT) for one in listed if one.startswith(LEFT_OUT)]
+    wanted = [one for one in listed if not one.startswith(LEFT_OUT)]
+    return tuple(one for one in wanted if not any(fnmatchcase(one, pattern) for pattern in unwanted))
+
+
 class ReadConfig(Strict):
     """A source outside the pipeline."""
 
@@ -85,7 +99,9 @@ class ReadConfig(Strict):
         default_factory=dict, description="SQL to ask for in the place of a column: `{price: CAST(price AS text)}`."
     )
     tables: Columns = Field(
-        default=(), description="Tables whose changes are captured: `public.orders`, `public.customer*`."
+        default=(),
+        description="Tables whose changes are captured: `public.orders`, `public.customer*`; with `!` in front, tables "
+        "that are left out: `!public.audit_*`.",
     )
     snapshot: ChunksConfig = Field(
         default=ChunksConfig(), description="How the first read of captured tables is cut into chunks."
@@ -172,7 +188,7 @@ class ReadConfig(Strict):
     def _mistakes_of_logs(self) -> list[Mistake]:
         others = self.model_fields_set - {"connection", "format", "tables", "snapshot", "path"}
         found = [Mistake("has no meaning for `format: cdc`", at=(name,), where="key") for name in sorted(others)]
-        if not self.tables:
+        if not self.captured:
             found.append(Mistake("names no table to capture: add `tables: [public.orders]`"))
         if self.path != "log":
             found.append(Mistake("a log has no paths: give `tables`", at=("path",), where="key"))
@@ -189,14 +205,19 @@ class ReadConfig(Strict):
         return {name for name in (*one, *several) if name is not None}
 
     @property
+    def captured(self) -> tuple[str, ...]:
+        """The entries of ``tables`` that name tables, without those that others leave out."""
+        return kept_tables(self.tables)
+
+    @property
     def shown(self) -> str:
         """What is read, in words, without its connection."""
-        return ", ".join(self.tables) or self.table or self.path
+        return ", ".join(self.captured) or self.table or self.path
 
     @property
     def places(self) -> dict[str, str]:
         """The paths of what is read, each with what is read there, in words: of a log, the captured tables."""
-        return {_place_of(table): table for table in self.tables} or {self.path: self.shown}
+        return {_place_of(table): table for table in self.captured} or {self.path: self.shown}
 
 
 def _place_of(table: Any) -> str:

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from odi_assets.config.diagnostics.mistakes import Mistake, Path
+from odi_assets.config.models.reads import LEFT_OUT, kept_tables
 from odi_assets.config.yaml.document import ValuePlace, YamlDocument
 
 Words = Mapping[str, str]
@@ -64,7 +65,10 @@ def _copies(
         return
     apply = node["apply"]
     names: dict[str, None] = {}
+    left_out = [str(table).removeprefix(LEFT_OUT) for table in tables if str(table).startswith(LEFT_OUT)]
     for number, table in enumerate(tables):
+        if str(table).startswith(LEFT_OUT):
+            continue
         try:
             names |= dict.fromkeys(_named(document, int(at[1]), str(apply.get("changes")), str(table)))
         except LookupError as error:
@@ -72,6 +76,8 @@ def _copies(
                 Mistake(str(error.args[0]), mark=document.places[(*at, "apply", "tables", number)].mark)
             )
     for name in names:
+        if any(fnmatchcase(name, pattern) for pattern in left_out):
+            continue
         schema, _, own = name.partition(".")
         words = {"{table}": _NO_LETTER.sub("_", own), "{schema}": _NO_LETTER.sub("_", schema)}
         filled = _filled(node, words)
@@ -106,7 +112,7 @@ def _captured(document: YamlDocument, number: int, changes: str) -> list[str]:
         for node in nodes if isinstance(nodes, list) else ():
             if isinstance(node, Mapping) and node.get("name") == name and isinstance(node.get("read"), Mapping):
                 tables = node["read"].get("tables")
-                return [str(table) for table in tables] if isinstance(tables, list) else []
+                return [*kept_tables(map(str, tables))] if isinstance(tables, list) else []
     return []
 
 

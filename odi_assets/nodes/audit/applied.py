@@ -2,6 +2,8 @@
 
 The database is read in one repeatable read. Keys with changes that the table has not got yet are no differences: they
 are left out, and counted. No other row has changed since the table took its last change in.
+
+The database has no former versions of its rows: a history is compared with the change log, row by row.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from pyspark import StorageLevel
 
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
-from odi_assets.nodes.audit.found import BY_KEY, Audit, AuditRange, KeyDifference
+from odi_assets.nodes.audit.found import BY_KEY, BY_VERSION, Audit, AuditRange, KeyDifference
 from odi_assets.nodes.audit.rows import RangeDifference, as_stored
+from odi_assets.nodes.execution.apply import history_rows
 from odi_assets.nodes.execution.log_rows import LogShape, column_types, facts_of, text_of, typed
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.apply import applied_below, key_in_log, mark_of_log, types_of_log
@@ -39,23 +42,24 @@ SHOWN = 1_000
 """Keys that are named; all are counted."""
 _SOURCE, _TABLE, _KEY = "odi_source", "odi_table", "odi_key"
 _REPEATED = "odi_repeated"
+_NUMBER = "_n"
+"""The column of a history that says which row of the change log its row is."""
 
 
 def audit_applied(node: Node, target: TableHandle, spark: SparkSession, state: StateBackend, by: str | None) -> Audit:
-    """Compare the table of a node with what its database has. Changes nothing, at the server neither.
+    """Compare the table of a node with what its database has, or a history with the change log. Changes nothing, at the
+    server neither.
 
     Raises:
-        ConfigError: the node keeps a history, or ``by`` is given.
+        ConfigError: ``by`` is given; nothing of the log is applied yet.
         SourceError: the capture has to run first; the server cannot be reached.
         IdentityMismatchError: the slot does not go on where the log ends.
     """
     apply, captured_by = node.config.apply, node.applies
     assert apply is not None
     assert captured_by is not None
-    if by is not None or apply.history:
-        why = "keeps each version of a row, and the database has one" if apply.history else "is compared key by key"
-        fix = "audit a node that applies the table without `history`" if apply.history else "leave --by out"
-        raise ConfigError(f"{node} {why}", fix=fix, node=str(node))
+    if by is not None:
+        raise ConfigError(f"{node} is compared row by row", fix="leave --by out", node=str(node))
     capture = Node.of(node.project, captured_by)
     log = TableHandle.open(capture.target.location)
     key = key_in_log(log, str(capture), apply.table, str(node))
@@ -63,10 +67,48 @@ def audit_applied(node: Node, target: TableHandle, spark: SparkSession, state: S
     assert isinstance(source, LogSource)
     mark = CaptureMark.of(value, source.label)
     rows = engine_of(log).read(spark, log).where(F.col(PARTITION) == apply.table)
-    above = rows.where((F.col("n") >= applied_below(node, target, log, state)) & (F.col("op") != Op.SHAPE.value))
+    below = applied_below(node, target, log, state)
+    if apply.history:
+        return _audit_history(node, target, spark, rows, below, types_of_log(value))
+    above = rows.where((F.col("n") >= below) & (F.col("op") != Op.SHAPE.value))
     with table_now(source, mark, apply.table) as now:
         shapes = facts_of(rows, str(node)).shapes
         return _TableAudit(node, key, target, spark, shapes, types_of_log(value)).compared(now, above)
+
+
+def _audit_history(
+    node: Node, target: TableHandle, spark: SparkSession, rows: DataFrame, below: int, types: ValueTypes
+) -> Audit:
+    """Compare a history with the rows of the log that it was made of.
+
+    Args:
+        rows: of the log, of its table.
+        below: the number in the log below which they are applied.
+    """
+    if not below:
+        raise ConfigError(
+            f"{node}: nothing of the change log is applied, or the log has begun again since",
+            fix=f"odi run {node.command}; or, if the log has begun again, odi run {node.command} --full-refresh",
+            node=str(node),
+        )
+    shapes = facts_of(rows, str(node)).shapes
+    applied = rows.where((F.col("n") < below) & (F.col("op") != Op.SHAPE.value))
+    table = engine_of(target).read(spark, target)
+    made = as_stored(history_rows(applied, shapes, types), table.schema, target.partition_columns)
+    compared = tuple(name for name in table.columns if name in made.columns)
+    notes = [
+        f"compared with the change log up to its row {below - 1:,}; whether the log has all that the database has, "
+        "an audit of a node says that applies the table without `history`"
+    ]
+    if waiting := rows.where((F.col("n") >= below) & (F.col("op") != Op.SHAPE.value)).count():
+        notes.append(
+            f"not compared: {counted(waiting, 'change')} not applied yet; odi run {node.key.pipeline} applies them"
+        )
+    alone = [name for name in table.columns if name not in made.columns]
+    notes += [f"`{name}` is in the table alone, and is not compared" for name in alone]
+    one = _TableAudit(node, (_NUMBER,), target, spark, shapes, types)
+    joined = one.joined(made, table, made.select(_NUMBER).limit(0), compared)
+    return one.audit(joined, compared, notes, BY_VERSION)
 
 
 @dataclass(frozen=True)
@@ -101,7 +143,8 @@ class _TableAudit:
             for part in parts:
                 source = source.unionByName(part)
             left_out = waiting.count()
-            return self._audit(self._joined(source, table, waiting, compared), now, compared, table, left_out)
+            joined = self.joined(source, table, waiting, compared)
+            return self.audit(joined, compared, self._notes(now, table, left_out), BY_KEY)
         finally:
             for part in parts:
                 part.unpersist()
@@ -130,7 +173,7 @@ class _TableAudit:
             *[typed(F.col("key")[order.index(name)], known[name], name, self.types).alias(name) for name in self.key]
         ).distinct()
 
-    def _joined(self, source: DataFrame, table: DataFrame, waiting: DataFrame, compared: Sequence[str]) -> DataFrame:
+    def joined(self, source: DataFrame, table: DataFrame, waiting: DataFrame, compared: Sequence[str]) -> DataFrame:
         """All keys of both sides that wait for no change, with their rows."""
         stored = as_stored(table, table.schema, self.target.partition_columns)
         sides = []
@@ -150,9 +193,8 @@ class _TableAudit:
         same = [rows[quoted(name)] == renamed[f"{_KEY}_{place}"] for place, name in enumerate(self.key)]
         return rows.join(F.broadcast(renamed), same, "left_anti")
 
-    def _audit(
-        self, joined: DataFrame, now: TableNow, compared: tuple[str, ...], table: DataFrame, left_out: int
-    ) -> Audit:
+    def audit(self, joined: DataFrame, compared: tuple[str, ...], notes: Sequence[str], by: str) -> Audit:
+        """What differs in rows that :meth:`joined` has put side by side."""
         what = (
             F.when(F.col(_TABLE).isNull(), "missing")
             .when(F.col(_SOURCE).isNull(), "extra")
@@ -169,13 +211,14 @@ class _TableAudit:
         found = {name: int(counts[name]["keys"]) if name in counts else 0 for name in _KINDS}
         missing, extra, repeated, changed = (found[name] for name in _KINDS)
         rows = (total["source_rows"], total["table_rows"])
-        one = RangeDifference("all keys", *rows, missing, extra, repeated, changed)
+        one = RangeDifference(f"all {by}s", *rows, missing, extra, repeated, changed)
         command = None if one.agrees else f"odi run {self.node.command} --full-refresh"
-        notes = self._notes(now, table, left_out, sum(found.values()) - len(keys))
-        if command is not None:
+        if unnamed := sum(found.values()) - len(keys):
+            notes = (*notes, f"{counted(unnamed, by)} more differ, and are not named")
+        if command is not None and by == BY_KEY:
             again = f"odi run {str(self.node.applies).replace('.', ' --node ')} --full-refresh --yes"
             notes = (*notes, f"if it differs after the repair too, the log lacks a change: {again}")
-        return Audit(self.node.key, BY_KEY, compared, notes, (AuditRange(one, "all keys", command),), tuple(keys))
+        return Audit(self.node.key, by, compared, tuple(notes), (AuditRange(one, f"all {by}s", command),), tuple(keys))
 
     def _named(self, rows: DataFrame, compared: Sequence[str]) -> list[KeyDifference]:
         def shown(side: str, name: str) -> Column:
@@ -193,7 +236,7 @@ class _TableAudit:
         found = rows.orderBy(*order).limit(SHOWN).select("what", *keys, *differs).collect()
         return [_difference(row, self.key, compared) for row in found]
 
-    def _notes(self, now: TableNow, table: DataFrame, left_out: int, unnamed: int) -> tuple[str, ...]:
+    def _notes(self, now: TableNow, table: DataFrame, left_out: int) -> tuple[str, ...]:
         there = [one.name for one in now.shape.columns]
         notes = [f"compared at {now.place} of the database's log"]
         if left_out:
@@ -206,10 +249,9 @@ class _TableAudit:
         notes += [
             f"not compared: the database generates `{name}`, and its log and the table do not have it"
             for name in now.table.generated
+            if name not in there
         ]
         notes += [f"not compared: `{name}` is not in the table yet" for name in there if name not in table.columns]
-        if unnamed:
-            notes.append(f"{counted(unnamed, 'key')} more differ, and are not named")
         return tuple(notes)
 
 

@@ -10,7 +10,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.audit.rows import RangeDifference
 from odi_assets.util.words import counted
 
-BY_KEY = "key"
+BY_KEY, BY_VERSION = "key", "version"
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class KeyDifference:
     """A key whose row in the table is not the row of the source.
 
     Attributes:
-        key: by column.
+        key: by column; of a history, the number of the row in the change log.
         what: ``missing`` in the table, ``extra``, ``repeated`` or ``changed``.
         columns: of a changed row, by column that differs: the values of the source and of the table, as texts.
     """
@@ -69,8 +69,8 @@ class Audit:
 
     @property
     def is_by_key(self) -> bool:
-        """Whether all keys were compared one by one, as one range."""
-        return self.by == BY_KEY
+        """Whether all keys, or all versions of a history, were compared one by one, as one range."""
+        return self.by in (BY_KEY, BY_VERSION)
 
     @property
     def differing(self) -> tuple[AuditRange, ...]:

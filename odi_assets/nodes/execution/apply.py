@@ -64,7 +64,7 @@ def applied(rows: DataFrame, plan: ResolvedPlan, spark: SparkSession) -> DataFra
     changes = of_table.where(F.col("op") != Op.SHAPE.value)
     types = value_types(plan)
     if config.history:
-        return _history(changes, facts.shapes, types)
+        return history_rows(changes, facts.shapes, types)
     key = key_of_log(plan)
     stored = None
     if plan.target.exists and plan.write.mode is WriteMode.UPSERT:
@@ -72,7 +72,7 @@ def applied(rows: DataFrame, plan: ResolvedPlan, spark: SparkSession) -> DataFra
     return _state(changes, facts, key, stored, types, str(plan.node), spark)
 
 
-def _history(changes: DataFrame, shapes: Sequence[LogShape], types: ValueTypes) -> DataFrame:
+def history_rows(changes: DataFrame, shapes: Sequence[LogShape], types: ValueTypes) -> DataFrame:
     """Each change as a row, with what it is and when it was committed."""
     kinds = column_types(shapes).items()
     columns = [typed(text_of(shapes, name), kind, name, types).alias(name) for name, kind in kinds]

@@ -17,11 +17,11 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.nodes.run_node import NodeRun, finish
 from odi_assets.orchestration.assets.attempts import attempt_of
+from odi_assets.orchestration.assets.checks import report_stopped
 from odi_assets.orchestration.assets.failures import remedy_first
 from odi_assets.orchestration.assets.frames import AssetTable, partition_values, write_frame
 from odi_assets.orchestration.assets.inputs import INCREMENTAL, Wanted, load_increment, load_whole, require_increment
 from odi_assets.orchestration.assets.partitions import PartitionSize, partition_keys, sizes_by_partition
-from odi_assets.orchestration.assets.row_checks import report_stopped
 from odi_assets.orchestration.assets.suppress_materialization import suppress_materialization
 from odi_assets.orchestration.assets.words import words_of_assets
 from odi_assets.orchestration.metadata import (

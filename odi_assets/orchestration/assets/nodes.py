@@ -19,8 +19,8 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.node import code_version
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG, TO_TAG, RunRequest
-from odi_assets.nodes.result import ROWS_BELOW
 from odi_assets.nodes.run_node import NodeRun, prepare
+from odi_assets.orchestration.assets.checks import check_results, check_specs, up_to_date
 from odi_assets.orchestration.assets.failures import remedy_first
 from odi_assets.orchestration.assets.io_manager import (
     HISTORY,
@@ -31,9 +31,8 @@ from odi_assets.orchestration.assets.io_manager import (
     idle_nodes_shown,
 )
 from odi_assets.orchestration.assets.partitions import partitions_definition, run_bounds
-from odi_assets.orchestration.assets.row_checks import check_results, check_specs
 from odi_assets.orchestration.assets.suppress_materialization import PLANNED
-from odi_assets.orchestration.metadata import UP_TO_DATE, check_metadata, definition_attributes
+from odi_assets.orchestration.metadata import UP_TO_DATE, definition_attributes
 from odi_assets.orchestration.naming import DagsterNames, partition_of
 from odi_assets.orchestration.runs.selection import skipped_with
 
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from odi_assets.orchestration.runs.history import DagsterRunHistory
 
 _TABLE = "result"
+StepEvents = Iterator[dg.Output[StepOutput] | dg.Output[None] | dg.AssetCheckResult]
 
 
 class NodeRunConfig(dg.Config):
@@ -74,6 +74,7 @@ def node_asset(
     *,
     partitioned: bool = True,
     checked: bool = False,
+    retry_policy: dg.RetryPolicy | None = None,
 ) -> dg.AssetsDefinition:
     """The asset of one node: key ``[pipeline, node]``, in the group of its pipeline.
 
@@ -81,6 +82,7 @@ def node_asset(
         sources: the project's sources, for an asset that Dagster shows: with its lineage, owner, tags and description.
             None makes one that is only run.
         partitioned: False for one without the node's partitions: its runs take in what is new.
+        retry_policy: when Dagster tries the step again.
         checked: with the asset check ``up_to_date``, and the checks of its rows.
     """
     names = DagsterNames.of(project)
@@ -96,7 +98,12 @@ def node_asset(
     checks = {**checks, **check_specs(project, key, asset)} if checked else {}
     version = code_version(project, key)
     manager, name = names.resources + IO_MANAGER, names.step(key, of_ranges=partition is not None)
-    step = partial(_step, project, key, checked)
+
+    # A function, and not a `partial`: `dagster.with_source_code_references` asks for the lines of its source.
+    def step(context: dg.OpExecutionContext, inputs: Mapping[str, Any]) -> StepEvents:
+        del inputs
+        return _step(project, key, checked, context)
+
     # Dagster asks for the signature of each op's function; `inspect` would work it out for each of them.
     step.__signature__ = _SIGNATURE  # type: ignore[attr-defined]
     with warnings.catch_warnings():
@@ -108,12 +115,13 @@ def node_asset(
             name,
             ins=dict.fromkeys(inputs, _INPUT),
             outs={
-                _TABLE: _out(dg.Any, io_manager_key=manager),
-                **{name: _out(dg.Nothing, io_manager_key=manager) for name in checks},
+                _TABLE: _out(dg.Any, is_required=not checks, io_manager_key=manager),
+                **{name: _out(dg.Nothing, is_required=False, io_manager_key=manager) for name in checks},
             },
             config_schema=_CONFIG,
             required_resource_keys={names.resources + one for one in (SPARK, STATE, HISTORY)},
             pool=name,
+            retry_policy=retry_policy,
         )
         spec = dg.AssetSpec(
             asset,
@@ -129,6 +137,8 @@ def node_asset(
             node_def=op,
             check_specs_by_output_name=checks or None,
             specs=[spec],
+            # So that the rows and each of the checks can be selected apart.
+            can_subset=bool(checks),
             backfill_policy=dg.BackfillPolicy.single_run() if partition else None,
         )
 
@@ -139,29 +149,27 @@ _CHECK_TEXT = (
 )
 
 
-def _step(
-    project: Project, key: NodeKey, checked: bool, context: dg.OpExecutionContext, inputs: Mapping[str, Any]
-) -> Iterator[dg.Output[StepOutput] | dg.Output[None] | dg.AssetCheckResult]:
-    del inputs
-    config = NodeRunConfig(**context.op_config)
-    yield dg.Output(replace(_computed(project, key, context, config), checked=checked), _TABLE, metadata=PLANNED)
+def _step(project: Project, key: NodeKey, checked: bool, context: dg.OpExecutionContext) -> StepEvents:
+    """The rows of a node, and its checks; or the checks alone, of the last run, where only they are selected."""
+    if _TABLE in context.selected_output_names:
+        config = NodeRunConfig(**context.op_config)
+        yield dg.Output(replace(_computed(project, key, context, config), checked=checked), _TABLE, metadata=PLANNED)
     if not checked:
         return
     # Dagster goes on here once the IO manager has committed the rows.
     names = DagsterNames.of(project)
+    asset = names.asset(key)
     history: DagsterRunHistory = getattr(context.resources, names.resources + HISTORY)
-    result = history.results[key]
-    yield dg.AssetCheckResult(
-        passed=not any(result.metrics.get(name) for name in ROWS_BELOW),
-        severity=dg.AssetCheckSeverity.WARN,
-        asset_key=names.asset(key),
-        check_name=UP_TO_DATE,
-        metadata=check_metadata(project, result),
-    )
-    yield from check_results(project, key, names.asset(key), history)
+    for event in (up_to_date(project, key, asset, history), *check_results(project, key, asset, history)):
+        name = event.check_name if isinstance(event, dg.AssetCheckResult) else event.output_name
+        if name in context.selected_output_names:
+            yield event
 
 
-_SIGNATURE = inspect.Signature(list(inspect.signature(_step).parameters.values())[-2:])
+def _parameters(context: dg.OpExecutionContext, inputs: Mapping[str, Any]) -> None: ...
+
+
+_SIGNATURE = inspect.signature(_parameters)
 
 
 def _computed(

@@ -14,7 +14,7 @@ from odi_assets.delta.position import table_position
 from odi_assets.errors import OdiError
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.automation.attempts import RequestDecision, due_tags, verdict
-from odi_assets.orchestration.automation.jobs import Job
+from odi_assets.orchestration.automation.pipeline_job import PipelineJob
 from odi_assets.orchestration.automation.source_lag import Positions, Watch
 from odi_assets.orchestration.metadata import UP_TO_DATE
 from odi_assets.orchestration.naming import DagsterNames
@@ -31,7 +31,7 @@ _MOST_REMEMBERED = 2_000
 
 
 def new_data_sensor(
-    project: Project, pipeline: str, job: Job, watched: Sequence[NodeKey]
+    project: Project, pipeline: str, job: PipelineJob, watched: Sequence[NodeKey]
 ) -> dg.SensorDefinition | None:
     """``<pipeline>_new_data``, for the nodes whose sources tell their position without being read; None for none."""
     if not watched:

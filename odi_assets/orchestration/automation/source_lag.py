@@ -63,7 +63,7 @@ class _Seen:
 
     Attributes:
         print: a hash of all that its plan depends on; empty if there is no plan, because a table is not there yet.
-        mark: a hash of where its sources stand.
+        mark: a hash of where its sources stand, as far as another run would meet the same again.
         ahead: whether they are ahead of the HWM.
         text: what is new, or why nothing is, in words; empty if the HWM says it.
         warning: a move of a source that starts nothing, in words; empty if there is none.
@@ -204,6 +204,8 @@ class Watch:
         self._changed.add(key)
         plan = plan_node(self.project, state, key, RunRequest(accept_loss=True))
         ahead = _is_ahead(plan)
+        stands = {read.name: read.stands_at for read in plan.reads if read.stands_at is not None}
+        mark = _hash({**positions, **stands}) if stands else mark
         warning = "; ".join(read.warning for read in plan.reads if read.warning)
         return _Seen(found, mark, ahead, plan.summary if ahead else "", lasts, warning)
 

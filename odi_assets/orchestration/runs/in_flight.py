@@ -70,7 +70,7 @@ def nodes_of_run(project: Project, instance: dg.DagsterInstance, run: dg.Dagster
     """The nodes that a run was made to materialize."""
     names = DagsterNames.of(project)
     for pipeline in project.pipelines:
-        if run.job_name == names.pipeline(pipeline) and run.asset_selection is None:
+        if run.job_name == names.pipeline(pipeline) and run.asset_selection is None and not run.asset_check_selection:
             return list(project.graph.order(pipeline))
     assets = run.asset_selection
     if assets is None:

@@ -135,8 +135,12 @@ class DatabaseLog(ABC):
 
     @abstractmethod
     def first_above(self, mark: CaptureMark, until: int) -> int | None:
-        """When the first transaction between ``mark`` and ``until`` was committed, in microseconds since 1970; None if
-        there is none."""
+        """When the first transaction between ``mark`` and ``until`` that changes a captured table was committed, in
+        microseconds since 1970; None if there is none.
+
+        Raises:
+            LookTooLongError: the log holds more than can be looked at in a moment.
+        """
 
     @abstractmethod
     def lag(self, mark: CaptureMark, until: int, oldest: int | None) -> LogLag | None:

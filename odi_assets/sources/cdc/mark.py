@@ -175,6 +175,7 @@ class CaptureMark:
         left_out: tables that were captured before, and are not now.
         binlog: what a binary log is recognized by at ``end``; None for a log of PostgreSQL.
         xid: the number that the database gave the transaction at ``lsn``; None if it was not noted.
+        timeline: of the server's log; it changes when a standby takes over. None if it was not noted.
     """
 
     lsn: int
@@ -186,6 +187,7 @@ class CaptureMark:
     left_out: tuple[str, ...] = ()
     binlog: BinlogPlace | None = None
     xid: int | None = None
+    timeline: int | None = None
     measures: Identity | None = field(default=None, compare=False)
 
     @property
@@ -212,6 +214,8 @@ class CaptureMark:
             found["binlog"] = self.binlog.value
         if self.xid is not None:
             found["xid"] = self.xid
+        if self.timeline is not None:
+            found["timeline"] = self.timeline
         lists = {"pending": list(self.pending), "left_out": list(self.left_out)}
         return {**found, **{name: one for name, one in lists.items() if one}}
 
@@ -236,8 +240,8 @@ class CaptureMark:
             binlog = BinlogPlace.of(value["binlog"]) if "binlog" in value else None
             position = lsn_of if binlog is None else binlog_of
             places = (position(value["lsn"]), position(value["end"]), int(value["next_n"]))
-            xid = int(value["xid"]) if "xid" in value else None
-            return cls(*places, str(value["system"]), tables, pending, left_out, binlog, xid)
+            xid, timeline = (int(value[name]) if name in value else None for name in ("xid", "timeline"))
+            return cls(*places, str(value["system"]), tables, pending, left_out, binlog, xid, timeline)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise IncrementError(
                 f"the HWM of {label} is {str(value)[:200]}; the HWM of a captured log needs `lsn`, `next_n`, `system` "

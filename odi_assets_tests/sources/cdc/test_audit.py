@@ -18,8 +18,9 @@ from odi_assets.explain.places import KeyFinding
 from odi_assets.explain.stream import key_text
 from odi_assets.nodes.audit.audit import audit
 from odi_assets.nodes.audit.found import Audit
+from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
-from odi_assets_tests.sources.cdc.conftest import Capture, opened, run_all
+from odi_assets_tests.sources.cdc.conftest import SLOT, VERSIONS, Capture, held, opened, run_all
 from odi_assets_tests.sources.sql.servers import PostgresServer
 
 Database = psycopg.Connection[Any]
@@ -47,6 +48,24 @@ def test_columns_that_the_database_generates_are_said_not_to_be_compared(capture
     found = audited(box)
     assert (found.differing, found.compared) == ((), ("id", "state", "note"))
     assert "not compared: the database generates `twice`, and its log and the table do not have it" in found.notes
+
+
+@pytest.mark.parametrize("server", [one for one in VERSIONS if int(one) >= 18], indirect=True)
+def test_generated_columns_that_a_publication_has_are_captured_and_compared(capture: Capture, orders: Database) -> None:
+    orders.execute("ALTER TABLE orders ADD twice int GENERATED ALWAYS AS (id * 2) STORED")
+    orders.execute("ALTER TABLE orders ADD half int GENERATED ALWAYS AS (id / 2) VIRTUAL")
+    orders.execute("CREATE PUBLICATION generated FOR TABLE orders WITH (publish_generated_columns = stored)")
+    box = capture("orders", log=f"slot: {SLOT}, publication: generated, create: true", rows=4)
+    run_all(box)
+    orders.execute("UPDATE orders SET id = 21 WHERE id = 1")
+    run_all(box)
+    assert box.run("changes").status is RunStatus.NO_DATA
+    assert held(box, "orders")[21]["twice"] == 42
+    found = audited(box)
+    assert (found.differing, found.compared) == ((), ("id", "state", "note", "twice"))
+    assert [note for note in found.notes if "generates" in note] == [
+        "not compared: the database generates `half`, and its log and the table do not have it"
+    ]
 
 
 def test_each_key_that_differs_is_named_with_its_columns_and_the_repair_makes_it_agree(
@@ -161,3 +180,42 @@ def test_what_cannot_be_compared_says_what_to_run_first(capture: Capture, orders
     run_all(box)
     assert audited(box).differing == ()
     assert "amount" in audited(box).compared
+
+
+def test_a_history_is_compared_with_the_change_log_version_by_version(
+    capture: Capture, orders: Database, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = capture("orders", history=True, rows=4)
+    run_all(box)
+    orders.execute("UPDATE orders SET state = 'paid' WHERE id = 1")
+    orders.execute("UPDATE orders SET id = 21 WHERE id = 2")
+    orders.execute("DELETE FROM orders WHERE id = 3")
+    run_all(box)
+    orders.execute("ALTER TABLE orders ADD amount int DEFAULT 3")
+    orders.execute("TRUNCATE orders")
+    orders.execute("INSERT INTO orders VALUES (7, 'after', NULL, 4)")
+    run_all(box)
+    found = audited(box)
+    rows = box.table("orders").table.to_pyarrow_table().to_pylist()
+    (all_versions,) = found.ranges
+    assert (found.differing, all_versions.found.source_rows) == ((), len(rows))
+    assert {"state", "note", "amount", "_op", "_lsn", "_key", "_unchanged"} <= set(found.compared)
+    orders.execute("DELETE FROM orders WHERE id = 7")
+    box.run("changes")
+    (paid,) = (row["_n"] for row in rows if row["state"] == "paid" and row["_op"] == "u")
+    table = box.table("orders").table
+    table.update(updates={"state": "'damaged'"}, predicate=f"_n = {paid}")
+    table.delete(f"_n = {paid + 1}")
+    found = audited(box)
+    assert [(one.key, one.what) for one in found.keys] == [
+        ({"_n": str(paid)}, "changed"),
+        ({"_n": str(paid + 1)}, "missing"),
+    ]
+    assert found.keys[0].columns == {"state": ("paid", "damaged")}
+    assert any(note.startswith("not compared: 1 change not applied yet") for note in found.notes)
+    monkeypatch.chdir(box.root)
+    capfd.readouterr()
+    assert main(["audit", "orders"]) == 1
+    assert "2 versions of" in capfd.readouterr().err
+    box.run("orders", full_refresh=True)
+    assert audited(box).differing == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 import psycopg
@@ -135,3 +136,45 @@ def test_a_transaction_that_stays_open_keeps_no_run_waiting(
         assert held(box, "orders")[1]["state"] == "new"
     run_all(box)
     assert held(box, "orders") == rows_of(orders, "orders")
+
+
+def test_tables_that_are_left_out_are_not_captured_also_those_that_come_later(
+    capture: Capture, orders: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("audit_1", "audited"):
+        orders.execute(f"CREATE TABLE {name} (id int PRIMARY KEY)")
+    orders.execute("CREATE UNLOGGED TABLE audit_raw (id int)")
+    patterns = '"public.*", "!public.audit_*"'
+    box = capture("orders", patterns=patterns)
+    run_all(box)
+    orders.execute("CREATE TABLE audit_2 (id int PRIMARY KEY)")
+    orders.execute("INSERT INTO audit_2 VALUES (1)")
+    orders.execute("INSERT INTO audited VALUES (1)")
+    run_all(box)
+    captured = ["public.audited", "public.orders"]
+    assert sorted(box.hwm("changes")["tables"]) == captured
+    published = orders.execute("SELECT schemaname || '.' || tablename FROM pg_publication_tables ORDER BY 1").fetchall()
+    assert [name for (name,) in published] == captured
+    box = capture("orders", patterns=f'{patterns}, "!public.audited"')
+    run_all(box)
+    assert list(box.hwm("changes")["tables"]) == ["public.orders"]
+    orders.execute("DROP TABLE audited")
+    orders.execute("UPDATE orders SET state = 'paid' WHERE id = 1")
+    run_all(box)
+    assert held(box, "orders") == rows_of(orders, "orders")
+    assert "`!public.audited` leaves out no table" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("patterns", "what"),
+    [
+        ('"public.*", "!public.audti_*"', "`!public.audti_*` leaves out no table"),
+        ('"public.order*", "!public.orders*"', "`public.order*` of `tables` names nothing that is not left out"),
+    ],
+)
+def test_entries_that_leave_out_nothing_or_all_are_refused(
+    capture: Capture, orders: Database, patterns: str, what: str
+) -> None:
+    del orders
+    with pytest.raises(ConfigError, match=re.escape(what)):
+        capture("orders", patterns=patterns).run("changes")

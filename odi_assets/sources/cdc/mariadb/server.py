@@ -7,7 +7,6 @@ replicas with one number that drive each other out. All values are written by se
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from odi_assets.sources.cdc.log import Shape, ShapeColumn
 from odi_assets.sources.cdc.mariadb.tables import listed_type, remedy, why_not_exact
 from odi_assets.sources.cdc.mariadb.texts import ALIKE, UNICODE, TextPool, as_in_log
 from odi_assets.sources.cdc.mariadb.wire import dumped, selected
+from odi_assets.sources.cdc.patterns import TablePatterns, named
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect, Mysql
 from odi_assets.sources.sql.errors import database_error
@@ -37,6 +37,8 @@ _OLDEST = (10, 5)
 """Since this version, the log may name columns, and a right of its own lets users see where it stands."""
 _DENIED = (1227, 1142, 1044, 1045)
 _PURGED, _KILLED = 1236, (1927, 1053)
+_UNREADABLE = (1142, 1143)
+"""Errors of a table, or of columns of it, that the user may not read."""
 _SYSTEM_DATABASES = "'mysql', 'information_schema', 'performance_schema', 'sys'"
 
 
@@ -79,47 +81,65 @@ class MariadbSession:
 
     # What the server is
 
+    def require_version(self) -> None:
+        """Raises SourceError if the server is none whose log is captured."""
+        if self.version >= _OLDEST:
+            return
+        shown = self.rows("SELECT VERSION()")[0][0]
+        what = "is no MariaDB" if not self.version else "is too old"
+        raise SourceError(
+            f"{self.label}: the server {what} ({shown}), and the log of MariaDB is captured, from version "
+            f"{'.'.join(map(str, _OLDEST))} on: another does not tell which position of its log a snapshot sees, "
+            "or what its columns are called",
+            fix="read its tables with `format: sql` and a cursor",
+            label=self.label,
+        )
+
     def require_rows(self) -> None:
         """Raises SourceError if the server's log does not hold what a capture needs."""
-        if self.version < _OLDEST:
-            shown = self.rows("SELECT VERSION()")[0][0]
-            what = "is no MariaDB" if not self.version else "is too old"
-            raise SourceError(
-                f"{self.label}: the server {what} ({shown}), and the log of MariaDB is captured, from version "
-                f"{'.'.join(map(str, _OLDEST))} on: another does not tell which position of its log a snapshot sees, "
-                "or what its columns are called",
-                fix="read its tables with `format: sql` and a cursor",
-                label=self.label,
-            )
+        self.require_version()
+        for what, fix in self.lacking():
+            raise SourceError(f"{self.label}: {what}", fix=fix, label=self.label)
+
+    def lacking(self) -> Iterator[tuple[str, str]]:
+        """What the server lacks before its log can be captured, each with the statement or the line that gives it."""
         if self.variable("log_bin") != "ON":
-            raise SourceError(
-                f"{self.label}: the server keeps no binary log",
-                fix="start it with `log_bin = mariadb-bin`, `binlog_format = ROW` and `binlog_row_metadata = FULL` "
-                "under [mariadbd] in its settings",
-                label=self.label,
+            yield (
+                "the server keeps no binary log",
+                "start it with `log_bin = mariadb-bin`, `binlog_format = ROW` and `binlog_row_metadata = FULL` under "
+                "[mariadbd] in its settings",
             )
         for name, wanted in (("binlog_format", "ROW"), ("binlog_row_image", "FULL"), ("binlog_row_metadata", "FULL")):
             found = self.variable(name)
             if found != wanted:
-                raise SourceError(
-                    f"{self.label}: the server's `{name}` is {found}, and its log does not have whole rows with the "
-                    "names of their columns",
-                    fix=f"SET GLOBAL {name} = {wanted}; and the same in the server's settings. Sessions that are open "
-                    "go on as before: let them end",
-                    label=self.label,
+                yield (
+                    f"the server's `{name}` is {found}, and its log does not have whole rows with the names of their "
+                    "columns",
+                    f"SET GLOBAL {name} = {wanted}; and the same in the server's settings. Sessions that are open go "
+                    "on as before: let them end",
                 )
         (running,) = (int(row[1]) for row in self.rows("SHOW GLOBAL STATUS LIKE 'Slaves_running'"))
         if running and self.variable("log_slave_updates") != "ON":
-            raise SourceError(
-                f"{self.label}: the server is a replica, and its log does not have what it takes over "
-                "(`log_slave_updates` is OFF)",
-                fix="start it with `log_slave_updates = ON`; or capture the primary",
-                label=self.label,
+            yield (
+                "the server is a replica, and its log does not have what it takes over (`log_slave_updates` is OFF)",
+                "start it with `log_slave_updates = ON`; or capture the primary",
             )
 
     def system(self) -> str:
         """What identifies the server's data."""
         return self.variable("server_uid") or f"server_id {self.variable('server_id')}"
+
+    def why_unreadable(self, table: str) -> str | None:
+        """Why the user may not read a table, given in SQL, with the statement that lets it; None if it may."""
+        import pymysql
+
+        try:
+            self.rows(f"SELECT 1 FROM {table} LIMIT 0")
+        except pymysql.Error as error:
+            if not error.args or error.args[0] not in _UNREADABLE:
+                raise
+            return f"its user may not read it: GRANT SELECT ON {table} TO {self._user()}"
+        return None
 
     # Its log
 
@@ -134,6 +154,13 @@ class MariadbSession:
         """The files of the log, and how long each is."""
         with self._as_reader():
             return {str(row[0]): int(row[1]) for row in self.rows("SHOW BINARY LOGS")}
+
+    def leaving_out(self, database: str) -> str | None:
+        """The setting that keeps a database out of the log; None if the log has it."""
+        _, _, kept, left_out = self.status()
+        if kept and database not in kept.split(","):
+            return "binlog_do_db"
+        return "binlog_ignore_db" if database in left_out.split(",") else None
 
     @contextmanager
     def _as_reader(self) -> Iterator[None]:
@@ -219,7 +246,7 @@ class MariadbSession:
     # Its tables
 
     def tables(self, patterns: Sequence[str], known: Collection[str] = ()) -> list[MariadbTable]:
-        """The tables that ``patterns`` name: ``shop.orders``, ``shop.customer*``.
+        """The tables that ``patterns`` name: ``shop.orders``, ``shop.customer*``; ``!shop.audit_*`` leaves some out.
 
         Args:
             known: the tables that are captured already.
@@ -231,10 +258,13 @@ class MariadbSession:
             "SELECT table_schema, table_name, table_type, COALESCE(engine, '') FROM information_schema.tables "
             f"WHERE table_schema NOT IN ({_SYSTEM_DATABASES}) ORDER BY 1, 2"
         )
-        names = [(f"{row[0]}.{row[1]}", row) for row in listed]
+        rows = {f"{row[0]}.{row[1]}": row for row in listed}
+        chosen = TablePatterns.of(patterns)
+        chosen.require([*rows], known, self.label)
+        kept_names = chosen.kept([*rows])
         found: dict[str, MariadbTable] = {}
-        for pattern in patterns:
-            matched = [(name, row) for name, row in names if fnmatch.fnmatchcase(name, pattern)]
+        for pattern in chosen.wanted:
+            matched = [(name, rows[name]) for name in named(pattern, kept_names)]
             kept = [(name, row) for name, row in matched if row[2] == "BASE TABLE"]
             left = [one for one in matched if one not in kept and one[0] in known]
             if not kept or left:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,16 +17,26 @@ from odi_assets.sources.cdc.database import CapturedTable, DatabaseLog, LoggedDa
 from odi_assets.sources.cdc.definition import TableDefinition
 from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.log import Shape, ShapeColumn
+from odi_assets.sources.cdc.look import LONGEST_LOOK
 from odi_assets.sources.cdc.mark import CaptureMark, lsn_text
 from odi_assets.sources.cdc.postgres.definitions import definitions
-from odi_assets.sources.cdc.postgres.pgoutput import LogRelation, begun, completed, decode
-from odi_assets.sources.cdc.postgres.server import PublicationGapError, ServerSession, Slot, connected
+from odi_assets.sources.cdc.postgres.peek import PublicationGapError
+from odi_assets.sources.cdc.postgres.pgoutput import Counted, LogRelation, begun, completed, decode, first_of
+from odi_assets.sources.cdc.postgres.server import ServerSession, Slot, connected
 from odi_assets.sources.cdc.postgres.tables import PostgresTable
 from odi_assets.sources.cdc.postgres.visible import Visible
-from odi_assets.sources.cdc.postgres.waiting import await_others, wait
+from odi_assets.sources.cdc.postgres.waiting import TAKEN_FIX, SlotTakenError, await_others, is_let_go, wait
 from odi_assets.sources.snapshot import Position
 
 _log = logging.getLogger(__name__)
+
+_BEHIND = "it was behind by more log than the server may keep (`max_slot_wal_keep_size`)"
+_WHY_LOST = {
+    "idle_timeout": "nobody has read it for longer than the server allows (`idle_replication_slot_timeout`)",
+    "wal_level_insufficient": "the server's `wal_level` was not `logical` for a while",
+    "rows_removed": "rows that are needed to read it are gone",
+}
+"""By the server's word, why a slot was invalidated; else it was behind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,16 +145,11 @@ class PostgresLog(DatabaseLog):
             )
         if slot.wal_status == "lost":
             raise IdentityMismatchError(
-                f"{label}: the server has invalidated the slot `{name}`: it was behind by more log than the "
-                "server may keep (`max_slot_wal_keep_size`)",
+                f"{label}: the server has invalidated the slot `{name}`: {_WHY_LOST.get(slot.why_lost, _BEHIND)}",
                 fix=f"SELECT pg_drop_replication_slot('{name}'); then {again}",
             )
         if slot.active_pid is not None:
-            raise SourceError(
-                f"{label}: the slot `{name}` is read by another session now (pid {slot.active_pid}), and a slot "
-                "has one reader",
-                fix="give each reader a slot of its own (`log.slot`); a run that has just ended lets it go at once",
-            )
+            slot = self._let_go(slot)
         if mark is None:
             if slot.confirmed:
                 where = lsn_text(slot.confirmed)
@@ -157,16 +163,46 @@ class PostgresLog(DatabaseLog):
         if slot.confirmed > mark.end:
             raise IdentityMismatchError(
                 f"{label}: the slot `{name}` was moved to {lsn_text(slot.confirmed)} by somebody else, or made "
-                f"again; the log above {lsn_text(mark.lsn)} is lost to it",
+                f"again; the log above {lsn_text(mark.lsn)} is lost to it{self._taken_over(mark)}",
                 fix=again,
             )
         other = self._other_history(mark, slot)
         if other is not None:
             raise IdentityMismatchError(
                 f"{label}: {other}: the server was put back from an older copy of its data, and its log is another one "
-                "from there on",
+                f"from there on{self._taken_over(mark)}",
                 fix=again,
             )
+        if taken_over := self._taken_over(mark):
+            _log.warning("%s: the slot %s goes on%s", self._database.node, name, taken_over)
+
+    def _taken_over(self, mark: CaptureMark) -> str:
+        """That another server has taken over since the mark was noted, in words; empty if nothing says so."""
+        now = self.session.timeline()
+        if mark.timeline in (None, now):
+            return ""
+        return (
+            f"; since then a standby was promoted, or the server was restored: its log is of timeline {now}, and was "
+            f"of timeline {mark.timeline}"
+        )
+
+    def _let_go(self, slot: Slot) -> Slot:
+        """The slot, once another session has let it go: it has moved then, perhaps."""
+        newest: Slot | None = slot
+
+        def is_free() -> bool:
+            nonlocal newest
+            newest = self.session.slot(slot.name)
+            return newest is None or newest.active_pid is None
+
+        if not is_let_go(is_free) or newest is None:
+            raise SlotTakenError(
+                f"{self._database.label}: the slot `{slot.name}` is read by another session now (pid "
+                f"{slot.active_pid}), and a slot has one reader",
+                fix=TAKEN_FIX,
+            )
+        self.slot = newest
+        return newest
 
     def _other_history(self, mark: CaptureMark, slot: Slot) -> str | None:
         """Why the log up to the mark is not the one that was captured, in words; None if nothing says so.
@@ -195,7 +231,8 @@ class PostgresLog(DatabaseLog):
         label, name = self._database.label, self._slot_name
         if mark is not None:
             raise IdentityMismatchError(
-                f"{label}: the slot `{name}` is gone, and with it the log above {lsn_text(mark.lsn)}",
+                f"{label}: the slot `{name}` is gone, and with it the log above {lsn_text(mark.lsn)}"
+                f"{self._taken_over(mark)}",
                 fix=self._database.again,
             )
         if not self._database.log.create:
@@ -266,15 +303,19 @@ class PostgresLog(DatabaseLog):
         return self.session.log_end()
 
     def first_above(self, mark: CaptureMark, until: int) -> int | None:
-        """Acknowledged transactions may be in the way of a look."""
+        """Acknowledged transactions, and those of other tables, may be in the way of a look."""
+        published = [one.published.partition("/")[0] for one in mark.tables.values()]
+        # Marks of earlier versions do not know the numbers of their tables.
+        tables = {int(one) for one in published} if all(published) else None
+        deadline = time.monotonic() + LONGEST_LOOK
         most, count = 1, 1
         while count >= most:
-            most, count = most * 16, 0
-            for part in self._peek(until, most):
-                count += len(part)
-                for one in begun(part):
-                    if one.lsn > mark.lsn:
-                        return one.committed_us
+            most *= 16
+            looked_at = Counted(self._peek(until, most, deadline - time.monotonic()))
+            found = first_of(looked_at, mark.lsn, tables)
+            if found is not None:
+                return found.committed_us
+            count = looked_at.count
         return None
 
     def lag(self, mark: CaptureMark, until: int, oldest: int | None) -> LogLag | None:
@@ -290,9 +331,9 @@ class PostgresLog(DatabaseLog):
         gap = until - mark.end
         return f"the server may let {gap:,} bytes of its log go" if gap > most_bytes else None
 
-    def _peek(self, upto: int, most: int | None) -> Iterator[list[bytes]]:
+    def _peek(self, upto: int, most: int | None, seconds: float | None = None) -> Iterator[list[bytes]]:
         try:
-            yield from self.session.peek(self._slot_name, self._publication, upto, most)
+            yield from self.session.peek(self._slot_name, self._publication, upto, most, seconds)
         except PublicationGapError as error:
             # The server reads the log with the catalog of the time of each change.
             raise IdentityMismatchError(
@@ -356,7 +397,7 @@ class PostgresLog(DatabaseLog):
         return tuple(sorted(known & visible.running))
 
     def noted(self, mark: CaptureMark) -> CaptureMark:
-        return mark
+        return replace(mark, timeline=self.session.timeline())
 
     def why_gone(self, mark: CaptureMark) -> str | None:
         if self.slot is None:

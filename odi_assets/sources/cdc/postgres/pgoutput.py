@@ -9,7 +9,7 @@ The format: https://www.postgresql.org/docs/current/protocol-logicalrep-message-
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -140,6 +140,41 @@ def begun(messages: Iterable[bytes]) -> Iterator[BegunTransaction]:
             yield BegunTransaction(
                 int.from_bytes(message[1:9], "big"), committed, int.from_bytes(message[17:21], "big")
             )
+
+
+@dataclass
+class Counted:
+    """The messages of some parts of a log, and how many were taken so far."""
+
+    parts: Iterable[Sequence[bytes]]
+    count: int = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for part in self.parts:
+            self.count += len(part)
+            yield from part
+
+
+def first_of(messages: Iterable[bytes], above: int, tables: Collection[int] | None) -> BegunTransaction | None:
+    """The first transaction that commits above a position and changes one of some tables; None if there is none.
+
+    Args:
+        messages: of whole transactions.
+        tables: their numbers; None: any.
+    """
+    transaction: BegunTransaction | None = None
+    for message in messages:
+        kind = message[:1]
+        if kind == b"B":
+            (transaction,) = begun([message])
+        elif transaction is None or transaction.lsn <= above:
+            continue
+        elif kind in (b"I", b"U", b"D"):
+            if tables is None or int.from_bytes(message[1:5], "big") in tables:
+                return transaction
+        elif kind == b"T" and (tables is None or not set(_truncated(message)).isdisjoint(tables)):
+            return transaction
+    return None
 
 
 def _changes(

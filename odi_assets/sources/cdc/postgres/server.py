@@ -7,7 +7,7 @@ one session with fixed settings, in the log and in snapshots alike: the same val
 
 from __future__ import annotations
 
-import fnmatch
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -18,10 +18,12 @@ from odi_assets.errors import ConfigError, SourceError
 from odi_assets.sources.cdc.changes import Values
 from odi_assets.sources.cdc.log import Shape, ShapeColumn
 from odi_assets.sources.cdc.mark import lsn_of
+from odi_assets.sources.cdc.patterns import TablePatterns, named
+from odi_assets.sources.cdc.postgres.peek import COMMAND_OK, COPY_OUT, as_error, identifier, peeked
 from odi_assets.sources.cdc.postgres.pgoutput import row_values
 from odi_assets.sources.cdc.postgres.tables import ListedTable, PostgresTable, no_table, why_not_logged
 from odi_assets.sources.cdc.postgres.visible import Visible
-from odi_assets.sources.cdc.postgres.waiting import reaches, wait
+from odi_assets.sources.cdc.postgres.waiting import SlotTakenError, reaches, wait, when_free
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect
 from odi_assets.sources.sql.errors import database_error
@@ -40,9 +42,6 @@ _SETTINGS = {
     "statement_timeout": "0",
 }
 """All settings that texts of values depend on. Nobody knows how long a peek takes."""
-_FIRST_BLOCK, _LARGEST_BLOCK = 1_000, 50_000
-_BLOCK_BYTES, _PART_BYTES = 2 << 20, 4 << 20
-"""Messages that are fetched at a time."""
 _MARGIN = 0.2
 """Seconds beyond the time in which a server writes its log to the disk."""
 _NAMES_COLUMNS = 150_000
@@ -57,6 +56,7 @@ class Slot:
         confirmed: up to where changes are acknowledged.
         behind_bytes: of log that the server keeps for it.
         wal_status: ``reserved``, ``extended``, ``unreserved`` or ``lost``.
+        why_lost: the server's word for it, from PostgreSQL 17 on; else empty.
     """
 
     name: str
@@ -66,10 +66,7 @@ class Slot:
     confirmed: int
     behind_bytes: int
     wal_status: str
-
-
-class PublicationGapError(SourceError):
-    """A part of the log is of a time at which there was no publication of this name: it cannot be read over."""
+    why_lost: str = ""
 
 
 class ServerSession:
@@ -100,6 +97,11 @@ class ServerSession:
         )[0]
         return f"{number}/{database}"
 
+    def timeline(self) -> int:
+        """The timeline of the server's log: a standby that is promoted begins another one."""
+        file = str(self.one("SELECT pg_walfile_name(pg_current_wal_lsn())"))
+        return int(file[:8], 16)
+
     def require_logical(self) -> None:
         """Raises SourceError if the server's log does not hold what a capture needs, or the user may not read it."""
         for what, fix in self.lacking():
@@ -107,6 +109,11 @@ class ServerSession:
 
     def lacking(self) -> Iterator[tuple[str, str]]:
         """What the server or the user lacks before the log can be captured, each with the statement that gives it."""
+        if self.one("SELECT pg_is_in_recovery()"):
+            yield (
+                "the server is a standby, which has no log of its own",
+                "name the primary in the connection; or, if this one is to take its place, SELECT pg_promote()",
+            )
         level = self.one("SHOW wal_level")
         if level != "logical":
             yield (
@@ -121,14 +128,15 @@ class ServerSession:
         """The slot of this name; None if there is none."""
         found = self.rows(
             "SELECT slot_name, plugin, database, active_pid, confirmed_flush_lsn::text, "
-            "pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, wal_status "
-            "FROM pg_replication_slots WHERE slot_name = %s",
+            "pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, wal_status, "
+            "to_jsonb(s) ->> 'invalidation_reason' FROM pg_replication_slots s WHERE slot_name = %s",
             [name],
         )
         if not found:
             return None
-        slot, plugin, database, pid, confirmed, behind, status = found[0]
-        return Slot(slot, plugin, database or "", pid, lsn_of(confirmed or "0/0"), int(behind or 0), status or "lost")
+        slot, plugin, database, pid, confirmed, behind, status, why = found[0]
+        place = lsn_of(confirmed or "0/0")
+        return Slot(slot, plugin, database or "", pid, place, int(behind or 0), status or "lost", why or "")
 
     def create_slot(self, name: str) -> int:
         """Make a slot, and return where it begins: all transactions that commit later are in it."""
@@ -136,7 +144,16 @@ class ServerSession:
 
     def advance(self, name: str, lsn: str) -> None:
         """Acknowledge the log up to ``lsn``. The server keeps what is above it."""
-        self.rows("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [name, lsn])
+        from psycopg.errors import ObjectInUse
+
+        def advanced() -> Iterator[None]:
+            try:
+                self.rows("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [name, lsn])
+            except ObjectInUse as error:
+                raise SlotTakenError(f"{self.label}: {error}") from error
+            yield None
+
+        deque(when_free(advanced), 0)
 
     def log_end(self) -> int:
         """Where the log ends on the server's disk: all transactions that anybody sees now are below it.
@@ -206,8 +223,8 @@ class ServerSession:
         ]
 
     def tables(self, patterns: Sequence[str], known: Collection[str] = ()) -> list[PostgresTable]:
-        """The tables that ``patterns`` name: ``public.orders``, ``public.customer*``. What is the name of a table names
-        that table alone.
+        """The tables that ``patterns`` name: ``public.orders``, ``public.customer*``, without those that
+        ``!public.audit_*`` leaves out. What is the name of a table names that table alone.
 
         Args:
             known: the tables that are captured already.
@@ -215,11 +232,14 @@ class ServerSession:
         Raises:
             ConfigError: a pattern names no table, or one whose changes the log does not have, or has no more.
         """
-        listed = self.listed(partitions=True)
+        chosen, listed = TablePatterns.of(patterns), self.listed(partitions=True)
+        names = [one.table.name for one in listed]
+        chosen.require(names, known, self.label)
+        kept_names = chosen.kept(names)
         found: dict[str, PostgresTable] = {}
-        for pattern in patterns:
-            matched = [one for one in listed if one.table.name == pattern]
-            matched = matched or [one for one in listed if fnmatch.fnmatchcase(one.table.name, pattern)]
+        for pattern in chosen.wanted:
+            of_pattern = set(named(pattern, kept_names))
+            matched = [one for one in listed if one.table.name in of_pattern]
             kept = [one.table for one in matched if one.why_not is None]
             left = next((one for one in matched if one.why_not is not None and one.table.name in known), None)
             if not kept or left is not None:
@@ -230,25 +250,21 @@ class ServerSession:
     def shapes(self, tables: Sequence[PostgresTable], publication: str) -> dict[str, Shape]:
         """By table, its columns as the log has them, in its order."""
         listed = self.rows(
-            "SELECT a.attrelid::bigint, a.attname::text, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a "
-            "WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' "
+            "SELECT a.attrelid::bigint, a.attname::text, format_type(a.atttypid, a.atttypmod), a.attgenerated <> '' "
+            "FROM pg_attribute a WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped "
             "ORDER BY a.attrelid, a.attnum",
             [[table.oid for table in tables]],
         )
         published = self._published_columns(publication)
-        columns: dict[int, list[tuple[str, str]]] = {table.oid: [] for table in tables}
-        for oid, name, kind in listed:
-            columns[int(oid)].append((str(name), str(kind)))
-        return {
-            table.name: Shape(
-                tuple(
-                    ShapeColumn(name, kind, name in table.key)
-                    for name, kind in columns[table.oid]
-                    if table.name not in published or name in published[table.name]
-                )
-            )
-            for table in tables
-        }
+        names = {table.oid: table for table in tables}
+        columns: dict[str, list[ShapeColumn]] = {table.name: [] for table in tables}
+        for oid, name, kind, is_generated in listed:
+            table = names[int(oid)]
+            logged = published.get(table.name)
+            # From PostgreSQL 18 on, a publication may have the columns that the database generates and stores.
+            if name in logged if logged is not None else not is_generated:
+                columns[table.name].append(ShapeColumn(str(name), str(kind), name in table.key))
+        return {name: Shape(tuple(found)) for name, found in columns.items()}
 
     def _published_columns(self, publication: str) -> dict[str, set[str]]:
         """By table of a publication, the columns that it names; before PostgreSQL 15 it cannot name columns."""
@@ -364,57 +380,35 @@ class ServerSession:
 
     # Reads
 
-    def peek(self, slot: str, publication: str, upto: int, most: int | None) -> Iterator[list[bytes]]:
+    def peek(
+        self, slot: str, publication: str, upto: int, most: int | None, seconds: float | None = None
+    ) -> Iterator[list[bytes]]:
         """Messages of whole transactions that the slot has not acknowledged, in the order of their commits.
 
-        They come in parts of about 4 MB, which may end within a transaction.
+        They come in parts of about 4 MB, which may end within a transaction. While another session looks at the slot,
+        as a sensor does for a moment, it is waited for.
 
         Args:
             upto: a position of the log: transactions that commit above it are left out.
             most: stops after the transaction with which there are as many changes; None: all.
+            seconds: how long it may take; None: as long as it does.
+
+        Raises:
+            SlotTakenError: another session keeps on reading the slot.
+            LookTooLongError: it takes longer than ``seconds``.
         """
-        connection = self.opened.pgconn
-        bound = f"{upto >> 32:X}/{upto & 0xFFFFFFFF:X}"
-        query = (
-            "DECLARE odi_peek BINARY NO SCROLL CURSOR FOR SELECT data FROM pg_logical_slot_peek_binary_changes("
-            f"{_literal(slot)}, '{bound}', {'NULL' if most is None else most}, 'proto_version', '1', "
-            f"'publication_names', {_literal(_identifier(publication))})"
-        )
-        with self.opened.transaction():
-            self.rows(query)
-            part: list[bytes] = []
-            held, block = 0, _FIRST_BLOCK
-            while True:
-                result = connection.exec_params(f"FETCH {block} FROM odi_peek".encode(), [], result_format=1)
-                if result.status != _TUPLES:
-                    error = _as_error(result)
-                    raise PublicationGapError(f"{self.label}: {error}") if _lacks_publication(result) else error
-                value, count = result.get_value, result.ntuples
-                fetched = [value(row, 0) for row in range(count)]
-                part += fetched
-                size = sum(map(len, fetched))
-                held += size
-                if count < block:
-                    break
-                if held > _PART_BYTES:
-                    yield part
-                    part, held = [], 0
-                # Rows may be large.
-                block = max(1, min(_LARGEST_BLOCK, _BLOCK_BYTES * count // max(size, 1)))
-            self.rows("CLOSE odi_peek")
-        if part:
-            yield part
+        yield from when_free(lambda: peeked(self, slot, publication, upto, most, seconds))
 
     def texts(self, relation: str, columns: Sequence[str], where: str) -> tuple[Any, Values]:
         """The rows of a table, each value as the log would have it: the bytes, and where in them the values are."""
         connection = self.opened.pgconn
-        quoted = [_identifier(name) for name in columns]
+        quoted = [identifier(name) for name in columns]
         # The output function of the type, as in the log; a cast to text is another one for some types.
         asked = ", ".join(f"CASE WHEN {name} IS DISTINCT FROM NULL THEN format('%s', {name}) END" for name in quoted)
         query = f"COPY (SELECT {asked or 'NULL'} FROM {relation} WHERE {where}) TO STDOUT (FORMAT BINARY)"
         result = connection.exec_(query.encode())
-        if result.status != _COPY_OUT:
-            raise _as_error(result)
+        if result.status != COPY_OUT:
+            raise as_error(result)
         rows: list[Any] = []
         take = connection.get_copy_data
         while True:
@@ -423,44 +417,14 @@ class ServerSession:
                 break
             rows.append(data)
         while (end := connection.get_result()) is not None:
-            if end.status != _COMMAND_OK:
-                raise _as_error(end)
+            if end.status != COMMAND_OK:
+                raise as_error(end)
         return row_values(rows, len(columns))
-
-
-_COMMAND_OK, _TUPLES, _COPY_OUT = 1, 2, 3
-"""libpq's ExecStatusType."""
-
-
-def _lacks_publication(result: Any) -> bool:
-    """Whether the server found no publication. Its words may be of any language, and it says the same of slots."""
-    from psycopg.pq import DiagnosticField
-
-    code, function = (
-        result.error_field(field) for field in (DiagnosticField.SQLSTATE, DiagnosticField.SOURCE_FUNCTION)
-    )
-    return bool(code == b"42704" and (function or b"").startswith(b"get_publication"))
-
-
-def _as_error(result: Any) -> Exception:
-    import psycopg
-
-    text = result.error_message.decode(errors="replace") if result.error_message else "no answer"
-    return psycopg.DatabaseError(text.strip())
-
-
-def _identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def quoted_table(schema: str, name: str) -> str:
     """A table in SQL."""
-    return f"{_identifier(schema)}.{_identifier(name)}"
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "''")
-    return f"E'{escaped}'"
+    return f"{identifier(schema)}.{identifier(name)}"
 
 
 @contextmanager

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from odi_assets.errors import SourceError
 
+Part = TypeVar("Part")
 _PATIENCE = 60.0
 """Seconds to wait for transactions of others to end, or for the log to reach the disk."""
+_MOMENT = 5.0
+"""Seconds to wait for a session that reads the slot: looks of sensors and the end of a run are short."""
+TAKEN_FIX = "give each reader a slot of its own (`log.slot`); a run that has just ended lets it go at once"
 _OPEN_FIX = (
     "SELECT pid, xact_start, query FROM pg_stat_activity ORDER BY xact_start shows what goes on; "
     "the next run tries again"
@@ -67,6 +71,36 @@ def _prepared_fix(name: str) -> str:
         f"COMMIT PREPARED {quoted} or ROLLBACK PREPARED {quoted} ends it, SELECT * FROM pg_prepared_xacts shows all; "
         "the next run tries again"
     )
+
+
+class SlotTakenError(SourceError):
+    """Another session reads the slot, and a slot has one reader."""
+
+
+def is_let_go(is_free: Callable[[], bool]) -> bool:
+    """Whether the session that reads a slot lets it go; it is waited for a moment."""
+    return reaches(is_free, _MOMENT)
+
+
+def when_free(begin: Callable[[], Iterator[Part]]) -> Iterator[Part]:
+    """What ``begin`` gives, which needs the slot from its first part on; it is begun again for a moment.
+
+    Raises:
+        SlotTakenError: another session keeps on reading the slot.
+    """
+    deadline = time.monotonic() + _MOMENT
+    while True:
+        parts = begin()
+        try:
+            first = next(parts, None)
+            break
+        except SlotTakenError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+    if first is not None:
+        yield first
+        yield from parts
 
 
 def reaches(reached: Callable[[], bool], seconds: float | None = None) -> bool:

@@ -1,4 +1,6 @@
-"""The checks of a node's rows as asset checks of its asset, evaluated in the step that writes them."""
+"""A node's asset checks, evaluated in the step that writes its rows: whether it is up to date, and what its rows are.
+
+In a run of checks alone, they are those of the last run that looked."""
 
 from __future__ import annotations
 
@@ -12,8 +14,10 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.config.models.checks import Check
 from odi_assets.errors import ChecksFailedError
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.result import CHECKS
+from odi_assets.nodes.result import CHECKS, ROWS_BELOW
 from odi_assets.nodes.run_history import RunHistory
+from odi_assets.orchestration.metadata import UP_TO_DATE, check_metadata, last_metadata
+from odi_assets.state.records import RunRecord
 
 _LOOKED_AT = 50
 """Rows of history that are asked for the last evaluated checks."""
@@ -35,13 +39,38 @@ def check_specs(project: Project, key: NodeKey, asset: dg.AssetKey) -> dict[str,
     }
 
 
+def up_to_date(project: Project, key: NodeKey, asset: dg.AssetKey, history: RunHistory) -> dg.AssetCheckResult:
+    """Whether rows arrived at or below the node's high-water mark, and when it was looked at."""
+    result = history.results.get(key)
+    last = None if result is not None else _last_run(history, key)
+    metrics = result.metrics if result is not None else {} if last is None else last.metrics
+    return dg.AssetCheckResult(
+        passed=not any(metrics.get(name) for name in ROWS_BELOW),
+        severity=dg.AssetCheckSeverity.WARN,
+        asset_key=asset,
+        check_name=UP_TO_DATE,
+        description=None
+        if result is not None
+        else "It has not run yet."
+        if last is None
+        else f"As of run {last.run_id[:8]}.",
+        metadata=check_metadata(project, result) if result is not None else last_metadata(project, key, last),
+    )
+
+
+def _last_run(history: RunHistory, key: NodeKey) -> RunRecord | None:
+    """The last run that looked at the node's sources and succeeded."""
+    rows = history.state.list_runs(pipeline=key.pipeline, node=key.node, limit=_LOOKED_AT)
+    return next((row for row in rows if row.status.succeeded), None)
+
+
 def check_results(
     project: Project, key: NodeKey, asset: dg.AssetKey, history: RunHistory
 ) -> Iterator[dg.AssetCheckResult | dg.Output[None]]:
     """What a node's step gives for each of its checks, once its rows are committed. Where there was nothing new, the
     last increment's results count: Dagster would show checks without a result as skipped."""
-    metrics: Mapping[str, Any] = history.results[key].metrics
-    checks = project.graph.node(key).all_checks
+    checks, result = project.graph.node(key).all_checks, history.results.get(key)
+    metrics: Mapping[str, Any] = {} if result is None else result.metrics
     text = ""
     if checks and CHECKS not in metrics:
         metrics, text = _last(history, key)

@@ -1,0 +1,159 @@
+"""Nodes as a service: they run whenever their sources have something new, until somebody stops them.
+
+A look at the sources needs no Spark, and leaves no row of history. The session stays open between two runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.errors import OdiError
+from odi_assets.nodes.events import Listener, NodeEvent, nobody
+from odi_assets.nodes.execution.checks.bad_rows import out_of_step
+from odi_assets.nodes.planning.forecast import Forecast, forecasts
+from odi_assets.nodes.project import Project
+from odi_assets.nodes.run_history import RunHistory
+from odi_assets.nodes.run_node import NodeRun, run_node
+from odi_assets.spark.session import SessionHandle, open_session
+from odi_assets.state.backend import StateBackend
+from odi_assets.util.stop_signals import stop_signals
+from odi_assets.util.words import counted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+SERVICE = "service"
+"""The trigger of a service in the run history."""
+
+
+@dataclass
+class NodeService:
+    """Runs nodes again and again.
+
+    Attributes:
+        keys: in the order they run.
+        every: the time between two looks.
+        listener: hears of each node that starts, comes further or ends.
+        stop: once it is set, the service ends after the commit that is being made.
+    """
+
+    project: Project
+    keys: Sequence[NodeKey]
+    every: timedelta
+    listener: Listener = nobody
+    stop: threading.Event = field(default_factory=threading.Event)
+    _session: SessionHandle | None = field(init=False, default=None)
+    _stops: Callable[[Callable[[], None]], None] = field(init=False, default=lambda _: None)
+
+    def run(self) -> None:
+        """Run until SIGTERM, SIGINT or :attr:`stop`.
+
+        After a run that fails, the next one waits as the sensor does: ``automation.first_pause``, doubled up to
+        ``longest_pause``.
+
+        Raises:
+            OdiError: ``automation.max_attempts`` runs in a row have failed. What was committed stays, and the next run
+                goes on from there.
+        """
+        automation = self.project.config.automation
+        failures = 0
+        with stop_signals() as self._stops:
+            self._stops(self.stop.set)
+            try:
+                while not self.stop.is_set():
+                    error = self._round()
+                    failures = 0 if error is None else failures + 1
+                    if error is not None and failures >= automation.max_attempts:
+                        error.add_note(f"{counted(failures, 'run')} in a row have failed")
+                        raise error
+                    pause = self.every
+                    if failures:
+                        pause = max(pause, min(automation.first_pause * 2 ** (failures - 1), automation.longest_pause))
+                    self.stop.wait(pause.total_seconds())
+            finally:
+                self._close()
+
+    def _round(self) -> OdiError | None:
+        """Look, and run what has something to do; the error of the first node that failed."""
+        try:
+            state = self.project.open_state()
+            due = self._due(state)
+        except OdiError as error:
+            _log.error("the sources cannot be looked at: %s", error)
+            return error
+        return self._run(state, due) if due else None
+
+    def _due(self, state: StateBackend) -> set[NodeKey]:
+        found = set()
+        for one in forecasts(self.project, state, self.keys):
+            if self.stop.is_set():
+                return set()
+            if _has_work(one):
+                found.add(one.key)
+        return found
+
+    def _run(self, state: StateBackend, due: set[NodeKey]) -> OdiError | None:
+        def is_partial(pipeline: str) -> bool:
+            return not due.issuperset(self.project.graph.order(pipeline))
+
+        history = RunHistory(
+            self.project, state, str(uuid.uuid4()), SERVICE, is_partial=is_partial, listener=self._listen
+        )
+        first: OdiError | None = None
+        gone: dict[NodeKey, NodeKey] = {}
+        for key in self.keys:
+            if self.stop.is_set():
+                break
+            if key not in due:
+                continue
+            above = next((gone[up] for up in self.project.graph.upstream(key) if up in gone), None)
+            if above is not None:
+                gone[key] = above
+                history.skip([key], f"{above} failed")
+                continue
+            try:
+                run_node(NodeRun(history, key, self._spark))
+            except OdiError as error:
+                # Its row of history has it, and the listener hears of it. What does not need the node runs.
+                gone[key] = key
+                first = first or error
+                self._close()
+            except KeyboardInterrupt:
+                if not self.stop.is_set():
+                    raise
+        return first
+
+    def _listen(self, event: NodeEvent) -> None:
+        self.listener(event)
+        if event.kind == "progressed" and self.stop.is_set():
+            # A snapshot may take hours. The next run goes on behind the commit that was made.
+            raise KeyboardInterrupt
+
+    def _spark(self) -> SparkSession:
+        if self._session is None:
+            self._session = open_session(self.project.config.spark, app_name="odi run")
+            # A new session of Spark has a handler of its own for SIGINT.
+            self._stops(self.stop.set)
+        return self._session.spark
+
+    def _close(self) -> None:
+        """End the session: it may be the reason why a node failed."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.stop()
+
+
+def _has_work(found: Forecast) -> bool:
+    if found.action != "nothing" or found.plan is None:
+        return True
+    plan = found.plan
+    return any(read.is_to_be_noted for read in plan.reads) or bool(out_of_step(plan.node, plan.target))

@@ -1,0 +1,75 @@
+"""The job of a pipeline: the assets that Dagster shows, with all that a user has added to them, without partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import dagster as dg
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+from odi_assets.orchestration.assets.nodes import node_asset
+from odi_assets.orchestration.naming import DagsterNames, node_of
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.asset_key import AssetOrCheckKey
+
+    from odi_assets.nodes.project import Project
+
+
+class PipelineJob(UnresolvedAssetJobDefinition):
+    """A job of assets that have no partitions in it, whatever they have outside of it.
+
+    A run of a pipeline takes in what is new and writes to whichever partitions its rows belong to. Dagster 1.13 runs a
+    partitioned asset below another one only if the run names partitions. So the job replaces the nodes that have
+    partitions. Dagster resolves a job once it knows all definitions of a code location. So the job has the checks,
+    owners, tags and policies that a user has given to the assets, in merged ``Definitions`` for example.
+    """
+
+    _project: Project
+
+    @classmethod
+    def of(cls, project: Project, pipeline: str, **shown: Any) -> PipelineJob:
+        """The job of all nodes of a pipeline.
+
+        Args:
+            shown: what ``dagster.define_asset_job`` takes besides.
+        """
+        names = DagsterNames.of(project)
+        selection = dg.AssetSelection.assets(*map(names.asset, project.graph.order(pipeline)))
+        made = cls(name=names.pipeline(pipeline), selection=selection, **shown)
+        made._project = project
+        return made
+
+    def resolve(
+        self,
+        asset_graph: AssetGraph,
+        default_executor_def: dg.ExecutorDefinition | None = None,
+        resource_defs: Mapping[str, dg.ResourceDefinition] | None = None,
+    ) -> dg.JobDefinition:
+        """The job, as Dagster asks for it: of the assets of ``asset_graph`` and the checks on them."""
+        run: set[AssetOrCheckKey] = {*self.selection.resolve(asset_graph), *self.selection.resolve_checks(asset_graph)}
+        above = {key for asset in asset_graph.assets_defs_for_keys(run) for key in asset.dependency_keys}
+        found = asset_graph.assets_defs_for_keys([*run, *(above & asset_graph.get_all_asset_keys())])
+        graph = AssetGraph.from_assets([self._without_partitions(asset) for asset in found])
+        return super().resolve(graph, default_executor_def, resource_defs)
+
+    def with_metadata(self, metadata: Mapping[str, Any]) -> PipelineJob:
+        """The job with other metadata."""
+        made = cast("PipelineJob", super().with_metadata(metadata))
+        made._project = self._project
+        return made
+
+    def _without_partitions(self, asset: dg.AssetsDefinition) -> dg.AssetsDefinition:
+        key = node_of(self._project, asset.key) if asset.partitions_def is not None and len(asset.keys) == 1 else None
+        if key is None:
+            return asset
+        policy = asset.node_def.retry_policy if isinstance(asset.node_def, dg.OpDefinition) else None
+        node = node_asset(self._project, key, partitioned=False, checked=True, retry_policy=policy)
+        return node.map_asset_specs(partial(_as_shown, asset))
+
+
+def _as_shown(shown: dg.AssetsDefinition, spec: dg.AssetSpec) -> dg.AssetSpec:
+    return shown.get_asset_spec(spec.key).replace_attributes(deps=spec.deps, partitions_def=None)
