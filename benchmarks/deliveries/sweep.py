@@ -85,7 +85,7 @@ def sweep(
         wanted = expected(delivery, by_name=is_rescued)
         root = folder / "world"
         try:
-            rows = _loaded(spark, root, delivery, is_rescued, _mode(seed, wanted) if is_rescued else "append")
+            rows = _loaded(spark, root, delivery, is_rescued, _mode(seed, delivery, wanted) if is_rescued else "append")
         except OdiError as error:
             tally.stopped += 1
             if not any(unquote(part) in str(error) for part in delivery.name.split("/")):
@@ -106,11 +106,11 @@ def sweep(
     return tally
 
 
-def _mode(seed: int, wanted: Expected) -> str:
+def _mode(seed: int, delivery: Delivery, wanted: Expected) -> str:
     """A write mode that keeps each row: by `id`, if each row has one of its own, or one that is no value."""
     ids = [row.get("id") for row in wanted.rows]
     known = [getattr(one, "value", one) for one in ids if one is not UNFIT]
-    if None in known or len(set(known)) < len(known):
+    if "id" not in delivery.columns or None in known or len(set(known)) < len(known):
         return "append"
     return random.Random(seed).choice(["append", "append", "upsert, keys: [id]", "append_once, keys: [id]"])
 
