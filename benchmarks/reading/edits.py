@@ -16,19 +16,18 @@ from odi_assets.config.models import (
     CursorsIncrement,
     FilesIncrement,
     InputConfig,
-    ReadConfig,
     StatefulIncrement,
     TransformConfig,
     VersionIncrement,
     WriteConfig,
 )
+from odi_assets.config.models.reads import built_in_settings
 
 Node = dict[str, Any]
 Make = Callable[[Node, random.Random, World], str | None]
 """Edits a node; says how, or None where the node has nothing like it."""
 
 MODELS = (
-    ReadConfig,
     StatefulIncrement,
     CursorsIncrement,
     FilesIncrement,
@@ -474,4 +473,5 @@ _OF_CAPTURES = {"ReadConfig.tables", "ReadConfig.snapshot"}
 def keys_without_edits() -> set[str]:
     """Keys of the models that no edit is for."""
     keys = {f"{model.__name__}.{name}" for model in MODELS for name in model.model_fields}
+    keys |= {f"ReadConfig.{name}" for model in built_in_settings().values() for name in model.model_fields}
     return keys - {edit.key for edit in EDITS} - _OF_CAPTURES

@@ -16,6 +16,8 @@ from odi_assets.config.diagnostics.mistakes import ConfigErrors
 from odi_assets.config.json_schema import schema_text
 from odi_assets.config.known_columns import READ
 from odi_assets.config.loader import load_project_file
+from odi_assets.config.models.reads import SOURCES
+from odi_assets.config.table_engines import TABLE_ENGINES
 from odi_assets.errors import ConfigError
 from odi_assets.util.words import counted
 
@@ -45,6 +47,8 @@ def check(
         note(f"odi: {path} has {counted(len(error.problems), 'mistake')}")
         raise typer.Exit(BAD_INPUT) from None
     _require_typed_order(path, loaded.config)
+    for point in (SOURCES, TABLE_ENGINES):
+        point.require_unique()
     if as_json:
         data_json([])
     for warning in loaded.warnings:

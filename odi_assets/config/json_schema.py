@@ -9,6 +9,7 @@ from typing import Any
 
 from odi_assets.config.models import NodeConfig, PipelineConfig, ProjectConfig
 from odi_assets.config.models.fields import DISCRIMINATORS, Strict
+from odi_assets.config.models.reads import SOURCES, ReadConfig, kind_of
 
 SCHEMA_FILE = "odibi.schema.json"
 """The file that new project files name in their first line; it is beside them."""
@@ -26,6 +27,7 @@ def json_schema() -> dict[str, Any]:
     """
     schema = ProjectConfig.model_json_schema(by_alias=True)
     definitions = schema["$defs"]
+    _add_kinds(definitions)
     _add_short_forms(definitions)
     for model in (schema, *definitions.values()):
         if model.get("type") == "object" and "properties" in model:
@@ -34,9 +36,14 @@ def json_schema() -> dict[str, Any]:
     _ignore(definitions["PipelineConfig"], PipelineConfig.IGNORED)
     _ignore(definitions["NodeConfig"], NodeConfig.IGNORED)
     for kind in _kinds(Strict):
-        model = schema if kind is ProjectConfig else definitions.get(kind.__name__)
-        if model is not None:
-            _accept_defaults(model, kind.DEFAULTS)
+        if kind is ProjectConfig:
+            _accept_defaults(schema, kind.DEFAULTS)
+        elif kind.__name__ in definitions and kind is not ReadConfig and kind.__module__.startswith("odi_assets."):
+            _accept_defaults(definitions[kind.__name__], kind.DEFAULTS)
+    for name in SOURCES.names():
+        if _prefix(name):
+            settings = kind_of(name).settings
+            _accept_defaults(definitions[f"{_prefix(name)}{settings.__name__}"], settings.DEFAULTS)
     definitions["InputConfig"] = {"anyOf": [{"type": "string", "minLength": 1}, definitions["InputConfig"]]}
     return {
         "$schema": DIALECT,
@@ -67,8 +74,43 @@ def _add_short_forms(definitions: dict[str, Any]) -> None:
     listed = {"type": "array", "items": {"$ref": "#/$defs/InputConfig"}}
     del inputs["type"]
     inputs["anyOf"] = [listed, by_name]
-    for model, modes in (("ReadConfig", ["files", "version"]), ("InputConfig", ["version"])):
+    for model, modes in [("InputConfig", ["version"]), *((kind, ["files", "version"]) for kind in _kinds_of_sources())]:
         definitions[model]["properties"]["incremental"]["anyOf"].append({"enum": modes, "description": _SHORT})
+
+
+def _kinds_of_sources() -> dict[str, list[str]]:
+    """The formats by the name that the settings of their kind have in the schema."""
+    found: dict[str, list[str]] = {}
+    for name in SOURCES.names():
+        model = kind_of(name).settings
+        found.setdefault(f"{_prefix(name)}{model.__name__}", []).append(name)
+    return found
+
+
+def _prefix(name: str) -> str:
+    """What comes before the names of models of a kind; other packages may have models of the same names."""
+    return "" if name in SOURCES.built_in else f"{name}."
+
+
+def _add_kinds(definitions: dict[str, Any]) -> None:
+    """Add the settings of each kind of source, those of other packages too. The ``format`` says which of them count."""
+    kinds = _kinds_of_sources()
+    for model, (name, *_) in kinds.items():
+        prefix = _prefix(name)
+        settings = kind_of(name).settings.model_json_schema(by_alias=True, ref_template=f"#/$defs/{prefix}{{model}}")
+        definitions.update({f"{prefix}{nested}": schema for nested, schema in settings.pop("$defs", {}).items()})
+        definitions[model] = settings
+    known = {"description": str(ReadConfig.model_fields["format"].description), "enum": SOURCES.names()}
+    definitions["ReadConfig"] = {
+        "type": "object",
+        "description": "A source outside the pipeline.",
+        "properties": {"format": known},
+        "required": ["format"],
+        "allOf": [
+            {"if": {"properties": {"format": {"enum": names}}}, "then": {"$ref": f"#/$defs/{model}"}}
+            for model, names in kinds.items()
+        ],
+    }
 
 
 def _accept_nothing(model: dict[str, Any]) -> None:
@@ -98,7 +140,7 @@ def _accept_variables(schema: Any) -> Any:
     return schema
 
 
-_LITERAL = frozenset({"default", "examples", "enum", "required", "discriminator"})
+_LITERAL = frozenset({"if", "default", "examples", "enum", "required", "discriminator"})
 
 
 def _takes_null(value: dict[str, Any]) -> bool:

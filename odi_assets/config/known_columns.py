@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from odi_assets.config.models import FileFormat, NodeConfig, ReadConfig
-from odi_assets.config.models.ddl import column_types
+from odi_assets.config.models import NodeConfig, ReadConfig
 from odi_assets.errors import ConfigError
 from odi_assets.util.lazy import exp
 from odi_assets.util.spark_sql import parsed
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 READ = "df"
 """The view of what a node reads."""
 
-_FILES = frozenset({FileFormat.CSV, FileFormat.JSON, FileFormat.PARQUET})
 _KINDS = {
     **dict.fromkeys(("TINYINT", "BYTE"), "byte"),
     **dict.fromkeys(("SMALLINT", "SHORT"), "short"),
@@ -58,11 +56,9 @@ class KnownColumns:
 
 
 def columns_read(read: ReadConfig | None) -> KnownColumns | None:
-    """The columns that a read of files gives; None if the project file does not name them all."""
-    if read is None or read.format not in _FILES or read.schema_ddl is None:
-        return None
-    found: dict[str, str | None] = {name: _kind(text) for name, text in column_types(read.schema_ddl).items()}
-    return KnownColumns(found | ({read.rescued: "string"} if read.rescued else {}))
+    """The columns that a read gives; None if the project file does not name them all."""
+    columns = None if read is None else read.all_columns
+    return None if columns is None else KnownColumns({name: _kind(text) for name, text in columns.items()})
 
 
 def columns_written(node: NodeConfig, root: Path) -> KnownColumns | None:

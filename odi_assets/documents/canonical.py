@@ -7,7 +7,8 @@ import json
 from decimal import Decimal
 from typing import Any
 
-from odi_assets.documents.model import CursorDocument, Tool
+from odi_assets.documents.model import CursorDocument
+from odi_assets.documents.tools import spec_of
 from odi_assets.util.exact_json import one_spelling, write
 
 _NUMBER = "\x00number"
@@ -21,7 +22,7 @@ def canonical(document: CursorDocument) -> str:
     OLake writes its sets in a new order each time: ``streams``, each stream's ``chunks`` and ``global.streams``. A
     repeated member counts once. Other tools' lists of streams are sets too.
     """
-    content = _with_sorted_sets(document)
+    content = spec_of(document.tool).canonical(document)
     numbers: list[Decimal] = []
 
     def mark(value: Any) -> dict[str, str]:
@@ -59,44 +60,6 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _with_sorted_sets(document: CursorDocument) -> Any:
-    content = document.content
-    if document.tool != Tool.OLAKE:
-        return _sorted_states(content) if document.tool == Tool.AIRBYTE and document.form != "messages" else content
-    content = dict(content)
-    if isinstance(content.get("streams"), list):
-        streams = [_with_sorted_chunks(stream) for stream in content["streams"]]
-        # Their ids are unique, or there were no document.
-        content["streams"] = sorted(streams, key=lambda one: (one.get("namespace") or "", one["stream"]))
-    shared = content.get("global")
-    if isinstance(shared, dict) and isinstance(shared.get("streams"), list):
-        content["global"] = {**shared, "streams": sorted(set(shared["streams"]))}
-    return content
-
-
-def _sorted_states(content: Any) -> Any:
-    """Airbyte's lists of streams in one order, wherever they are."""
-    if isinstance(content, list):
-        return as_set(content)
-    if not isinstance(content, dict):
-        return content
-    return {
-        key: as_set(value)
-        if key in ("stream_states", "streamStates", "streamState") and isinstance(value, list)
-        else _sorted_states(value)
-        if isinstance(value, dict)
-        else value
-        for key, value in content.items()
-    }
-
-
-def _with_sorted_chunks(stream: Any) -> Any:
-    chunks = stream["state"].get("chunks")
-    if not chunks or not isinstance(chunks, list):
-        return stream
-    return {**stream, "state": {**stream["state"], "chunks": as_set(chunks)}}
 
 
 def as_set(members: list[Any]) -> list[Any]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from odi_assets.documents.compare import compare_streams
-from odi_assets.documents.dlt import write as dlt
-from odi_assets.documents.editing import WRITERS
+from odi_assets.documents.editing import writer_of
 from odi_assets.documents.model import (
     FINISHED,
     NO_CURSORS,
@@ -19,20 +18,11 @@ from odi_assets.documents.model import (
     Tool,
 )
 from odi_assets.documents.moves import Move
-from odi_assets.documents.positions import BinlogPosition, LogPosition, PostgresLsn, ResumeToken, SqlServerLsn
+from odi_assets.documents.positions import BinlogPosition, LogPosition, PostgresLsn
 from odi_assets.documents.reading import parse
-from odi_assets.documents.singer import write as singer
+from odi_assets.documents.tools import spec_of
 from odi_assets.errors import CursorDocumentError
 from odi_assets.util.words import counted
-
-_READS_ABOVE = frozenset({Tool.OLAKE, Tool.AIRBYTE})
-"""Tools that go on above a cursor's value; the others read the rows at it once more."""
-_MOST_COLUMNS = {Tool.OLAKE: 2}
-_POSITIONS: Mapping[str, tuple[type[Any], ...]] = {
-    Tool.OLAKE: (PostgresLsn, BinlogPosition, ResumeToken, SqlServerLsn),
-    Tool.SINGER: (PostgresLsn, BinlogPosition),
-}
-"""The log positions that a tool's document has a place for."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +71,10 @@ def convert(document: CursorDocument, to: str, *, namespace: str | None = None) 
     if to == document.tool:
         raise CursorDocumentError(f"{document.path or 'the document'} is one of {to} already", path=document.path)
     streams, shared, outcomes = _converted(document, to, namespace)
-    found = parse(WRITERS[to].text_of(streams.values(), shared) + "\n", tool=to)
+    found = parse(writer_of(to).text_of(streams.values(), shared) + "\n", tool=to)
     back, _, fates = _converted(found, document.tool, None)
     for name, stream in streams.items():
-        there = _id_in(to, stream)
+        there = spec_of(to).id_of(stream)
         notes = _lost_on_the_way_back(document.by_id[name], back.get(there), fates[there])
         outcomes[name] = replace(outcomes[name], notes=(*outcomes[name].notes, *notes))
     return Conversion(found, tuple(outcomes.values()))
@@ -102,9 +92,9 @@ def _converted(
         try:
             carried, notes = _carried(stream, document.tool, to)
             named = _named(carried, document.tool, namespace)
-            other = taken.setdefault(_id_in(to, named), stream.id)
+            other = taken.setdefault(spec_of(to).id_of(named), stream.id)
             if other != stream.id:
-                raise _NotCarried(f"{to} would call it {_id_in(to, named)}, as it calls {other}")
+                raise _NotCarried(f"{to} would call it {spec_of(to).id_of(named)}, as it calls {other}")
         except _NotCarried as why:
             outcomes[stream.id] = Outcome(stream.id, False, f"{why}: {to} reads it from its start")
             continue
@@ -117,13 +107,6 @@ def _converted(
             del streams[name]
             outcomes[name] = _left_behind(outcomes[name], shared)
     return streams, shared, outcomes
-
-
-def _id_in(tool: str, stream: CursorStream) -> str:
-    """The id that a stream has in the document of a tool."""
-    if tool == Tool.SINGER:
-        return singer.stream_id(stream)
-    return f"{stream.namespace or dlt.SOURCE}.{stream.name}" if tool == Tool.DLT else stream.id
 
 
 def _lost_on_the_way_back(before: CursorStream, back: CursorStream | None, fate: Outcome) -> Iterator[str]:
@@ -157,7 +140,7 @@ def _carried(stream: CursorStream, tool: str, to: str) -> tuple[CursorStream, li
             f"its snapshot is {stream.snapshot.status}{more}, and what is left of it has no place elsewhere"
         )
     notes = [f"left out: {', '.join(sorted(stream.other))}"] if stream.other else []
-    if isinstance(stream.position, _POSITIONS.get(to, ())):
+    if isinstance(stream.position, spec_of(to).positions):
         if to == Tool.OLAKE and isinstance(stream.position, BinlogPosition) and not stream.position.server_id:
             raise _NotCarried("OLake stops without the server_id under which the log is read, and it is not known")
         if isinstance(stream.position, PostgresLsn):
@@ -170,14 +153,15 @@ def _carried(stream: CursorStream, tool: str, to: str) -> tuple[CursorStream, li
         raise _NotCarried("it has no position")
     if any("[{" in name for name in columns):
         raise _NotCarried("each partition of it has a cursor of its own")
-    most = _MOST_COLUMNS.get(Tool(to), 1)
+    most = spec_of(to).most_columns
     if len(columns) > most:
         raise _NotCarried(f"it has {len(columns)} cursors, {', '.join(columns)}, and {to} follows {most}")
-    if any("." in name for name in columns) and to != Tool.DLT:
+    if any("." in name for name in columns) and not spec_of(to).takes_paths:
         raise _NotCarried(f"{', '.join(columns)} is no column, but a path into nested values")
-    if (tool in _READS_ABOVE) and to not in _READS_ABOVE:
+    above, new_above = spec_of(tool).reads_above, spec_of(to).reads_above
+    if above and not new_above:
         notes.append(f"{to} reads the rows at this value once more")
-    if (tool not in _READS_ABOVE) and to in _READS_ABOVE:
+    if new_above and not above:
         notes.append(f"{to} reads above this value: rows at it that came after they were read are left out")
     if stream.position is not None:
         notes.append(f"left out: the log position {stream.position}")
@@ -186,13 +170,7 @@ def _carried(stream: CursorStream, tool: str, to: str) -> tuple[CursorStream, li
 
 def _named(stream: CursorStream, tool: str, namespace: str | None) -> CursorStream:
     """The stream under the names that the new tool knows it by, as far as these are known."""
-    space, name = stream.namespace, stream.name
-    if tool == Tool.SINGER and name.count("-") == 1:
-        # Taps of databases join schema and table.
-        space, name = name.split("-")
-    if tool == Tool.DLT:
-        # The name of a source, which is no schema.
-        space = ""
+    space, name = spec_of(tool).names_of(stream)
     space = space if namespace is None else namespace
     return stream._replace(id=f"{space}.{name}" if space else name, namespace=space, name=name, sync_mode="")
 

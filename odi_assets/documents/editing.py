@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
-from odi_assets.documents.airbyte import write as airbyte
-from odi_assets.documents.dlt import write as dlt
 from odi_assets.documents.model import CursorDocument, CursorStream, SharedPosition, SnapshotStatus, Tool
 from odi_assets.documents.olake import write as olake
 from odi_assets.documents.olake.state import POSITION_KEYS
 from odi_assets.documents.reading import parse
-from odi_assets.documents.singer import write as singer
+from odi_assets.documents.tools import DocumentWriter, spec_of
 from odi_assets.documents.values import Scalar
 from odi_assets.errors import CursorDocumentError
 from odi_assets.util.exact_json import JsonPath, value_at, write
 from odi_assets.util.json_scan import locate, splice, with_member, without_member
 
-WRITERS: Mapping[str, ModuleType] = {
-    Tool.OLAKE: olake,
-    Tool.AIRBYTE: airbyte,
-    Tool.SINGER: singer,
-    Tool.DLT: dlt,
-}
+
+def writer_of(tool: str) -> DocumentWriter:
+    """What changes and makes documents of a tool.
+
+    Raises:
+        CursorDocumentError: its documents are read alone.
+    """
+    found = spec_of(tool)
+    if found.writer is None:
+        raise CursorDocumentError(
+            f"documents of {found.name} are read here, and cannot be changed or made",
+            fix="change the document with the tool itself, or by hand, and check it with odi cursors check",
+        )
+    return found.writer
 
 
 def with_cursors(document: CursorDocument, stream_id: str, values: Mapping[str, Scalar]) -> CursorDocument:
@@ -32,7 +37,7 @@ def with_cursors(document: CursorDocument, stream_id: str, values: Mapping[str, 
     Raises:
         CursorDocumentError: it has no such stream or column.
     """
-    writer = WRITERS[document.tool]
+    writer = writer_of(document.tool)
     _require(document, stream_id)
     if document.tool == Tool.OLAKE:
         return _edited(document, _member_edits(document, olake.state_places(document).get(stream_id, []), values))
@@ -57,13 +62,13 @@ def values_of(document: CursorDocument, stream_id: str) -> dict[str, Any]:
         CursorDocumentError: it has no such stream.
     """
     _require(document, stream_id)
-    places = WRITERS[document.tool].settable(document, stream_id)
+    places = writer_of(document.tool).settable(document, stream_id)
     return {name: value_at(document.content, at[-1]) for name, at in places.items()}
 
 
 def with_states(document: CursorDocument, states: Mapping[str, str]) -> CursorDocument:
     """The document with other states of some streams, each as JSON text; streams that it does not have are left out."""
-    places = WRITERS[document.tool].state_places(document)
+    places = writer_of(document.tool).state_places(document)
     edits = []
     for stream_id, text in states.items():
         for at in places.get(stream_id, []):
@@ -74,7 +79,7 @@ def with_states(document: CursorDocument, states: Mapping[str, str]) -> CursorDo
 
 def states_of(document: CursorDocument) -> dict[str, str]:
     """The state of each stream as JSON text; of several places of one stream the last."""
-    places = WRITERS[document.tool].state_places(document)
+    places = writer_of(document.tool).state_places(document)
     return {stream_id: write(value_at(document.content, at[-1])) for stream_id, at in places.items()}
 
 
@@ -119,7 +124,7 @@ def without_streams(document: CursorDocument, stream_ids: Sequence[str]) -> Curs
     """
     for stream_id in stream_ids:
         _require(document, stream_id)
-        places = WRITERS[document.tool].removals(document, stream_id)
+        places = writer_of(document.tool).removals(document, stream_id)
         if not places:
             raise CursorDocumentError(
                 f"{_name(document)}: it is not known where the state of {stream_id} is",

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from odi_assets.documents.findings import DocumentFinding, Findings, document_error
-from odi_assets.documents.model import CursorDocument, Tool
-from odi_assets.documents.tools import LINE_READERS, READERS, recognise
+from odi_assets.documents.model import CursorDocument
+from odi_assets.documents.tools import CURSOR_TOOLS, recognise, spec_of, specs
 from odi_assets.errors import CursorDocumentError
 from odi_assets.util.collector import collector_paused
 from odi_assets.util.exact_json import MAX_DEPTH
@@ -140,17 +140,19 @@ def _inspect(text: str, tool: str | None, path: str | Path | None) -> Inspection
         )
     known = tool or seen
     if known is None:
+        names = [f"{spec.name}'s" for spec in specs()]
         findings.add(
             (),
-            "this is no cursor document that is known: neither OLake's, Airbyte's, Singer's nor dlt's"
+            f"this is no cursor document that is known: neither {', '.join(names[:-1])} nor {names[-1]}"
             if value != {}
             else "an empty object may be any tool's, and holds no position of any stream",
-            f"name the tool, if it is one: {', '.join(one.lower() for one in Tool)}",
+            f"name the tool, if it is one: {', '.join(CURSOR_TOOLS.names())}",
         )
     findings.tool = known or "cursor"
-    readers = LINE_READERS if many else READERS
-    fits = known is not None and (tool is None or seen in (None, tool))
-    document = readers[known](value, findings) if known is not None and fits else None
+    read = None
+    if known is not None and (tool is None or seen in (None, tool)):
+        read = spec_of(known).read_lines if many else spec_of(known).read
+    document = read(value, findings) if read is not None else None
     placed = findings.placed(text, _name(path), many=many, scanned=scanned)
     if document is None or findings.has_errors:
         return Inspection(None, placed, tool=known)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.graph import NodeKey, state_key
-from odi_assets.config.models import NodeConfig
+from odi_assets.config.models import ChunksConfig, NodeConfig
 from odi_assets.nodes.kinds import NodeKind, gated, kind_of
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.sources.cdc.mark import PARTITION
@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 NODE_PREFIX, _BOUNDED = "odi_assets:", ":range"
 _HASH_LENGTH = 12
 _NOT_CODE = {"description", "owner", "tags"}
+_OF_ALL_READS = {
+    **dict.fromkeys(("schema_ddl", "rescued", "table", "query", "partition_column")),
+    **{"options": {}, "strict": True, "pieces": 1, "columns": {}, "tables": []},
+    "snapshot": ChunksConfig().model_dump(mode="json"),
+}
+"""Keys that the definition of each ``read`` has, whatever its kind, so that code versions stay what they are."""
 
 
 def app_id(key: NodeKey, *, bounded: bool = False) -> str:
@@ -120,7 +126,7 @@ class Node:
             connection = project.config.connections[config.read.connection]
             source = source_of(config.read, self.target, connection, project.location)
             if config.cursor is not None:
-                source = gated(source, config.cursor, project.place, config.read.schema_ddl)
+                source = gated(source, config.cursor, project.place, config.read.declared)
             found.append(source)
         for name, given in config.inputs.items():
             if given.read is not None:
@@ -179,7 +185,11 @@ def code_version(project: Project, key: NodeKey) -> str:
     The module is read, not imported: this starts no Spark and runs nobody's code.
     """
     node = project.graph.node(key)
-    definition = kind_of(node).definition(node.model_dump(mode="json", exclude=_NOT_CODE))
+    dumped = node.model_dump(mode="json", exclude=_NOT_CODE)
+    for at, read in node.reads.items():
+        within = dumped if len(at) == 1 else dumped["inputs"][at[1]]
+        within["read"] = {**_OF_ALL_READS, "path": read.place, **within["read"]}
+    definition = kind_of(node).definition(dumped)
     if node.cursor is not None and not node.cursor.numbers:
         del definition["cursor"]["numbers"]
     for name in ("checks", "quarantine"):

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from odi_assets.config.models import FileFormat
 from odi_assets.delta.schema_evolution import REBUILD
 from odi_assets.errors import OdiError
 from odi_assets.nodes.node import Node
@@ -37,7 +36,7 @@ def _of_parquet(node: Node, error: OdiError) -> str | None:
     read, fix = node.config.read, error.fix
     if fix is None or REBUILD not in fix or "unites" not in error.fields:
         return fix
-    if read is None or read.format is not FileFormat.PARQUET or read.schema_ddl is not None:
+    if read is None or read.format != "parquet" or read.declared is not None:
         return fix
     if error.fields["unites"]:
         way = f"set `write.schema: evolve`, and {REBUILD}" if error.fields["policy"] == "fail" else REBUILD

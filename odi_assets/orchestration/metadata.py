@@ -50,7 +50,7 @@ def definition_attributes(project: Project, key: NodeKey) -> dict[str, Any]:
     pipeline = project.pipelines[key.pipeline]
     owner = node.owner or pipeline.owner or project.config.owner
     return {
-        "kinds": {"spark", "delta", *(read.format.value for read in node.reads.values())},
+        "kinds": {"spark", "delta", *(read.format for read in node.reads.values())},
         "owners": [owner] if owner else [],
         "tags": dict.fromkeys([*pipeline.tags, *node.tags], ""),
         "description": description(project, key),
@@ -182,9 +182,9 @@ def _increments(node: NodeConfig) -> str:
 
 def _declared_columns(node: NodeConfig) -> Sequence[tuple[str, str]]:
     """The columns of a node that stores what it reads, if the project file declares them."""
-    if node.read is None or node.read.schema_ddl is None or node.transform is not None or node.inputs:
+    if node.read is None or node.read.declared is None or node.transform is not None or node.inputs:
         return ()
-    return _columns_of(node.read.schema_ddl)
+    return _columns_of(node.read.declared)
 
 
 @lru_cache(maxsize=1024)

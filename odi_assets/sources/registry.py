@@ -1,49 +1,39 @@
-"""Which kind of source a node's ``read`` and ``inputs`` are. A kind is loaded when a node has one."""
+"""The sources that a node's ``read`` and ``inputs`` name. A kind is loaded when a node has one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
-from odi_assets.config.models import Connection, FileFormat, Increment, ReadConfig, SqlConnection
+from odi_assets.config.models import Connection, Increment, ReadConfig
+from odi_assets.config.models.reads import SOURCES, kind_of
 from odi_assets.connections.location import Location
+from odi_assets.errors import ConfigError
 from odi_assets.sources.marks import READ
 from odi_assets.sources.snapshot import Partitions
-from odi_assets.sources.source import Source, Target
-from odi_assets.sources.sql.source import sql_source
+from odi_assets.sources.source import Source, SourceContext, Target
 
 Locate = Callable[[str, str], Location]
 """A path of a connection → where it is."""
 
 
 def source_of(read: ReadConfig, target: Target, connection: Connection, locate: Locate, name: str = READ) -> Source:
-    """The source that a node's ``read`` names, on ``connection``; ``name`` is the name of a stream node's input."""
+    """The source that a node's ``read`` names, on ``connection``; ``name`` is the name of a stream node's input.
+
+    Raises:
+        ConfigError: the package that has this kind of source is gone or broken; or the source refuses its settings.
+    """
+    kind, extension = kind_of(read.format), SOURCES.find(read.format)
+    assert extension is not None
     label = f"{read.connection}:{read.shown}"
-    if read.format is FileFormat.CDC:
-        from odi_assets.sources.cdc.source import capture_source
-
-        return capture_source(name, label, read, target, connection)
-    if isinstance(connection, SqlConnection):
-        return sql_source(name, label, read, target, connection)
-    if read.format is FileFormat.DELTA:
-        found = table_source(name, label, target, read.incremental, locate(read.connection, read.path))
-        return replace(found, connection=read.connection)
-    from odi_assets.sources.files.source import LandingFiles
-
-    return LandingFiles(
-        name=name,
-        label=label,
-        target=target,
-        increment=read.incremental,
-        connection=read.connection,
-        format=read.format,
-        base=locate(read.connection, ""),
-        path=read.path,
-        schema_ddl=read.schema_ddl,
-        options=read.options,
-        rescued=read.rescued,
-        strict=read.strict,
-    )
+    context = SourceContext(name, label, target, connection, lambda path: locate(read.connection, path))
+    source = SOURCES.imported(extension, kind.source)(read, context)
+    if not isinstance(source, Source):
+        raise ConfigError(
+            f"{label}: `{kind.source}` made no `odi_assets.sources.source.Source`, but a {type(source).__name__}",
+            fix=f"{extension.shown} is wrong: install another version of its package",
+            name=read.format,
+        )
+    return source
 
 
 def table_source(
@@ -54,7 +44,7 @@ def table_source(
     location: Location,
     only: Partitions | None = None,
 ) -> Source:
-    """A Delta table as a source: a table on a connection, or the table of an upstream node.
+    """The table of an upstream node as a source.
 
     Args:
         only: the partitions whose rows are wanted; None: all.

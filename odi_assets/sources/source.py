@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import (
     ClockGuard,
+    Connection,
     CursorIncrement,
     Increment,
+    ReadConfig,
     RollingWindowIncrement,
     SchemaPolicy,
     StatefulIncrement,
@@ -61,6 +63,35 @@ class Target:
     def parted_by(self) -> str:
         """The column whose partitions are computed again as a whole where they gain rows; empty if none are."""
         return self.partition_by[0] if self.traits.increment == "partitions" and self.partition_by else ""
+
+
+@dataclass(frozen=True)
+class SourceContext:
+    """What a source is made of beside its settings; ``SourceKind.source`` names a function that gets it.
+
+    Attributes:
+        name: the view that SQL sees, the argument that a function gets.
+        label: the source in words: ``landing:flights/*.csv``.
+        target: where its rows go.
+        connection: the connection that the settings name, as the project file has it.
+        locate: a path on that connection → where it is.
+    """
+
+    name: str
+    label: str
+    target: Target
+    connection: Connection
+    locate: Callable[[str], Location]
+
+    def common(self, read: ReadConfig) -> dict[str, Any]:
+        """What every source is made with, by the names of its fields."""
+        return {
+            "name": self.name,
+            "label": self.label,
+            "target": self.target,
+            "increment": read.incremental,
+            "connection": read.connection,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ def declared_order(config: ProjectConfig, key: str) -> str | None:
                 continue
             for increment in node.increments.values():
                 if isinstance(increment, StatefulIncrement):
-                    schema = node.read.schema_ddl if node.read is not None else None
+                    schema = node.read.declared if node.read is not None else None
                     return increment.date_format or _column_type(schema or "", increment.column)
     return None
 

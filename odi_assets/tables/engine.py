@@ -6,6 +6,7 @@ from a ``TableHandle`` alone. So a table may go from one engine to another at an
 
 from __future__ import annotations
 
+import inspect
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from odi_assets.config.models import SchemaPolicy, WriteMode
-from odi_assets.config.table_engines import GROUP, find_engine, known_engines
+from odi_assets.config.table_engines import TABLE_ENGINES
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import FileChanges, Stamp, require_unfenced
 from odi_assets.delta.files.spans import Span
@@ -22,7 +23,7 @@ from odi_assets.delta.partition_values import PartitionValues, same_spellings
 from odi_assets.delta.protocol import TakenFeatures, require_readable
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import LiveFile, TableHandle, rows_in
-from odi_assets.errors import ConfigError, TableConflictError
+from odi_assets.errors import TableConflictError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -291,23 +292,10 @@ def engine_of(table: TableHandle | Location) -> TableEngine:
 
 @cache
 def _engine(name: str) -> TableEngine:
-    entry = find_engine(name)
-    if entry is None:
-        raise ConfigError(
-            f"there is no table engine `{name}`",
-            fix=f"there are: {', '.join(known_engines())}; a package registers others as entry points of `{GROUP}`",
-        )
-    try:
-        kind = entry.load()
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"the table engine `{name}` cannot be loaded from `{entry.value}`: {error}",
-            fix="install its package again, in a version for this odi_assets",
-        ) from error
-    if not (isinstance(kind, type) and issubclass(kind, TableEngine)):
-        raise ConfigError(
-            f"the table engine `{name}` is no table engine: `{entry.value}` is not a class that is derived from "
-            "`odi_assets.tables.engine.TableEngine`",
-            fix="its package is wrong: let its entry point name such a class",
-        )
+    kind: type[TableEngine] = TABLE_ENGINES.load(name, _is_engine)
     return kind()
+
+
+def _is_engine(kind: object) -> bool:
+    """Whether an object is the class of an engine, with all methods of the protocol."""
+    return isinstance(kind, type) and issubclass(kind, TableEngine) and not inspect.isabstract(kind)

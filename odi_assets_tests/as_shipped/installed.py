@@ -84,7 +84,7 @@ def install(folder: Path) -> Installed:
     home.mkdir()
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
     python = environment / "bin" / "python"
-    _pip("install", "--no-deps", "--no-index", "--no-compile", str(_wheel(folder)), python=python)
+    pip("install", "--no-deps", "--no-index", "--no-compile", str(_wheel(folder)), python=python)
     (site,) = environment.glob("lib/python*/site-packages")
     (site / "packages_of_the_suite.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     for name in _OF_DAGSTER:
@@ -108,12 +108,13 @@ def _wheel(folder: Path) -> Path:
     for name in _SHIPPED:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, source / name)
-    _pip("wheel", "--no-deps", "--no-build-isolation", "-w", str(folder / "dist"), str(source))
+    pip("wheel", "--no-deps", "--no-build-isolation", "-w", str(folder / "dist"), str(source))
     (wheel,) = (folder / "dist").glob("odi_assets-*.whl")
     return wheel
 
 
-def _pip(*arguments: str, python: Path | None = None) -> None:
+def pip(*arguments: str, python: Path | None = None) -> None:
+    """Run the suite's pip, in the environment of ``python``."""
     into = ["--python", str(python)] if python else []
     command = [sys.executable, "-m", "pip", *into, "--quiet", "--disable-pip-version-check", *arguments]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)

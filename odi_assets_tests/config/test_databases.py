@@ -26,7 +26,7 @@ def test_a_database_has_its_usual_port_and_keeps_its_secrets(tmp_path: Path) -> 
     assert "s3cret" not in repr(found)
     read = found.pipelines[0].nodes[0].read
     assert read is not None
-    assert (read.shown, read.path) == ("sales.orders", "sales/orders")
+    assert (read.shown, read.place) == ("sales.orders", "sales/orders")
     other = load(tmp_path, with_db(connection="  db: {type: mysql, database: d, port: '${P}'}\n"), {"P": "3307"}).config
     mysql = other.connections["db"]
     assert isinstance(mysql, ServerConnection)

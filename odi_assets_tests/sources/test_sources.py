@@ -12,13 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from odi_assets.config.models import FileFormat, FilesIncrement, Increment, StatefulIncrement, VersionIncrement
+from odi_assets.config.models import FilesIncrement, Increment, StatefulIncrement, VersionIncrement
 from odi_assets.config.write_modes import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.errors import IncrementError, SourceError
 from odi_assets.nodes.planning.identity import difference
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.delta.source import DeltaTableSource
+from odi_assets.sources.files.settings import FileFormat
 from odi_assets.sources.files.source import LandingFiles
 from odi_assets.sources.marks import Mark
 from odi_assets.sources.reads import PlannedRead, Read

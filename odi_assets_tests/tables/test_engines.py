@@ -154,7 +154,7 @@ def lake_of_memory(root: Path) -> tuple[Path, dict[str, str]]:
     register_engine("memory", "an_engine_of_ours:MemoryEngine", site)
     copyfile(Path(__file__).with_name("memory_engine.py"), site / "an_engine_of_ours.py")
     lake = "lake: {type: local, base_path: lake, table_engine: memory}"
-    text = PROJECT.replace("lake: {type: local, base_path: lake}", lake)
+    text = "requires: [engine-memory]\n" + PROJECT.replace("lake: {type: local, base_path: lake}", lake)
     path = os.pathsep.join(map(str, (Path(__file__).parents[2], site)))
     return make_shop(root / "shop", text), environment(PYTHONPATH=path)
 

@@ -14,7 +14,7 @@ from odi_assets.cli.cursors.documents import (
     FileArgument,
     ForceOption,
     OutputOption,
-    ToolName,
+    TargetTool,
     ToolOption,
     document_of,
     tool_of,
@@ -39,7 +39,7 @@ _TEXTS = ("_data", "lsn", "binlog_file", "Name")
 
 def convert(
     file: FileArgument,
-    to: Annotated[ToolName, typer.Option("--to", help="The tool that shall go on from there.")],
+    to: TargetTool,
     output: OutputOption = None,
     namespace: Annotated[
         str | None, typer.Option("--namespace", metavar="NAME", help="The namespace of all streams there.")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from odi_assets.cli.terminal.exit_codes import BAD_INPUT
 from odi_assets.cli.terminal.output import note
-from odi_assets.documents import Tool, inspect_bytes, inspect_file
+from odi_assets.documents import inspect_bytes, inspect_file
+from odi_assets.documents.tools import CURSOR_TOOLS, spec_of
 from odi_assets.errors import ConfigError, CursorDocumentError
 
 if TYPE_CHECKING:
@@ -19,13 +20,24 @@ STREAM = "-"
 INPUT = "<stdin>"
 
 
-ToolName = Literal["olake", "airbyte", "singer", "dlt"]
-"""The tools as the command line names them."""
+def _known(name: str | None) -> str | None:
+    """Raises BadParameter for a tool that nobody has; other packages may have more of them than this one."""
+    if name is None or name.lower() in CURSOR_TOOLS.names():
+        return name
+    raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, CURSOR_TOOLS.names()))}.")
+
 
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A cursor document; - for standard input.")]
 FilesArgument = Annotated[list[str], typer.Argument(metavar="FILE…", help="Cursor documents; - for standard input.")]
 ToolOption = Annotated[
-    ToolName | None, typer.Option("--tool", help="Whose documents they are; by default, recognized by their shape.")
+    str | None,
+    typer.Option(
+        "--tool",
+        metavar="TOOL",
+        callback=_known,
+        help="Whose documents they are: olake, airbyte, singer, dlt, or another package's; by default, recognized by "
+        "their shape.",
+    ),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Also where streams go back to an earlier position.")]
 OutputOption = Annotated[
@@ -33,17 +45,18 @@ OutputOption = Annotated[
 ]
 
 
-def tool_of(name: ToolName) -> str:
+TargetTool = Annotated[
+    str,
+    typer.Option("--to", metavar="TOOL", callback=_known, help="The tool that shall go on from there."),
+]
+
+
+def tool_of(name: str) -> str:
     """The tool of that name, as its documents are called."""
-    return next(tool for tool in Tool if tool.lower() == name)
+    return spec_of(name).name
 
 
-def tool_name(tool: str) -> ToolName:
-    """The name of a tool on the command line."""
-    return next(name for name in get_args(ToolName) if name == tool.lower())
-
-
-def inspected(file: str, tool: ToolName | None) -> Inspection:
+def inspected(file: str, tool: str | None) -> Inspection:
     """What a file holds.
 
     Raises:
@@ -58,7 +71,7 @@ def inspected(file: str, tool: ToolName | None) -> Inspection:
         raise ConfigError(error.message, fix=error.fix, path=file) from error
 
 
-def document_of(file: str, tool: ToolName | None) -> CursorDocument:
+def document_of(file: str, tool: str | None) -> CursorDocument:
     """The document in a file; its warnings are printed on stderr.
 
     Raises:
@@ -68,14 +81,14 @@ def document_of(file: str, tool: ToolName | None) -> CursorDocument:
     return _required(inspected(file, tool))
 
 
-def documents_of(old: str, new: str, tool: ToolName | None) -> tuple[CursorDocument, CursorDocument]:
+def documents_of(old: str, new: str, tool: str | None) -> tuple[CursorDocument, CursorDocument]:
     """Two documents, as :func:`document_of` gives them. If the tool of one is not known, the tool of the other counts:
     an empty object may be any tool's."""
     found = {file: inspected(file, tool) for file in (old, new)}
     seen = {one.tool for one in found.values() if one.tool}
     for file, one in found.items():
         if one.tool is None and not one.torn and len(seen) == 1 and file != STREAM:
-            found[file] = inspected(file, tool_name(*seen))
+            found[file] = inspected(file, next(iter(seen)))
     return _required(found[old]), _required(found[new])
 
 

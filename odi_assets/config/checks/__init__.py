@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from odi_assets.config.checks import columns, databases, functions, increments, logs, nodes, row_checks, tables
+from odi_assets.config.checks import (
+    columns,
+    databases,
+    functions,
+    increments,
+    logs,
+    nodes,
+    packages,
+    row_checks,
+    tables,
+)
 from odi_assets.config.checks.view import ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake
 
@@ -14,7 +24,8 @@ CHECKS: tuple[Callable[[ProjectView], Iterator[Mistake]], ...] = (
     nodes.wrong_references,
     databases.connections,
     logs.logs,
-    tables.unknown_engines,
+    packages.missing_packages,
+    packages.taken_of_packages,
     tables.shared_folders,
     tables.tables_as_sources,
     tables.outside_paths,

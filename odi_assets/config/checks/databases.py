@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from odi_assets.config.checks.view import ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, about
-from odi_assets.config.models import FileFormat, SqlConnection
+from odi_assets.config.models import SqlConnection
 
 
 def connections(project: ProjectView) -> Iterator[Mistake]:
@@ -21,8 +21,8 @@ def connections(project: ProjectView) -> Iterator[Mistake]:
             if connection is None:
                 continue
             is_database = isinstance(connection, SqlConnection)
-            wants_one = read.format in (FileFormat.SQL, FileFormat.CDC)
-            if is_database and not wants_one:
+            wants_one = read.NEEDS == "database"
+            if is_database and read.NEEDS == "store":
                 text = f"`{name}` is a database: write `format: sql`, and a `table` or a `query`"
                 yield Mistake(text, at=(*node.path, *place, "format"))
             if wants_one and not is_database:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path as FilePath
 
 from odi_assets.config.checks.view import NodeView, ProjectView
 from odi_assets.config.compared_columns import identifying_columns, made_of
 from odi_assets.config.diagnostics.mistakes import Mistake, about, one_of
 from odi_assets.config.models import (
-    CTID,
     CursorsIncrement,
-    FileFormat,
     FilesIncrement,
-    ReadConfig,
     RollingWindowIncrement,
-    SqlConnection,
     StatefulIncrement,
     WriteMode,
 )
@@ -53,48 +50,15 @@ def several_increments(project: ProjectView) -> Iterator[Mistake]:
 
 
 def formats(project: ProjectView) -> Iterator[Mistake]:
-    """Find increments that the format of the source, or what is read, does not have."""
+    """Find increments that a source does not have, and what else of a source does not fit its node."""
     for node in project.nodes:
-        read = node.config.read
-        if read is not None and read.format is FileFormat.SQL and isinstance(read.incremental, CursorsIncrement):
-            yield from _snapshot(project, node, read, read.incremental)
-        if read is None or read.incremental is None or read.incremental.mode in read.format.increments:
-            continue
-        mode, kind = read.incremental.mode, read.format
-        of_format = _NOT_OF_A_DATABASE if kind is FileFormat.SQL else _NOT_OF_THIS_FORMAT[mode]
-        message = of_format.format(format=kind, mode=mode)
-        yield Mistake(message, at=(*node.path, "read", "incremental", "mode"))
-
-
-_NOT_OF_A_DATABASE = "`{mode}` is for files and Delta tables: a database is followed by a column, with `stateful`"
-_NOT_OF_THIS_FORMAT = {
-    "version": "`version` counts the commits of a Delta table, and `{format}` has none: use `files`",
-    "files": "`files` would read the files of a Delta table past its log: use `version`",
-    "cursors": "`cursors` reads a table of a database in chunks, and `{format}` is none: use `stateful`",
-}
-
-
-def _snapshot(project: ProjectView, node: NodeView, read: ReadConfig, increment: CursorsIncrement) -> Iterator[Mistake]:
-    """Find what a snapshot in chunks cannot have: another database, another write mode, other columns."""
-    path, mode = (*node.path, "read", "incremental"), node.config.write.mode
-    connection = project.connection(read.connection)
-    kind = getattr(connection, "type", None)
-    if isinstance(connection, SqlConnection) and kind not in _SNAPSHOTS:
-        text = f"`cursors` is for postgres and mysql, and this is a connection of type {kind}: use `stateful`"
-        yield Mistake(text, at=(*path, "mode"))
-    if mode.traits.increment != "rows":
-        others = one_of(other for other in WriteMode if other.traits.increment == "rows")
-        text = f"`cursors` writes a table in parts, and `{mode}` replaces what is there: write with {others}"
-        yield Mistake(text, at=(*path, "mode"))
-    by = increment.snapshot.by or ()
-    if CTID in by and (len(by) > 1 or kind == "mysql" or read.table is None):
-        text = "of PostgreSQL alone" if kind == "mysql" else "of a table, and the only one"
-        yield Mistake(f"`{CTID}` is a key {text}", at=(*path, "snapshot", "by"))
-    for name in sorted({name for name in increment.columns if increment.columns.count(name) > 1}):
-        yield Mistake(f"`{name}` is there twice", at=(*path, "columns"))
-
-
-_SNAPSHOTS = ("postgres", "mysql")
+        for at, read in node.config.reads.items():
+            path, increment = (*node.path, *at), read.incremental
+            connection = project.connection(read.connection)
+            for found in read.mistakes_with(node.config, connection):
+                yield replace(found, at=(*path, *found.at))
+            if increment is not None and increment.mode not in read.INCREMENTS:
+                yield Mistake(read.why_not_followed(increment.mode), at=(*path, "incremental", "mode"))
 
 
 def repeated_rows(project: ProjectView) -> Iterator[Mistake]:

@@ -16,13 +16,13 @@ from odi_assets.config.models import (
     PartitionConfig,
     PipelineConfig,
     ProjectConfig,
-    ReadConfig,
     StreamSettings,
     SystemConfig,
     TransformConfig,
     WriteConfig,
 )
 from odi_assets.config.models.nodes import named_inputs
+from odi_assets.config.models.reads import settings_of
 
 Model = TypeVar("Model", bound=BaseModel)
 Kind = TypeVar("Kind", str, list[Any], dict[str, Any])
@@ -37,6 +37,7 @@ def read_partial(data: Mapping[str, Any]) -> ProjectConfig:
     connections, system = data.get("connections"), data.get("system")
     found: dict[str, Any] = {
         "connections": _connections(connections) if isinstance(connections, Mapping) else None,
+        "requires": tuple(_as(str, name) for name in _as(list, data.get("requires"))),
         "pipelines": tuple(_pipeline(_as(dict, value)) for value in _as(list, data.get("pipelines"))),
         "system": None if system is None else _section(SystemConfig, system),
     }
@@ -51,7 +52,7 @@ def _pipeline(data: Mapping[str, Any]) -> PipelineConfig:
 
 
 _SECTIONS: dict[str, type[BaseModel]] = {
-    "read": ReadConfig, "transform": TransformConfig, "partition": PartitionConfig, "write": WriteConfig,
+    "transform": TransformConfig, "partition": PartitionConfig, "write": WriteConfig,
     "stream": StreamSettings,
     "cursor": DrivingCursor,
 }  # fmt: skip
@@ -65,6 +66,8 @@ def _node(data: Mapping[str, Any]) -> NodeConfig:
         "write": _section(WriteConfig, {}),
     }
     found |= {key: _section(model, data[key]) for key, model in _SECTIONS.items() if data.get(key) is not None}
+    if data.get("read") is not None:
+        found["read"] = _section(settings_of(data["read"]), data["read"])
     return NodeConfig.model_construct(**found)
 
 

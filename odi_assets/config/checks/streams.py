@@ -7,15 +7,7 @@ from dataclasses import replace
 
 from odi_assets.config.checks.view import NodeView
 from odi_assets.config.diagnostics.mistakes import Mistake, about, closest
-from odi_assets.config.models import FileFormat, ReadConfig, StreamSettings, WriteMode
-
-_TAKEN_OPTIONS = {
-    "latestfirst": "takes the newest files first, and rows of the older ones would come too late",
-    "maxfilespertrigger": "has a key of its own: `max_files_per_batch` of the input, in `stream.inputs`",
-    "maxbytespertrigger": "is not taken: use `max_files_per_batch` of the input, in `stream.inputs`",
-    "cleansource": "is not taken: the files show later why a row is missing",
-}
-"""Options of Spark's file streams that lose rows or have a key of their own, in lower case."""
+from odi_assets.config.models import StreamSettings, WriteMode
 
 _MODES: dict[WriteMode, tuple[str, ...]] = {
     WriteMode.APPEND: ("append",),
@@ -39,7 +31,7 @@ def mistakes_of(node: NodeView) -> Iterator[Mistake]:
     yield from _not_for_streams(node)
     yield from _output_mode(node, stream)
     for at, read in node.config.reads.items():
-        yield from (replace(found, at=(*node.path, *at, *found.at)) for found in _of_read(read))
+        yield from (replace(found, at=(*node.path, *at, *found.at)) for found in read.stream_mistakes())
 
 
 def _unknown_inputs(node: NodeView, stream: StreamSettings) -> Iterator[Mistake]:
@@ -77,15 +69,3 @@ def _output_mode(node: NodeView, stream: StreamSettings) -> Iterator[Mistake]:
 
 def _mode_of(node: NodeView) -> tuple[str | int, ...]:
     return (*node.path, "write", "mode")
-
-
-def _of_read(read: ReadConfig) -> Iterator[Mistake]:
-    if read.format is FileFormat.SQL:
-        yield Mistake("a database cannot be read as a stream: load it with a node, and stream that", at=("format",))
-    elif read.format is not FileFormat.DELTA and read.schema_ddl is None:
-        yield Mistake("a stream of files needs `schema`: the columns, in Spark's DDL", absence=True)
-    if read.rescued is not None:
-        yield Mistake("is not for streams: load the files with a node, and stream that", at=("rescued",), where="key")
-    for name in read.options:
-        if name.lower() in _TAKEN_OPTIONS:
-            yield Mistake(_TAKEN_OPTIONS[name.lower()], at=("options", name), where="key")

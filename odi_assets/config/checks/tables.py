@@ -1,4 +1,4 @@
-"""Unknown table engines, tables that share a folder, paths outside their connection, and unfit partitions."""
+"""Tables that share a folder, paths outside their connection, and unfit partitions."""
 
 from __future__ import annotations
 
@@ -9,26 +9,16 @@ from itertools import takewhile
 
 from odi_assets.config.checks.view import NodeView, ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, about
-from odi_assets.config.models import FileFormat, ReadConfig
+from odi_assets.config.models import ReadConfig
 from odi_assets.config.models.connections import SCHEME, StoreConnection, inside
-from odi_assets.config.table_engines import find_engine, known_engines
 
 _Folder = tuple[tuple[str, ...], Path, str]
 """A table's folder: its address, where the file gives it, and whose it is. An address is the store and the parts of the
 path there: comparable, whatever the connections' names; it begins with the address of each folder around it."""
 
-_OF_FILES = (FileFormat.CSV, FileFormat.JSON, FileFormat.PARQUET)
 _DEEPEST = 6
 """Levels of folders below a table that a glob is tried with."""
 _Store = tuple[str, ...]
-
-
-def unknown_engines(project: ProjectView) -> Iterator[Mistake]:
-    """Find connections whose table engine is not installed."""
-    for name, connection in (project.connections or {}).items():
-        if isinstance(connection, StoreConnection) and find_engine(connection.table_engine) is None:
-            text = f"is no table engine that is installed here; there are: {', '.join(known_engines())}"
-            yield about(connection.table_engine, text, at=("connections", name, "table_engine"))
 
 
 def shared_folders(project: ProjectView) -> Iterator[Mistake]:
@@ -69,10 +59,10 @@ def tables_as_sources(project: ProjectView) -> Iterator[Mistake]:
     tables = list(_tables(project))
     for node in project.nodes:
         for at, read in node.config.reads.items():
-            store, place = _place(project, read.connection, read.path or "")
+            store, place = _place(project, read.connection, read.stored_at)
             owners = [one for one, its_store, folder in tables if its_store == store and _reads(read, place, folder)]
             own = any(one is node for one in owners)
-            if owners and read.format in _OF_FILES:
+            if owners and read.READS == "files":
                 shown = owners[0].shown
                 text = f"these are files of the table that node `{shown}` writes, some of which hold rows that were "
                 text += "removed or replaced: read the table, with "
@@ -106,8 +96,8 @@ def _place(project: ProjectView, connection: str, text: str) -> tuple[_Store | N
 
 def _reads(read: ReadConfig, path: str, table: str) -> bool:
     """Whether the path of a source names the folder of a table, or files in it."""
-    if read.format not in _OF_FILES:
-        return read.format is FileFormat.DELTA and path == table
+    if read.READS != "files":
+        return read.READS == "table" and path == table
     fixed = "/".join(takewhile(lambda part: not set(part) & set("*?["), path.split("/")))
     last = posixpath.basename(path)
     if fixed == path and f"{table}/".startswith(f"{path.rstrip('/')}/"):
@@ -145,8 +135,8 @@ def _paths(project: ProjectView, *sections: str) -> Iterator[tuple[Path, str, st
         owner, write = f"node `{node.shown}`", node.config.write
         if "read" in sections:
             for at, read in node.config.reads.items():
-                if read.connection and read.path:
-                    yield (*node.path, *at, "path"), read.connection, read.path, owner
+                if read.connection and read.stored_at:
+                    yield (*node.path, *at, "path"), read.connection, read.stored_at, owner
         if "write" in sections and write.connection and write.path:
             yield (*node.path, "write", "path"), write.connection, write.path, owner
             for at, text in node.config.folders_beside.items():

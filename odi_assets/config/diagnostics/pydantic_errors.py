@@ -23,6 +23,7 @@ from odi_assets.config.models import (
     WriteConfig,
 )
 from odi_assets.config.models.fields import DISCRIMINATORS, PATTERNS
+from odi_assets.config.models.reads import built_in_settings, settings_of
 
 _SHOWABLE_KEY = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 
@@ -73,7 +74,7 @@ def explain(error: ValidationError, locations: Locations) -> list[Mistake]:
 
 
 def _explain_one(details: ErrorDetails, locations: Locations) -> Iterator[Mistake]:
-    kind, target = details["type"], _follow(tuple(details["loc"]))
+    kind, target = details["type"], _follow(tuple(details["loc"]), locations)
     context = details.get("ctx", {})
     if kind == ERROR_TYPE:
         for mistake in context["mistakes"]:
@@ -121,6 +122,9 @@ def _unknown_key(target: _Target, locations: Locations) -> tuple[str, str | None
     message = f"unknown key `{key}`"
     if target.model is None:
         return message, None
+    elsewhere = _of_other_kinds(target.model, key)
+    if elsewhere is not None:
+        return elsewhere, None
     known = keys_of(target.model)
     present = locations.find(target.path[:-1]).value
     meant = closest(key, [name for name in known if name not in present])
@@ -131,13 +135,24 @@ def _unknown_key(target: _Target, locations: Locations) -> tuple[str, str | None
     return f"{message}: {ELSEWHERE[key]}" if key in ELSEWHERE else f"{message}; known here: {', '.join(known)}", None
 
 
+def _of_other_kinds(model: type[BaseModel], key: str) -> str | None:
+    """Return what to say of a key of a ``read`` that is one of other kinds of sources; None if it is none."""
+    if not issubclass(model, ReadConfig):
+        return None
+    if key in model.MISPLACED:
+        return model.MISPLACED[key]
+    kinds = [name for name, other in built_in_settings().items() if key in keys_of(other)]
+    return f"is for `format: {'`, `'.join(kinds)}`" if kinds else None
+
+
 def _sections_with(key: str) -> list[str]:
     """Return the parts of a pipeline that know a key."""
     sections: dict[str, type[BaseModel]] = {
-        "`read`": ReadConfig, "`transform`": TransformConfig, "`partition`": PartitionConfig, "`write`": WriteConfig,
+        "`transform`": TransformConfig, "`partition`": PartitionConfig, "`write`": WriteConfig,
         "the node": NodeConfig, "the pipeline": PipelineConfig,
     }  # fmt: skip
-    return [name for name, model in sections.items() if key in keys_of(model)]
+    found = ["`read`"] if any(key in keys_of(model) for model in built_in_settings().values()) else []
+    return found + [name for name, model in sections.items() if key in keys_of(model)]
 
 
 def _unknown_value(path: Path, allowed: Iterable[str], locations: Locations) -> Mistake:
@@ -201,7 +216,7 @@ class _Target:
     discriminator: str
 
 
-def _follow(location: Path) -> _Target:
+def _follow(location: Path, locations: Locations) -> _Target:
     """Follow one of pydantic's locations through the models."""
     here: Any = ProjectConfig
     owner: type[BaseModel] | None = None
@@ -214,6 +229,8 @@ def _follow(location: Path) -> _Target:
         owner = here if _is_model(here) else None
         path = (*path, part)
         here = _step(here, part)
+        if here is ReadConfig:
+            here = settings_of(locations.find(path).value)
     discriminator, members = _members(here)
     return _Target(path, owner, tuple(members), discriminator)
 

@@ -33,7 +33,7 @@ from odi_assets.config.models.increments import (
 )
 from odi_assets.config.models.nodes import InputConfig, NodeConfig, PartitionConfig, PipelineConfig, TransformConfig
 from odi_assets.config.models.project import AutomationConfig, ProjectConfig, RetryConfig, SparkConfig, SystemConfig
-from odi_assets.config.models.reads import FileFormat, ReadConfig
+from odi_assets.config.models.reads import Read, ReadConfig
 from odi_assets.config.models.stream import OutputMode, StateStoreKind, StreamInput, StreamSettings, Watermark
 from odi_assets.config.models.writes import SchemaPolicy, WriteConfig
 from odi_assets.config.write_modes import WriteMode
@@ -52,7 +52,6 @@ __all__ = [
     "CursorsIncrement",
     "DateFormat",
     "DrivingCursor",
-    "FileFormat",
     "FilesIncrement",
     "GcsConnection",
     "Increment",
@@ -67,6 +66,7 @@ __all__ = [
     "PartitionConfig",
     "PipelineConfig",
     "ProjectConfig",
+    "Read",
     "ReadConfig",
     "RetryConfig",
     "RollingWindowIncrement",

@@ -21,7 +21,7 @@ from odi_assets.config.models.increments import (
     RollingWindowIncrement,
     VersionIncrement,
 )
-from odi_assets.config.models.reads import FileFormat, ReadConfig
+from odi_assets.config.models.reads import Read, ReadConfig
 from odi_assets.config.models.stream import StreamSettings
 from odi_assets.config.models.writes import WriteConfig
 from odi_assets.errors import ConfigError
@@ -38,7 +38,7 @@ class InputConfig(Strict):
     model_config = ConfigDict(json_schema_extra=_require_node_or_read)
 
     node: Text = Field(default="", description="`node` of this pipeline, or `pipeline.node`.")
-    read: ReadConfig | None = Field(
+    read: Read | None = Field(
         default=None, description="Of a stream node: a source outside the pipeline, in the place of `node`."
     )
     incremental: InputIncrement | None = Field(
@@ -180,7 +180,7 @@ class NodeConfig(Strict):
     owner: Owner | None = Field(default=None, description="E-mail address or `team:name`.")
     tags: Tags = Field(default=(), description="Tags of the asset.")
     depends_on: Names = Field(default=(), description="Nodes to run first, without reading them.")
-    read: ReadConfig | None = Field(default=None, description="A source outside the pipeline; the view `df` in SQL.")
+    read: Read | None = Field(default=None, description="A source outside the pipeline; the view `df` in SQL.")
     inputs: Annotated[dict[str, InputConfig], BeforeValidator(named_inputs), AfterValidator(_check_views)] = Field(
         default_factory=dict, description="Other nodes' tables: a list of nodes, or view names and nodes."
     )
@@ -250,7 +250,7 @@ class NodeConfig(Strict):
     @property
     def captures(self) -> bool:
         """Whether it captures the log of a database."""
-        return self.read is not None and self.read.format is FileFormat.CDC
+        return self.read is not None and self.read.CAPTURES
 
     @property
     def references(self) -> dict[tuple[str | int, ...], str]:

@@ -166,6 +166,10 @@ class ProjectConfig(Strict):
         default=RetryConfig(), description="How often, and after what waits, stores and conflicts are tried again."
     )
     spark: SparkConfig = Field(default=SparkConfig(), description="Spark settings.")
+    requires: Names = Field(
+        default=(),
+        description="Packages whose kinds of sources or table engines the file uses, as in `odi-sqlite`.",
+    )
     python: Names = Field(
         default=(), description="Modules with nodes written in Python; those beside this file are found first."
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from odi_assets.config.diagnostics.mistakes import Mistake, about
@@ -113,3 +113,19 @@ def hidden_parts(path: str) -> list[Mistake]:
     text = "is never looked at: names that begin with `_` or `.` (but for `_k=3`), or end with `._COPYING_`, are for "
     text += "unfinished files, as in Spark; rename it, or, if it is a folder, give a connection the `base_path`"
     return [about(hidden, text, at=("path",))]
+
+
+_OF_STREAMS = {
+    "latestfirst": "takes the newest files first, and rows of the older ones would come too late",
+    "maxfilespertrigger": "has a key of its own: `max_files_per_batch` of the input, in `stream.inputs`",
+    "maxbytespertrigger": "is not taken: use `max_files_per_batch` of the input, in `stream.inputs`",
+    "cleansource": "is not taken: the files show later why a row is missing",
+}
+"""Options of Spark's file streams that lose rows or have a key of their own, in lower case."""
+
+
+def taken_by_streams(options: Mapping[str, str]) -> Iterator[Mistake]:
+    """Find options of Spark's streams that lose rows or have a key of their own, each as a mistake in a ``read``."""
+    for name in options:
+        if name.lower() in _OF_STREAMS:
+            yield Mistake(_OF_STREAMS[name.lower()], at=("options", name), where="key")

@@ -1,69 +1,46 @@
-"""Sources outside a pipeline: where they are, their format, and how they are read."""
+"""Sources outside a pipeline: what all kinds of them have in common, and how a ``read`` finds its kind.
+
+``format`` names the kind. Each kind has its settings, a :class:`ReadConfig`, in its own folder of ``sources/`` or in
+another package; :data:`SOURCES` is the table of them. A kind is loaded when a project file has a ``read`` of it.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from enum import StrEnum
-from fnmatch import fnmatchcase
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, PlainSerializer, PlainValidator, SerializationInfo, ValidationError
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from odi_assets.config.diagnostics.mistakes import Mistake, about, mistakes
-from odi_assets.config.models.fields import Columns, Option, SchemaDdl, Strict, Text
-from odi_assets.config.models.increments import ChunksConfig, Increment, StatefulIncrement
-from odi_assets.config.models.read_options import hidden_parts, losing_options
+from odi_assets.config.diagnostics.mistakes import ERROR_TYPE, Mistake, closest, mistakes
+from odi_assets.config.models.connections import Connection
+from odi_assets.config.models.fields import Strict, Text
+from odi_assets.config.models.increments import Increment
+from odi_assets.errors import ConfigError
+from odi_assets.util.extensions import ExtensionPoint
 
+if TYPE_CHECKING:
+    from odi_assets.config.models.nodes import NodeConfig
 
-class FileFormat(StrEnum):
-    CSV = "csv"
-    JSON = "json"
-    PARQUET = "parquet"
-    DELTA = "delta"
-    SQL = "sql"
-    CDC = "cdc"
-
-    @property
-    def increments(self) -> frozenset[str]:
-        """The modes of increments that sources of this format can be read by."""
-        return _INCREMENTS[self]
-
-
-_INCREMENTS: dict[FileFormat, frozenset[str]] = {
-    **dict.fromkeys(FileFormat, frozenset({"stateful", "rolling_window", "files"})),
-    FileFormat.DELTA: frozenset({"stateful", "rolling_window", "version"}),
-    FileFormat.SQL: frozenset({"stateful", "cursors", "rolling_window"}),
-    FileFormat.CDC: frozenset(),
-}
-
-
-_HARMLESS = frozenset({"header", "sep", "delimiter", "quote", "escape", "nullValue", "dateFormat"})
-"""Frequent options that lose nothing. Others are looked up."""
-
-
-def _require_path_of_files_alone(schema: dict[str, Any]) -> None:
-    schema["required"].remove("path")
-    schema["if"] = {"properties": {"format": {"const": FileFormat.SQL.value}}}
-    schema["then"] = {"anyOf": [{"required": ["table"]}, {"required": ["query"]}]}
-    of_logs = {"properties": {"format": {"const": FileFormat.CDC.value}}}
-    schema["else"] = {"if": of_logs, "then": {"required": ["tables"]}, "else": {"required": ["path"]}}
-
-
-LEFT_OUT = "!"
-"""How an entry of ``tables`` begins that leaves tables out."""
-
-
-def kept_tables(entries: Iterable[str]) -> tuple[str, ...]:
-    """The entries of ``tables`` that name tables, without those that others leave out."""
-    listed = list(entries)
-    unwanted = [one.removeprefix(LEFT_OUT) for one in listed if one.startswith(LEFT_OUT)]
-    wanted = [one for one in listed if not one.startswith(LEFT_OUT)]
-    return tuple(one for one in wanted if not any(fnmatchcase(one, pattern) for pattern in unwanted))
+SOURCES = ExtensionPoint(
+    group="odi_assets.sources",
+    what="kind of source",
+    built_in={
+        **dict.fromkeys(("csv", "json", "parquet"), "odi_assets.sources.files.settings:FILES"),
+        "delta": "odi_assets.sources.delta.settings:TABLE",
+        "sql": "odi_assets.sources.sql.settings:DATABASE",
+        "cdc": "odi_assets.sources.cdc.settings:LOG",
+    },
+    wanted="`SourceKind`",
+)
 
 
 class ReadConfig(Strict):
-    """A source outside the pipeline."""
+    """A source outside the pipeline: what every kind has. A kind derives its settings from this class.
+
+    What a subclass may override says to checks, plans and Dagster what the source is; nobody asks for its class.
+    """
 
     DEFAULTS: ClassVar = {
         "streaming": False,
@@ -72,153 +49,222 @@ class ReadConfig(Strict):
         "time_travel": None,
         "archive_options": {},
     }
-
-    model_config = ConfigDict(json_schema_extra=_require_path_of_files_alone)
+    INCREMENTS: ClassVar[frozenset[str]] = frozenset({"stateful", "rolling_window"})
+    """The modes of ``incremental`` that the source can be followed by."""
+    NEEDS: ClassVar[Literal["store", "database", "any"]] = "store"
+    """What its connection has to be: a place of files and tables, a database, or any."""
+    READS: ClassVar[Literal["files", "table", "other"]] = "other"
+    """What lies at :attr:`stored_at`: files that are read as they are, a Delta table, or anything else."""
+    CAPTURES: ClassVar[bool] = False
+    """Whether the node captures the log of a database."""
+    MISPLACED: ClassVar[Mapping[str, str]] = {}
+    """Keys of other kinds that people write here, and what to say of them."""
 
     connection: Text = Field(description="Name of a connection.")
-    format: FileFormat = Field(description="Format of the source.")
-    path: Text = Field(description="Path under the connection; may be a glob, as in `flights/*.csv`.")
-    schema_ddl: SchemaDdl | None = Field(
-        default=None, alias="schema", description="Columns in Spark's DDL: `id BIGINT, name STRING`."
-    )
-    options: dict[str, Option] = Field(default_factory=dict, repr=False, description="Spark's options of the format.")
-    rescued: Text | None = Field(
-        default=None, description="Column that keeps, as JSON, what of a file does not fit the other columns."
-    )
-    strict: bool = Field(
-        default=True,
-        description="Judge files by the standard of their format, and values by their types; `false`: as Spark does.",
-    )
-    table: Text | None = Field(default=None, description="Table of a database, as in `sales.orders`.")
-    query: Text | None = Field(default=None, description="A query of a database, in its own SQL.")
-    partition_column: Text | None = Field(
-        default=None, description="Column of a database that pieces are cut by; by default, the increment's column."
-    )
-    pieces: int = Field(default=1, ge=1, le=256, description="Pieces of a database that are read side by side.")
-    columns: dict[Text, Text] = Field(
-        default_factory=dict, description="SQL to ask for in the place of a column: `{price: CAST(price AS text)}`."
-    )
-    tables: Columns = Field(
-        default=(),
-        description="Tables whose changes are captured: `public.orders`, `public.customer*`; with `!` in front, tables "
-        "that are left out: `!public.audit_*`.",
-    )
-    snapshot: ChunksConfig = Field(
-        default=ChunksConfig(), description="How the first read of captured tables is cut into chunks."
-    )
+    format: Text = Field(description="Format of the source: its kind.")
     incremental: Increment | None = Field(default=None, description="Read only what is new; without it, everything.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _find_place(cls, data: Any) -> Any:
-        """Give the read of a database the place that assets and messages name: its table, as a path."""
-        if not isinstance(data, dict) or data.get("format") not in ("sql", "cdc") or "path" in data:
-            return data
-        return {**data, "path": "log" if data["format"] == "cdc" else _place_of(data.get("table"))}
-
-    @model_validator(mode="after")
-    def _fits_its_format(self) -> ReadConfig:
-        only = ("table", "query", "partition_column", "pieces", "columns")
-        given = [name for name in only if name in self.model_fields_set]
-        of_logs = [name for name in ("tables", "snapshot") if name in self.model_fields_set]
-        if self.format is FileFormat.CDC:
-            found = self._mistakes_of_logs()
-        elif of_logs:
-            found = [Mistake("is for `format: cdc`", at=(name,), where="key") for name in of_logs]
-        elif self.format is not FileFormat.SQL:
-            found = [Mistake("is for `format: sql`", at=(name,), where="key") for name in given]
-            if self.format is not FileFormat.DELTA:
-                found += hidden_parts(self.path)
-            if self.rescued is not None:
-                found += self._mistakes_of_rescuing()
-            if self.options.keys() - _HARMLESS:
-                found += losing_options(self.format, self.options, self.schema_ddl, self.rescued)
-        else:
-            found = self._mistakes_of_databases()
-        if found:
-            raise mistakes(found)
-        return self
-
-    def _mistakes_of_rescuing(self) -> list[Mistake]:
-        columns = re.findall(r"\w+", (self.schema_ddl or "").lower())
-        if self.format is FileFormat.DELTA:
-            return [Mistake("is for files: a table has a schema of its own", at=("rescued",), where="key")]
-        if self.format is FileFormat.PARQUET and self.schema_ddl is None:
-            text = "keeps what does not fit `schema`, and there is none: without it, all columns are read"
-            return [Mistake(text, at=("rescued",), where="key")]
-        if str(self.rescued).lower() in columns:
-            return [about(str(self.rescued), "is a column of `schema` too: give another name", at=("rescued",))]
-        return []
+    @property
+    def place(self) -> str:
+        """The place that assets and messages name, as a path below its connection."""
+        return self.stored_at or self.format
 
     @property
-    def is_untyped(self) -> bool:
-        """Whether it is a CSV whose columns have no types: all of them are text."""
-        is_inferred = any(k.lower() == "inferschema" and v.lower() == "true" for k, v in self.options.items())
-        return self.format is FileFormat.CSV and self.schema_ddl is None and not is_inferred
-
-    @property
-    def untyped_cursor(self) -> str | None:
-        """The cursor of a CSV whose columns have no type: it is text, and nobody said so. None if there is none."""
-        increment = self.incremental
-        if not isinstance(increment, StatefulIncrement) or increment.date_format or increment.type:
-            return None
-        return increment.column if self.is_untyped else None
-
-    def _mistakes_of_databases(self) -> list[Mistake]:
-        found = []
-        if (self.table is None) == (self.query is None):
-            found.append(Mistake("give what is read in a database: `table` or `query`, one of them"))
-        elif self.path != _place_of(self.table):
-            found.append(Mistake("a database has no paths: give `table` or `query`", at=("path",), where="key"))
-        if self.schema_ddl is not None:
-            found.append(Mistake("a database has a schema of its own", at=("schema",), where="key"))
-        if self.rescued is not None:
-            found.append(Mistake("is for files: a database has a schema of its own", at=("rescued",), where="key"))
-        cursor = getattr(self.incremental, "column", None) or getattr(self.incremental, "columns", None)
-        if self.pieces > 1 and self.partition_column is None and cursor is None:
-            found.append(Mistake("says by no column how to cut: add `partition_column`", at=("pieces",)))
-        found += [
-            about(
-                name, "is what rows are ordered or cut by: ask for it as it is, or read a `query`", at=("columns", name)
-            )
-            for name in sorted(self.columns.keys() & self.ordering)
-        ]
-        return found
-
-    def _mistakes_of_logs(self) -> list[Mistake]:
-        others = self.model_fields_set - {"connection", "format", "tables", "snapshot", "path"}
-        found = [Mistake("has no meaning for `format: cdc`", at=(name,), where="key") for name in sorted(others)]
-        if not self.captured:
-            found.append(Mistake("names no table to capture: add `tables: [public.orders]`"))
-        if self.path != "log":
-            found.append(Mistake("a log has no paths: give `tables`", at=("path",), where="key"))
-        return found
-
-    @property
-    def ordering(self) -> set[str]:
-        """The columns that rows of a database are ordered or cut by."""
-        increment, snapshot = self.incremental, getattr(self.incremental, "snapshot", None)
-        one = {getattr(increment, "column", None), getattr(increment, "fallback_column", None), self.partition_column}
-        # For a table, the database itself knows the keys, whatever is asked for in their place.
-        by = () if self.query is None else getattr(snapshot, "by", None) or ()
-        several = [*getattr(increment, "columns", ()), *by]
-        return {name for name in (*one, *several) if name is not None}
-
-    @property
-    def captured(self) -> tuple[str, ...]:
-        """The entries of ``tables`` that name tables, without those that others leave out."""
-        return kept_tables(self.tables)
+    def stored_at(self) -> str:
+        """The path of what is read in the store of its connection; empty if it is not stored there."""
+        return ""
 
     @property
     def shown(self) -> str:
         """What is read, in words, without its connection."""
-        return ", ".join(self.captured) or self.table or self.path
+        return self.place
 
     @property
     def places(self) -> dict[str, str]:
-        """The paths of what is read, each with what is read there, in words: of a log, the captured tables."""
-        return {_place_of(table): table for table in self.captured} or {self.path: self.shown}
+        """The paths of what is read, each with what is read there, in words."""
+        return {self.place: self.shown}
+
+    @property
+    def declared(self) -> str | None:
+        """The columns of the rows in Spark's DDL, as far as the project file names them; None: it names none."""
+        return None
+
+    @property
+    def all_columns(self) -> Mapping[str, str] | None:
+        """All columns of the rows with their types in Spark's DDL; None unless the project file names all."""
+        return None
+
+    @property
+    def kept_aside(self) -> str | None:
+        """The column that keeps what does not fit the other columns; None if there is none."""
+        return None
+
+    @property
+    def is_untyped(self) -> bool:
+        """Whether its columns have no types: all of them are text, and nobody said so."""
+        return False
+
+    def asked_for(self, column: str) -> dict[str, str]:
+        """How a column is read, by the name of the setting; empty if no setting says it.
+
+        Args:
+            column: in small letters.
+        """
+        del column
+        return {}
+
+    def why_not_followed(self, mode: str) -> str:
+        """Why ``incremental`` cannot have ``mode``, which is not in :attr:`INCREMENTS`, in words."""
+        if mode == "cursors":
+            return f"`cursors` reads a table of a database in chunks, and `{self.format}` is none: use `stateful`"
+        ways = f"use {', '.join(f'`{one}`' for one in sorted(self.INCREMENTS))}" if self.INCREMENTS else "leave it out"
+        return f"`{mode}` is no way to follow `format: {self.format}`: {ways}"
+
+    def stream_mistakes(self) -> Iterator[Mistake]:
+        """Find why a stream node cannot read it."""
+        yield Mistake(
+            f"`{self.format}` cannot be read as a stream: load it with a node, and stream that", at=("format",)
+        )
+
+    def mistakes_with(self, node: NodeConfig, connection: Connection | None) -> Iterator[Mistake]:
+        """Find what does not fit the node or the connection. Places of mistakes are keys of this ``read``.
+
+        Args:
+            connection: None if it is not readable.
+        """
+        del node, connection
+        yield from ()
+
+    @property
+    def untyped_cursor(self) -> str | None:
+        """The cursor column whose type nobody named; None if there is none."""
+        increment = self.incremental
+        if increment is None or increment.mode != "stateful" or increment.date_format or increment.type:
+            return None
+        return increment.column if self.is_untyped else None
 
 
-def _place_of(table: Any) -> str:
-    return table.replace(".", "/") if isinstance(table, str) and table else "query"
+class StoredRead(ReadConfig):
+    """A source at a path of a store: what kinds of files and tables have in common."""
+
+    path: Text = Field(description="Path under the connection; may be a glob, as in `flights/*.csv`.")
+
+    @property
+    def stored_at(self) -> str:
+        return self.path
+
+
+@dataclass(frozen=True)
+class SourceKind:
+    """A kind of source: what an entry point of the group ``odi_assets.sources`` names. Its name is the ``format``.
+
+    Attributes:
+        settings: the keys that a ``read`` of it has. Its module may import neither Spark nor a driver: commands that
+            only look at the project file load it.
+        source: the function that makes the source, as ``module:function``: it takes the settings and a
+            ``SourceContext``, and returns a ``Source``. It is loaded when a node's source is looked at.
+
+    Example:
+        >>> SourceKind(StoredRead, "odi_sqlite.source:sqlite_source").source
+        'odi_sqlite.source:sqlite_source'
+    """
+
+    settings: type[ReadConfig]
+    source: str
+
+
+def kind_of(name: str) -> SourceKind:
+    """The kind that a ``format`` names.
+
+    Raises:
+        ConfigError: there is none, two packages have one, or its package is broken.
+    """
+    found: SourceKind = SOURCES.load(name, _is_kind)
+    return found
+
+
+def _is_kind(found: object) -> bool:
+    return isinstance(found, SourceKind) and isinstance(found.settings, type) and issubclass(found.settings, ReadConfig)
+
+
+def built_in_settings() -> dict[str, type[ReadConfig]]:
+    """The settings of the kinds of this package, by ``format``."""
+    return {name: kind_of(name).settings for name in SOURCES.built_in}
+
+
+def settings_of(data: Any) -> type[ReadConfig]:
+    """The model of a ``read`` as it stands in the file: of its ``format``, or of the one that was probably meant.
+
+    It is :class:`ReadConfig` itself where that is not known, or where the package of the ``format`` is broken.
+    """
+    name = data.get("format") if isinstance(data, Mapping) else None
+    if isinstance(name, str):
+        try:
+            if SOURCES.find(name) is not None:
+                return kind_of(name).settings
+            meant = closest(name, SOURCES.names())
+            model = ReadConfig if meant is None else kind_of(meant).settings
+        except ConfigError:
+            return ReadConfig
+        # A key that is not for it says that another kind was meant: the one of a package that is not installed.
+        return ReadConfig if model.MISPLACED.keys() & data.keys() else model
+    if name is not None or not isinstance(data, Mapping):
+        return ReadConfig
+    return max(built_in_settings().values(), key=lambda model: sum(_has(model, key) for key in data))
+
+
+def _has(model: type[ReadConfig], key: object) -> bool:
+    return any(key in (name, field.alias) for name, field in model.model_fields.items())
+
+
+def _read_of(data: Any) -> ReadConfig:
+    """The settings of a ``read``, as the model of its kind."""
+    if isinstance(data, ReadConfig) or not isinstance(data, Mapping):
+        return ReadConfig.model_validate(data)
+    name = data.get("format")
+    try:
+        if isinstance(name, str) and SOURCES.find(name) is not None:
+            return kind_of(name).settings.model_validate(data)
+    except ConfigError as error:
+        raise mistakes([Mistake(f"{error.message}; {error.fix}", at=("format",))]) from error
+    model = settings_of(data)
+    left = data if model is not ReadConfig else {key: data[key] for key in data if _has(ReadConfig, key)}
+    raise _of_format(left, model)
+
+
+def _of_format(data: Mapping[Any, Any], model: type[ReadConfig]) -> ValidationError:
+    """The error of a ``read`` whose ``format`` is missing or unknown, with what else is wrong with it."""
+    name = data.get("format")
+    found: list[InitErrorDetails] = []
+    if name is None:
+        found.append({"type": "missing", "loc": ("format",), "input": None})
+    else:
+        names = SOURCES.names()
+        expected = f"{', '.join(f'{one!r}' for one in names[:-1])} or {names[-1]!r}"
+        found.append({"type": "enum", "loc": ("format",), "input": name, "ctx": {"expected": expected}})
+    try:
+        model.model_validate(dict(data))
+    except ValidationError as error:
+        found += [_copied(one) for one in error.errors(include_url=False) if one["loc"] != ("format",)]
+    return ValidationError.from_exception_data("ReadConfig", found)
+
+
+def _copied(error: ErrorDetails) -> InitErrorDetails:
+    """An error of pydantic as one that can be raised together with others."""
+    context = error.get("ctx", {})
+    kind: PydanticCustomError | str = error["type"]
+    if error["type"] == ERROR_TYPE:
+        kind = PydanticCustomError(ERROR_TYPE, "{text}", context)
+    return {"type": kind, "loc": error["loc"], "input": error["input"], "ctx": context}
+
+
+def _dumped(read: ReadConfig, info: SerializationInfo) -> dict[str, Any]:
+    return read.model_dump(mode=info.mode)
+
+
+Read = Annotated[
+    ReadConfig,
+    PlainValidator(_read_of, json_schema_input_type=ReadConfig),
+    PlainSerializer(_dumped),
+]
+"""A ``read``, as the model of its kind."""

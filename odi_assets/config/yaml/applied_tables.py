@@ -12,8 +12,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from odi_assets.config.captured_tables import LEFT_OUT, kept_tables
 from odi_assets.config.diagnostics.mistakes import Mistake, Path
-from odi_assets.config.models.reads import LEFT_OUT, kept_tables
 from odi_assets.config.yaml.document import ValuePlace, YamlDocument
 
 Words = Mapping[str, str]

@@ -22,7 +22,7 @@ def with_known_keys(node: Node, rows: DataFrame) -> DataFrame:
     run. A key whose check `not_null` blocks is left to the check.
     """
     config = node.config
-    aside = [read.rescued for read in config.reads.values() if read.rescued and read.rescued in rows.columns]
+    aside = [name for read in config.reads.values() if (name := read.kept_aside) and name in rows.columns]
     own = {column.casefold(): column for column in rows.columns}
     decisive = node.partition_by if config.write.mode is WriteMode.PARTITION_OVERWRITE else config.write.keys
     keys = [own[key.casefold()] for key in decisive if key.casefold() in own]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from odi_assets.config.compared_columns import known_rows
-from odi_assets.config.models import FileFormat
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
@@ -133,7 +132,7 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
             with without_call_sites():
                 sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
             for read in resolved.reads:
-                if read.follows and read.snapshot.format != FileFormat.DELTA:
+                if read.follows and read.snapshot.format != "delta":
                     # A Delta table has its columns in its log: the plan has looked at them.
                     require_partition_column(node, read.label, sources[read.name].columns)
             require_typed_order(resolved, sources)

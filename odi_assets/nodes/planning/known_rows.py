@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from odi_assets.config.compared_columns import compared_columns, keys_compared, made_of
-from odi_assets.config.models import FileFormat, ReadConfig
+from odi_assets.config.models import ReadConfig
 from odi_assets.config.models.ddl import column_types
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
@@ -60,10 +60,10 @@ def _settings(node: Node, columns: tuple[str, ...]) -> Settings:
 
 def _asked_for(read: ReadConfig, column: str) -> dict[str, str]:
     """How a column of a source is read, by the name of the setting."""
-    if read.format is FileFormat.SQL:
-        asked = next((sql for name, sql in read.columns.items() if name.casefold() == column), column)
-        return {f"`read.columns.{column}`": asked}
-    kind = type_of(column, column_types(read.schema_ddl)) if read.schema_ddl else None
+    asked = read.asked_for(column)
+    if asked:
+        return asked
+    kind = type_of(column, column_types(read.declared)) if read.declared else None
     return {} if kind is None else {f"`read.schema` of `{column}`": kind}
 
 

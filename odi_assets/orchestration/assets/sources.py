@@ -69,7 +69,7 @@ class Sources:
         return dg.AssetSpec(
             key,
             group_name=SOURCES_GROUP,
-            kinds={read.format.value for read in reads},
+            kinds={read.format for read in reads},
             description=f"`{'`, `'.join(shown)}` of connection `{reads[0].connection}` ({connection.type}).",
             metadata={"dagster/uri": readers[0][0]},
         )

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from odi_assets.config.models.reads import LEFT_OUT
+from odi_assets.config.captured_tables import LEFT_OUT
 from odi_assets.errors import ConfigError
 
 _log = logging.getLogger(__name__)

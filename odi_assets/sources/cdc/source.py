@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from odi_assets.config.models import ChunksConfig, Connection, ReadConfig
+from odi_assets.config.models import ChunksConfig
 from odi_assets.config.models.databases import LogSettings, ServerConnection
 from odi_assets.errors import ConfigError, IncrementError, OdiError
 from odi_assets.sources.cdc.capture import Capture, CaptureStep
@@ -22,11 +22,12 @@ from odi_assets.sources.cdc.look import LookTooLongError
 from odi_assets.sources.cdc.mariadb.database import MariadbDatabase
 from odi_assets.sources.cdc.mark import CaptureMark, TableMark
 from odi_assets.sources.cdc.postgres.database import PostgresDatabase
+from odi_assets.sources.cdc.settings import CaptureRead
 from odi_assets.sources.losses import Loss
 from odi_assets.sources.marks import Identity, Mark
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
-from odi_assets.sources.source import Source, Target
+from odi_assets.sources.source import Source, SourceContext
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
 from odi_assets.spark.arrow import dataframe_of
 from odi_assets.tables.parts import TableParts
@@ -45,8 +46,9 @@ QUIET_BYTES = 64 << 20
 """Log that the server keeps although no change of the tables is in it, before a commit without rows lets it go."""
 
 
-def capture_source(name: str, label: str, read: ReadConfig, target: Target, connection: Connection) -> LogSource:
+def capture_source(read: CaptureRead, context: SourceContext) -> LogSource:
     """The source that a ``read`` with ``format: cdc`` names."""
+    label, target, connection = context.label, context.target, context.connection
     if not isinstance(connection, ServerConnection):
         raise AssertionError("checks of the project file refuse it")
     dialect = dialect_of(connection)
@@ -65,7 +67,7 @@ def capture_source(name: str, label: str, read: ReadConfig, target: Target, conn
             )
         database = PostgresDatabase(**common, log=connection.log)
     return LogSource(
-        name=name,
+        name=context.name,
         label=label,
         target=target,
         connection=read.connection,

@@ -25,17 +25,23 @@ from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.cursor_reads import same_loaded_rows
 from odi_assets.sources.delta.bounds import table_bound
 from odi_assets.sources.delta.late import late_in_table
+from odi_assets.sources.delta.settings import DeltaRead
 from odi_assets.sources.delta.versions import VersionStep, other_table, step, within
 from odi_assets.sources.losses import Loss
 from odi_assets.sources.marks import CursorMark, History, Identity, Mark, Unresolved, VersionMark, history_of
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
-from odi_assets.sources.source import Source
+from odi_assets.sources.source import Source, SourceContext
 from odi_assets.tables.engine import engine_of
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+def table_on_connection(read: DeltaRead, context: SourceContext) -> DeltaTableSource:
+    """The table that a ``read`` with ``format: delta`` names."""
+    return DeltaTableSource(**context.common(read), location=context.locate(read.path))
 
 
 @dataclass(frozen=True, kw_only=True)

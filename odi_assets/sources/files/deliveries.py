@@ -11,7 +11,6 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import unquote
 
-from odi_assets.config.models import FileFormat
 from odi_assets.errors import SourceError
 from odi_assets.sources.errors import FIX_OF_QUOTES
 from odi_assets.sources.files.folders import column_name, folder_keys
@@ -21,6 +20,7 @@ from odi_assets.sources.files.look.json_text import Key, Tree, json_look
 from odi_assets.sources.files.look.json_values import require_types
 from odi_assets.sources.files.look.text import Fault
 from odi_assets.sources.files.parquet.misread import misread
+from odi_assets.sources.files.settings import FileFormat
 from odi_assets.sources.files.values import Checked, Reading
 from odi_assets.spark.lazy import F, T
 from odi_assets.spark.raised import stopped_by

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odi_assets.config.models import FileFormat
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.deliveries import empty_option, stopping_columns, strict_rows
 from odi_assets.sources.files.folders import column_name
 from odi_assets.sources.files.parquet.footer import footer_schema
 from odi_assets.sources.files.parquet.texts import with_utf_8
+from odi_assets.sources.files.settings import FileFormat
 from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from odi_assets.config.models import FileFormat
 from odi_assets.errors import SourceError
+from odi_assets.sources.files.settings import FileFormat
 
 if TYPE_CHECKING:
     from odi_assets.sources.files.source import FilesSnapshot

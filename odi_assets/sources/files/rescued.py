@@ -12,13 +12,13 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
-from odi_assets.config.models import FileFormat
 from odi_assets.delta.types import fits_without_loss, plain_type
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.deliveries import SPLIT, as_read, checked_columns, empty_option, reading_of
 from odi_assets.sources.files.folders import column_name, filled_from_folders
 from odi_assets.sources.files.groups import FileGroup, csv_columns, read_as_is
 from odi_assets.sources.files.parquet.texts import stopping_texts
+from odi_assets.sources.files.settings import FileFormat
 from odi_assets.spark.lazy import F, T
 from odi_assets.tables.columns import EXACT_TIMES, quoted
 from odi_assets.tables.schema import as_type

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow
 import pyarrow.parquet
 
-from odi_assets.config.models import FileFormat
 from odi_assets.connections.location import Location
 from odi_assets.sources.files.look.files import looked_at
+from odi_assets.sources.files.settings import FileFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

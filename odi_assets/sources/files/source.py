@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.config.models import FileFormat, FilesIncrement, OnChange, StatefulIncrement
+from odi_assets.config.models import FilesIncrement, OnChange, StatefulIncrement
 from odi_assets.config.models.ddl import column_types
 from odi_assets.connections.location import Location
 from odi_assets.errors import IncrementError, NothingThereError, SourceError
@@ -22,12 +22,13 @@ from odi_assets.sources.files.loaded.fingerprint import WHOLE_IS_KNOWN, with_who
 from odi_assets.sources.files.loaded.late import known_files, late_in_files
 from odi_assets.sources.files.numbered import with_numbers
 from odi_assets.sources.files.options import reader_options
+from odi_assets.sources.files.settings import FileFormat, FilesRead
 from odi_assets.sources.losses import Loss
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, FilesMark, Identity, Mark, Unresolved
 from odi_assets.sources.reading import WHOLE_NUMBER, Settings, options_of, type_of
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
-from odi_assets.sources.source import Source
+from odi_assets.sources.source import Source, SourceContext
 from odi_assets.spark.ddl import struct_of
 from odi_assets.spark.lazy import F
 from odi_assets.spark.raised import error_text, stop_message
@@ -42,9 +43,14 @@ if TYPE_CHECKING:
     from odi_assets.sources.cursor.late import Late
     from odi_assets.sources.cursor.window import Window
 
-
 _OF_OPTIONS = ("DATETIME_PATTERN", "INVALID_PARAMETER_VALUE.CHARSET", "denyList")
 _PARSER = "TextParsingException"
+
+
+def landing_files(read: FilesRead, context: SourceContext) -> LandingFiles:
+    """The source that a ``read`` of files names."""
+    own = {name: getattr(read, name) for name in ("path", "schema_ddl", "options", "rescued", "strict")}
+    return LandingFiles(**context.common(read), **own, format=FileFormat(read.format), base=context.locate(""))
 
 
 @dataclass(frozen=True, kw_only=True)

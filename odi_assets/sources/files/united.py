@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.config.models import FileFormat
 from odi_assets.delta.types import (
     common_schema,
     ddl_name,
@@ -34,6 +33,7 @@ from odi_assets.sources.files.parquet.columns import parquet_rows, require_whole
 from odi_assets.sources.files.parquet.misread import without_columns
 from odi_assets.sources.files.parquet.nulls import marked_as_open
 from odi_assets.sources.files.rescued import rescued_rows
+from odi_assets.sources.files.settings import FileFormat
 from odi_assets.sources.files.shapes import shapes
 from odi_assets.tables.schema import aligned
 

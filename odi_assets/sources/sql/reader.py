@@ -20,8 +20,7 @@ from odi_assets.sources.sql.dialects import Mysql, Postgres
 from odi_assets.sources.sql.errors import UnknownTypeError, same_names
 from odi_assets.sources.sql.keys import KeyColumn, keys_of
 from odi_assets.sources.sql.marks import TableChunk
-from odi_assets.sources.sql.pieces import KEY, predicates
-from odi_assets.sources.sql.statements import Relation
+from odi_assets.sources.sql.statements import KEY, Relation, predicates
 from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
 from odi_assets.util.extras import install_command

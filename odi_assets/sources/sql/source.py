@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from odi_assets.config.models import CursorsIncrement, Increment, ReadConfig, SqlConnection, StatefulIncrement
+from odi_assets.config.models import CursorsIncrement, Increment, SqlConnection, StatefulIncrement
 from odi_assets.errors import ConfigError
 from odi_assets.sources.cursor.ahead import is_guarded, limit_of
 from odi_assets.sources.cursor.types import cursor_type
@@ -18,11 +18,12 @@ from odi_assets.sources.marks import Identity, Mark
 from odi_assets.sources.reading import Reading, Settings, options_of
 from odi_assets.sources.reads import PlannedRead
 from odi_assets.sources.snapshot import Position
-from odi_assets.sources.source import Source, Target
+from odi_assets.sources.source import Source, SourceContext
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
 from odi_assets.sources.sql.marks import SnapshotMark
 from odi_assets.sources.sql.olake import mark_of_stream, stream_state
+from odi_assets.sources.sql.settings import SqlRead
 from odi_assets.sources.sql.snapshot import DatabaseLook, SqlSnapshot
 from odi_assets.sources.sql.snapshots import CursorTable, Loaded, plan_snapshot
 from odi_assets.sources.sql.statements import Relation
@@ -31,18 +32,16 @@ from odi_assets.util.extras import install_command
 _UNKNOWN = "what it holds is not known without reading it"
 
 
-def sql_source(name: str, label: str, read: ReadConfig, target: Target, connection: SqlConnection) -> SqlSource:
+def sql_source(read: SqlRead, context: SourceContext) -> SqlSource:
     """The source that a ``read`` of a database names."""
-    dialect = dialect_of(connection)
+    if not isinstance(context.connection, SqlConnection):
+        raise AssertionError("checks of the project file refuse it")
+    dialect = dialect_of(context.connection)
     what = dialect.table(read.table) if read.table is not None else _in_brackets(read.query or "")
     kind = CursorTableSource if isinstance(read.incremental, CursorsIncrement) else SqlSource
     return kind(
-        name=name,
-        label=label,
-        target=target,
-        increment=read.incremental,
-        connection=read.connection,
-        relation=Relation(dialect, what, label, read.table, read.columns, frozenset(read.ordering)),
+        **context.common(read),
+        relation=Relation(dialect, what, context.label, read.table, read.columns, frozenset(read.ordering)),
         partition_column=read.partition_column,
         pieces=read.pieces,
         options=read.options,

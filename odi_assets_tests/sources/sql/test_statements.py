@@ -12,8 +12,7 @@ import sqlglot
 from odi_assets.config.models import ServerConnection
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.sql.dialects import Dialect, constant, dialect_of, parsed
-from odi_assets.sources.sql.pieces import even_cuts, predicates
-from odi_assets.sources.sql.statements import Relation
+from odi_assets.sources.sql.statements import Relation, even_cuts, predicates
 
 DIALECTS = {
     "tsql": dialect_of(ServerConnection(type="mssql", host="::1", database="a}b")),

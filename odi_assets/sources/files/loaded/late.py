@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.config.models import FileFormat
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.late import NONE_LATE, Late, place_of, rows_below
 from odi_assets.sources.cursor.parquet_bounds import bounds_of_files
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.files.folders import folder_values
 from odi_assets.sources.files.listing import SourceFile
+from odi_assets.sources.files.settings import FileFormat
 from odi_assets.sources.marks import CursorMark
 
 if TYPE_CHECKING:
