@@ -69,12 +69,22 @@ class Expected:
         broken: how many rows are none by the standard.
         whole: why the file as a whole is none, or is of other columns; empty if it is not.
         asks: Spark cannot read it, or not without another option, so a reader may stop and say so.
+        beyond: the places among ``rows`` of those that have columns or keys which the schema lacks.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     broken: int = 0
     whole: str = ""
     asks: bool = False
+    beyond: set[int] = field(default_factory=set)
+
+    @property
+    def whole_rows(self) -> list[bool]:
+        """By row, whether all of it fits as it is written: a reader has nothing to keep aside."""
+        return [
+            place not in self.beyond and not any(value is UNFIT or isinstance(value, Lenient) for value in row.values())
+            for place, row in enumerate(self.rows)
+        ]
 
     @property
     def may_stop(self) -> bool:
@@ -221,6 +231,8 @@ def _csv(delivery: Delivery, text: str, by_name: bool) -> Expected:
             continue
         own = dict(zip(names, record, strict=True))
         row = {name: _of_csv(*own[name], kind) if name in own else None for name, kind in delivery.columns.items()}
+        if own.keys() - delivery.columns.keys():
+            result.beyond.add(len(result.rows))
         result.rows.append(row)
     return result
 
@@ -366,6 +378,8 @@ def _json(delivery: Delivery, text: str, by_name: bool) -> Expected:
             found = {name: _of_json(row.get(name), kind) for name, kind in delivery.columns.items()}
             lowered = {name.lower(): name for name in delivery.columns}
             found |= {lowered[n.lower()]: UNFIT for n in row if lowered.get(n.lower(), n) != n}
+            if row.keys() - delivery.columns.keys():
+                result.beyond.add(len(result.rows))
             result.rows.append(found)
     if delivery.infers:
         odd = "" in keys or len({key.lower() for key in keys}) < len(keys) or {"b", "B"} <= nested
@@ -449,7 +463,7 @@ def _parquet(delivery: Delivery, by_name: bool) -> Expected:
         for name, kind in delivery.columns.items()
     }
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return Expected(rows, asks=not table.column_names)
+    return Expected(rows, asks=not table.column_names, beyond=set(range(len(rows))) if more else set())
 
 
 def _is_plain(value: Any) -> bool:

@@ -85,7 +85,7 @@ def sweep(
         wanted = expected(delivery, by_name=is_rescued)
         root = folder / "world"
         try:
-            rows = _loaded(spark, root, delivery, is_rescued, _mode(seed, wanted) if is_rescued else "append")
+            rows = _loaded(spark, root, delivery, is_rescued, _mode(seed, delivery, wanted) if is_rescued else "append")
         except OdiError as error:
             tally.stopped += 1
             if not any(unquote(part) in str(error) for part in delivery.name.split("/")):
@@ -98,18 +98,19 @@ def sweep(
             tally.loaded += 1
             tally.rescued += any(row.get("rest") is not None for row in rows)
             is_whole = is_rescued and _is_kept_whole(rows, delivery)
-            if not is_whole and (difference := _difference(rows, wanted, is_rescued)) is not None:
+            is_judged = is_rescued and not _is_sparks(delivery, wanted)
+            if not is_whole and (difference := _difference(rows, wanted, is_rescued, is_judged)) is not None:
                 tally.silent.append(f"{what}: {difference}")
                 say(f"  {tally.silent[-1]}")
         shutil.rmtree(root, ignore_errors=True)
     return tally
 
 
-def _mode(seed: int, wanted: Expected) -> str:
+def _mode(seed: int, delivery: Delivery, wanted: Expected) -> str:
     """A write mode that keeps each row: by `id`, if each row has one of its own, or one that is no value."""
     ids = [row.get("id") for row in wanted.rows]
     known = [getattr(one, "value", one) for one in ids if one is not UNFIT]
-    if None in known or len(set(known)) < len(known):
+    if "id" not in delivery.columns or None in known or len(set(known)) < len(known):
         return "append"
     return random.Random(seed).choice(["append", "append", "upsert, keys: [id]", "append_once, keys: [id]"])
 
@@ -133,8 +134,12 @@ def _loaded(
     return found
 
 
-def _difference(rows: list[dict[str, Any]], wanted: Expected, is_rescued: bool) -> str | None:
-    """What is wrong with rows that were loaded and of which nothing was said; None if nothing is."""
+def _difference(rows: list[dict[str, Any]], wanted: Expected, is_rescued: bool, is_judged: bool) -> str | None:
+    """What is wrong with rows that were loaded and of which nothing was said; None if nothing is.
+
+    Args:
+        is_judged: of rows that fit as they are written, nothing may be kept aside.
+    """
     if not is_rescued and wanted.must_stop:
         return f"{wanted.whole or 'rows that do not fit'} were loaded: {rows}; wanted {wanted.rows}"
     if is_rescued and (wanted.whole or (wanted.broken and not wanted.rows)):
@@ -145,13 +150,21 @@ def _difference(rows: list[dict[str, Any]], wanted: Expected, is_rescued: bool) 
         return f"{count} rows, wanted {len(wanted.rows)}: {rows}; wanted {wanted.rows}"
     # Rows that were kept aside may stand for any. A line of blanks may be kept aside, or not be one.
     left = sorted((row for row in rows if not _is_blank(row)), key=lambda row: row.get("rest") is not None)
-    for row in wanted.rows:
-        match = next((one for one in left if _fits(one, row, is_rescued)), None)
+    for is_whole, row in sorted(zip(wanted.whole_rows, wanted.rows, strict=True), key=lambda pair: not pair[0]):
+        nothing_aside = is_whole and is_judged
+        match = next((one for one in left if _fits(one, row, is_rescued, nothing_aside=nothing_aside)), None)
         if match is None:
-            return f"no row is {row}; there are {left}"
+            return f"no row is {row}{', with nothing kept aside' if nothing_aside else ''}; there are {left}"
         left.remove(match)
     lost = [row for row in left if not row.get("rest")]
     return f"rows that nobody delivered: {lost}" if lost else None
+
+
+def _is_sparks(delivery: Delivery, wanted: Expected) -> bool:
+    """Whether what does not fit is Spark's to say: of columns that it looks for; and of one document, of which the text
+    is kept for each of its rows."""
+    is_document = delivery.format == "json" and delivery.options.get("multiLine") == "true" and wanted.may_stop
+    return delivery.infers or wanted.asks or is_document
 
 
 def _is_kept_whole(rows: list[dict[str, Any]], delivery: Delivery) -> bool:
@@ -162,9 +175,9 @@ def _is_kept_whole(rows: list[dict[str, Any]], delivery: Delivery) -> bool:
     return [str(text).strip() for text in kept] == [delivery.data.decode("utf-8-sig", "replace").strip()]
 
 
-def _fits(row: dict[str, Any], wanted: dict[str, Any], is_rescued: bool) -> bool:
+def _fits(row: dict[str, Any], wanted: dict[str, Any], is_rescued: bool, *, nothing_aside: bool) -> bool:
     kept = is_rescued and row["rest"] is not None
-    return all(_equal(row.get(name), value, kept) for name, value in wanted.items())
+    return not (kept and nothing_aside) and all(_equal(row.get(name), value, kept) for name, value in wanted.items())
 
 
 def _is_blank(row: dict[str, Any]) -> bool:

@@ -12,7 +12,7 @@ import glob
 import logging
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -33,6 +33,8 @@ _PLANNED = "odi: planned, nothing is computed"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _BY_NAME = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _REBUILD = "Put the query back as it was, or rebuild it from its sources: a full refresh makes a new checkpoint"
+_AGGREGATIONS = ("statestoresave", "statestoresaveexec")
+"""What names of operators that aggregate end with, in lower case. The value of their state is named by functions."""
 _KEEPS = "Remove the setting, or rebuild the query: a full refresh makes a new checkpoint"
 
 
@@ -41,6 +43,8 @@ class DifferenceEffect(StrEnum):
 
     FAILS = "fails"
     """Spark stops with an error in the first batch."""
+    MISREAD = "misread"
+    """Spark goes on, and takes what the state holds for something else: a sum for a maximum."""
     IGNORED = "ignored"
     """What is new has no effect: the checkpoint's counts."""
     FROM_NOW_ON = "from now on"
@@ -283,16 +287,24 @@ def _compare_state(stored: Operator, wanted: Operator) -> Iterator[CheckpointDif
     schemas = read_schemas(stored)
     for name, schema in read_schemas(wanted).items():
         if name in schemas:
-            yield from _compare_schema(f"{where}, {name}", schemas[name], schema)
+            is_aggregation = _name(stored).lower().endswith(_AGGREGATIONS)
+            yield from _compare_schema(f"{where}, {name}", schemas[name], schema, is_aggregation)
 
 
-def _compare_schema(where: str, stored: StateSchema, wanted: StateSchema) -> Iterator[CheckpointDifference]:
+def _compare_schema(
+    where: str, stored: StateSchema, wanted: StateSchema, is_aggregation: bool
+) -> Iterator[CheckpointDifference]:
+    keys = {name for one in (stored, wanted) for name, _ in type_names(one.key)}
     for part in ("key", "value"):
         before: Mapping[str, Any] = getattr(stored, part)
         after: Mapping[str, Any] = getattr(wanted, part)
         if not _fits(after, before):
             yield CheckpointDifference(
                 DifferenceEffect.FAILS, f"{where}: {part}", _columns(before), _columns(after), _REBUILD
+            )
+        elif _is_misread(before, after, keys if is_aggregation and part == "value" else None):
+            yield CheckpointDifference(
+                DifferenceEffect.MISREAD, f"{where}: {part}", _columns(before), _columns(after), _REBUILD
             )
         elif type_names(before) != type_names(after):
             remedy = "Columns of the state are taken by position: check that the former columns mean the same"
@@ -305,6 +317,19 @@ def _compare_schema(where: str, stored: StateSchema, wanted: StateSchema) -> Ite
         yield CheckpointDifference(
             DifferenceEffect.FROM_NOW_ON, f"{where}: watermark delay", f"{old} ms", f"{new} ms", remedy
         )
+
+
+def _is_misread(before: Mapping[str, Any], after: Mapping[str, Any], keys: Set[str] | None) -> bool:
+    """Whether columns of state, which Spark takes by position, are surely others: the same ones in another order, or
+    results of other functions.
+
+    Args:
+        keys: of the value of an aggregation, the columns that its rows are grouped by; None for other state.
+    """
+    old, new = ([name for name, _ in type_names(one)] for one in (before, after))
+    if old != new and sorted(old) == sorted(new):
+        return True
+    return keys is not None and [name for name in old if name not in keys] != [name for name in new if name not in keys]
 
 
 def _columns(schema: Mapping[str, Any]) -> str:

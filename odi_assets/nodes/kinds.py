@@ -250,13 +250,16 @@ def _kind(name: str) -> NodeKind:
     return made
 
 
-def gated(source: Source, by: DrivingCursor, place: Callable[[str | None, str], Location]) -> Source:
+def gated(
+    source: Source, by: DrivingCursor, place: Callable[[str | None, str], Location], schema: str | None = None
+) -> Source:
     """A source behind a document of another tool, which says when there is something to read.
 
     Args:
         place: where a path of a connection is, or of the project's folder without one.
+        schema: the columns of the source, in Spark's DDL, if the project file names them.
     """
-    found: Source = load_place("document")(source, by, place)
+    found: Source = load_place("document")(source, by, place, schema)
     return found
 
 

@@ -126,7 +126,7 @@ class Node:
             connection = project.config.connections[config.read.connection]
             source = source_of(config.read, self.target, connection, project.location)
             if config.cursor is not None:
-                source = gated(source, config.cursor, project.place)
+                source = gated(source, config.cursor, project.place, config.read.declared)
             found.append(source)
         for name, given in config.inputs.items():
             if given.read is not None:
@@ -190,6 +190,8 @@ def code_version(project: Project, key: NodeKey) -> str:
         within = dumped if len(at) == 1 else dumped["inputs"][at[1]]
         within["read"] = {**_OF_ALL_READS, "path": read.place, **within["read"]}
     definition = kind_of(node).definition(dumped)
+    if node.cursor is not None and not node.cursor.numbers:
+        del definition["cursor"]["numbers"]
     for name in ("checks", "quarantine"):
         if not definition[name]:
             del definition[name]

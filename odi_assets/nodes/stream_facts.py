@@ -11,7 +11,7 @@ from odi_assets.nodes.mark import NodeMark
 BatchSpan = tuple[int, int]
 """The first and the last number of a range of batches without gaps."""
 
-_LEFT_OUT = ("token_logged", "late_times", "gaps", "changed", "evicts", "keeps")
+_LEFT_OUT = ("token_logged", "late_times", "gaps", "changed", "evicts", "keeps", "settings")
 """Facts that are not stored where there is nothing to say."""
 
 
@@ -36,6 +36,8 @@ class StreamFacts:
             by what it is, the checkpoint's and the batch's, in words.
         evicts: a watermark that moves makes Spark run another batch, even without new rows.
         keeps: the tables of kept rows that the node had, by their keys in the project file.
+        settings: those of the node that the next batch is compared with, by their keys in the project file; empty in
+            commits of older versions.
     """
 
     query: str
@@ -51,6 +53,7 @@ class StreamFacts:
     changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     evicts: bool = False
     keeps: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def mark(self) -> NodeMark:

@@ -20,7 +20,7 @@ from odi_assets.sources.cursor.ahead import (
     rows_ahead,
 )
 from odi_assets.sources.cursor.bounds import Bound, is_ahead, null_cursors
-from odi_assets.sources.cursor.columns import counted_rows, require_times, without_ties
+from odi_assets.sources.cursor.columns import counted_rows, require_times, without_cursor, without_ties
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.rolling_window import rolling_window
 from odi_assets.sources.cursor.types import TypeName, cursor_type, fitting, kind_of
@@ -128,9 +128,17 @@ def plan_loaded(snapshot: SourceSnapshot, increment: StatefulIncrement, mark: Cu
 def same_loaded_rows(
     then: SourceSnapshot, now: SourceSnapshot, increment: StatefulIncrement, mark: CursorMark, spark: SparkSession
 ) -> bool:
-    """Whether the rows that runs up to ``mark`` have read are the same in two snapshots of a source."""
-    before, after = (plan_loaded(one, increment, mark).resolve(spark).load(spark) for one in (then, now))
-    return rows_digest(before) == rows_digest(after)
+    """Whether the rows that runs up to ``mark`` have read are the same in two snapshots of a source. Of rows without a
+    cursor that each run reads, ``now`` may have more."""
+    below = increment.model_copy(update={"on_null": "exclude"}) if increment.on_null == "include" else increment
+    before, after = (plan_loaded(one, below, mark).resolve(spark).load(spark) for one in (then, now))
+    if rows_digest(before) != rows_digest(after):
+        return False
+    if below is increment:
+        return True
+    window = Window(increment.column, increment.fallback_column, date_format=increment.date_format)
+    loaded, there = (without_cursor(one.rows(spark), window) for one in (then, now))
+    return loaded.exceptAll(there).isEmpty()
 
 
 @dataclass(frozen=True, kw_only=True)

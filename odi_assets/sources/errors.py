@@ -14,6 +14,7 @@ _FILE = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading f
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+(?:Exception|Error): )?(.+)$", re.MULTILINE)
 _LENGTHS = re.compile(r"^ Header length: ?(\d+), schema size: ?(\d+)$", re.MULTILINE)
 _HEADER = re.compile(r"^ Header: ?(.*)\n Schema: ?(.*)$", re.MULTILINE)
+_CSV_HEADER = "CSV header"
 FIX_OF_QUOTES = (
     "quotes within quotes are doubled (RFC 4180); if the file writes a backslash before them, say so: "
     '`options: {escape: "\\\\"}`; `unescapedQuoteHandling: STOP_AT_DELIMITER` takes such values as written'
@@ -21,7 +22,7 @@ FIX_OF_QUOTES = (
 _FIXES = {
     # What an error says, and what to do about it in particular.
     "Unescaped quote character": FIX_OF_QUOTES,
-    "CSV header": "`read.schema` must have the columns of the header, in its order: correct one of them; or set "
+    _CSV_HEADER: "`read.schema` must have the columns of the header, in its order: correct one of them; or set "
     "`read.rescued: COLUMN`, and files are read by the names in their headers",
     "maximum recursion depth": "land it with values that are nested less deeply; or name its columns in `read.schema`: "
     "a STRING keeps a value as it is written",
@@ -77,6 +78,11 @@ def unreadable_place(text: str) -> str | None:
     """The URI of a file that Spark names in the text of its error; None if it names none."""
     found = _FILE.search(text)
     return None if found is None else found[1]
+
+
+def is_about_header(text: str) -> bool:
+    """Whether an error of Spark says that the header of a CSV file is not the schema's."""
+    return _CSV_HEADER in text
 
 
 def refused(label: str, files: str, text: str) -> SourceError:

@@ -109,8 +109,7 @@ class SourceSnapshot(ABC):
 
     @property
     def column_names(self) -> Sequence[str] | None:
-        """The names of its columns, where they are known without Spark, and its rows alone tell which partitions they
-        are in; None elsewhere."""
+        """The names of its columns; None where only Spark knows them, or the source may not have all of them."""
         return None
 
     @property

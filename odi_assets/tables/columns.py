@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,12 @@ def row_text(names: Iterable[str]) -> Column:
     Columns are in the order of their names, and NULLs are left out. So the text of a row stays the same when columns
     come in another order, and when the row gains a column that is NULL.
     """
-    return F.to_json(F.struct(*[F.col(quoted(name)) for name in sorted(names)]), EXACT_TIMES)
+    return text_of({name: F.col(quoted(name)) for name in names})
+
+
+def text_of(values: Mapping[str, Column]) -> Column:
+    """Values by name as JSON text, as :func:`row_text` has them."""
+    return F.to_json(F.struct(*[values[name].alias(name) for name in sorted(values)]), EXACT_TIMES)
 
 
 def rows_digest(rows: DataFrame) -> tuple[Any, ...]:

@@ -415,6 +415,24 @@ INVALID: tuple[tuple[str, str | None, tuple[Expected, ...]], ...] = (
         ((1, 100, "streams[0].state.chunks[1]", "warning", "is the same chunk as one before it"),),
     ),
     (
+        ONE % '{"chunks":[{"min":1,"max":20},{"min":10,"max":30}]}',
+        None,
+        (
+            (
+                1,
+                97,
+                "streams[0].state.chunks[1]",
+                "warning",
+                "overlaps chunks[0]: OLake reads the rows that are in b",
+            ),
+        ),
+    ),
+    (
+        ONE % '{"chunks":[{"min":"30","max":null},{"min":"9","max":"10"},{"min":null,"max":"10"}]}',
+        None,
+        ((1, 101, "streams[0].state.chunks[1]", "warning", "overlaps chunks[2]: OLake reads the rows that are in b"),),
+    ),
+    (
         ONE % '{"chunks":[{"min":"10","max":"9"}]}',
         None,
         ((1, 78, "streams[0].state.chunks[0]", "warning", "holds nothing: its max is not above its min"),),

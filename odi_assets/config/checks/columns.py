@@ -33,6 +33,7 @@ def wrong_columns(project: ProjectView) -> Iterator[Mistake]:
         if written is not None and node.config.apply is None:
             yield from _of_write(node, written)
         yield from _of_partition(node, columns_read(node.config.read), written)
+        yield from _of_inputs(project, node)
 
 
 def _missing(name: str, columns: KnownColumns, whose: str, at: Path) -> Iterator[Mistake]:
@@ -127,6 +128,28 @@ def _of_partition(node: NodeView, read: KnownColumns | None, written: KnownColum
             "`append` or `upsert`, and let a second node write by partitions"
         )
         yield about(name, text, at=at if partition is not None else (*node.path, "write", "partition_by", 0))
+
+
+def _of_inputs(project: ProjectView, node: NodeView) -> Iterator[Mistake]:
+    """Find inputs that are followed and lack the column by which the node replaces partitions."""
+    config, partition = node.config, node.config.partition
+    name = partition.column if partition is not None else next(iter(config.write.partition_by), "")
+    if config.write.mode.traits.increment != "partitions" or not name:
+        return
+    at = (*node.path, "partition", "column") if partition is not None else (*node.path, "write", "partition_by", 0)
+    for view, given in config.inputs.items():
+        if given.incremental is None or not given.node:
+            continue
+        pipeline, _, upstream_name = given.node.rpartition(".")
+        upstream = project.by_name.get((pipeline or node.pipeline, upstream_name))
+        columns = None if upstream is None else columns_written(upstream.config, project.root)
+        if columns is not None and not columns.has(name):
+            text = (
+                f"is no column of the input `{view}`, which has {', '.join(columns.names)}: it is not known which "
+                "partitions its new rows affect; read the input whole (without `incremental`), or write with `append` "
+                "or `upsert`"
+            )
+            yield about(name, text, at=at)
 
 
 def unknown_tables(project: ProjectView) -> Iterator[Mistake]:

@@ -16,7 +16,7 @@ from pydantic import (
 
 from odi_assets.config.diagnostics.mistakes import mistake
 from odi_assets.config.models.durations import Ahead, Lag, Span
-from odi_assets.config.models.fields import Names, Strict, Text, ValueText
+from odi_assets.config.models.fields import Columns, Names, Strict, Text, ValueText
 
 Boundary = Literal["open", "closed"]
 OnNull = Literal["raise", "include", "exclude"]
@@ -205,6 +205,11 @@ class DrivingCursor(Strict):
     connection: Text | None = Field(default=None, description="Connection that the document and the catalog are on.")
     catalog: Text | None = Field(
         default=None, description="OLake's `streams.json`: it has streams without a snapshot, and types of cursors."
+    )
+    numbers: Columns = Field(
+        default=(),
+        description="Cursor columns of numbers that the document has as texts. Columns of `read.schema` "
+        "and of the node's table are known.",
     )
     snapshot: Literal["complete", "chunks", "none"] = Field(
         default="complete",

@@ -6,9 +6,11 @@ good one that a commit was made under is kept beside the target.
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,7 @@ from odi_assets.connections.location import Location
 from odi_assets.documents import CursorStream, Move, SnapshotStatus, Tool, compare_streams, inspect_bytes
 from odi_assets.documents.codec import text_of
 from odi_assets.documents.reading import ATTEMPTS, WAIT_SECONDS
+from odi_assets.documents.values import compare_values
 from odi_assets.errors import CursorDocumentError
 from odi_assets.util.durable import write_file
 from odi_assets.util.json_scan import read_strict
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 KEPT_FOLDER = "_odi_cursors"
 """Folder of the documents that commits were made under, in the table's own. Delta's vacuum leaves it alone."""
 STRICT_CDC, FULL_REFRESH = "strict_cdc", "full_refresh"
+_NUMBER = re.compile(r"-?\d+(\.\d+)?", flags=re.ASCII)
+_MOST_DIGITS = 1000
 
 
 @dataclass(frozen=True)
@@ -50,11 +55,16 @@ class DocumentLook:
 
 @dataclass(frozen=True)
 class ReadDecision:
-    """Whether a position is a reason to read, and why. A warning is for somebody to look at."""
+    """Whether a position is a reason to read, and why. A warning is for somebody to look at.
+
+    Attributes:
+        unordered: cursor columns of which nothing says whether they moved forward: the node would wait for ever.
+    """
 
     starts: bool
     text: str
     warns: bool = False
+    unordered: tuple[str, ...] = ()
 
 
 def look(cursor: DrivingCursor, document: Location, catalog: Location | None, table: Location) -> DocumentLook:
@@ -72,7 +82,9 @@ def look(cursor: DrivingCursor, document: Location, catalog: Location | None, ta
     stream = read.stream(cursor.stream)
     mode, types = (None, {}) if catalog is None else _catalog_entry(catalog, cursor.stream)
     if stream is not None:
-        stream = stream._replace(cursors=_typed(stream.cursors, types))
+        # A whole number that was written as text is one.
+        numbers = [name for name, kinds in types.items() if any(kind.startswith("integer") for kind in kinds)]
+        stream = with_numbers(stream, numbers)
     has_snapshot = cursor.snapshot != "none" and STRICT_CDC not in (mode, stream.sync_mode if stream else None)
     return DocumentLook(stream, read.text, has_snapshot, tuple(sorted(read.by_id)))
 
@@ -100,7 +112,8 @@ def judge(cursor: DrivingCursor, before: CursorStream | None, now: DocumentLook,
         return ReadDecision(False, f"{name} is at {text_of(stream)}, as before")
     if before is not None and move.move is not Move.FORWARD:
         verb = "went back" if move.move is Move.BACK else "cannot be compared with before"
-        return ReadDecision(False, f"{name} {verb}: {move.reason}", warns=True)
+        unordered = () if move.move is Move.BACK else tuple(_unordered(before, stream))
+        return ReadDecision(False, f"{name} {verb}: {move.reason}", warns=True, unordered=unordered)
     snapshot = stream.snapshot
     if now.has_snapshot and snapshot.status is SnapshotStatus.ABSENT:
         text = f"{name}: its snapshot has not begun"
@@ -111,6 +124,29 @@ def judge(cursor: DrivingCursor, before: CursorStream | None, now: DocumentLook,
         left = counted(len(snapshot.chunks), "chunk") if snapshot.chunks else "a part"
         return ReadDecision(False, f"{name}: its snapshot is not finished, {left} left")
     return ReadDecision(True, f"{name} is at {text_of(stream)}")
+
+
+def _unordered(before: CursorStream, stream: CursorStream) -> Iterator[str]:
+    """The cursor columns whose two values have no order."""
+    for name in before.cursors.keys() & stream.cursors.keys():
+        if compare_values(name, before.cursors[name], stream.cursors[name]).move is Move.INCOMPARABLE:
+            yield name
+
+
+def with_numbers(stream: CursorStream, numbers: Collection[str]) -> CursorStream:
+    """The stream with numbers in the cursor columns ``numbers``, where it has them as texts; case does not count."""
+    lowered = {name.lower() for name in numbers}
+    found = {
+        name: _number(value) if isinstance(value, str) and name.lower() in lowered else value
+        for name, value in stream.cursors.items()
+    }
+    return stream if found == dict(stream.cursors) else stream._replace(cursors=found)
+
+
+def _number(text: str) -> Any:
+    if _NUMBER.fullmatch(text) is None or len(text) >= _MOST_DIGITS:
+        return text
+    return Decimal(text) if "." in text else int(text)
 
 
 def _chunk_done(cursor: DrivingCursor, before: CursorStream | None, stream: CursorStream) -> bool:
@@ -242,14 +278,4 @@ def _column_types(stream: Mapping[str, Any]) -> dict[str, frozenset[str]]:
         found[name] = (
             frozenset(kind for kind in kinds if isinstance(kind, str)) if isinstance(kinds, list) else frozenset()
         )
-    return found
-
-
-def _typed(cursors: Mapping[str, Any], types: Mapping[str, frozenset[str]]) -> Mapping[str, Any]:
-    """Values with the types that the catalog names: a whole number that was written as text is one."""
-    found = dict(cursors)
-    for name, value in cursors.items():
-        numeric = any(kind.startswith("integer") for kind in types.get(name, ()))
-        if numeric and isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) < 1000:
-            found[name] = int(value)
     return found

@@ -6,16 +6,18 @@ What is read is another source, files mostly, which the tool writes. Its mark an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odi_assets.config.models import DrivingCursor, Increment
+from odi_assets.config.models.ddl import column_types
 from odi_assets.connections.location import Location
+from odi_assets.delta.table import TableHandle
 from odi_assets.documents.codec import of_value, text_of, to_value
-from odi_assets.documents.gate.look import DocumentLook, ReadDecision, judge, keep, look
+from odi_assets.documents.gate.look import DocumentLook, ReadDecision, judge, keep, look, with_numbers
 from odi_assets.documents.gate.marks import DrivenMark
-from odi_assets.errors import IncrementError
+from odi_assets.errors import CursorDocumentError, IncrementError
 from odi_assets.sources.marks import Identity, Mark, Unresolved
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
@@ -27,16 +29,24 @@ if TYPE_CHECKING:
     from odi_assets.documents import CursorStream
     from odi_assets.sources.losses import Loss
 
+_NUMBERS = (
+    *("byte", "short", "int", "integer", "long", "float", "double", "decimal", "dec", "numeric"),
+    *("tinyint", "smallint", "bigint", "real"),
+)
+"""Types of numbers, by their names in Delta's log and in Spark's DDL."""
 CURSOR = "cursor"
 """The key of the stream's position in the position of the source."""
 
 R = TypeVar("R", bound=PlannedRead)
 
 
-def driven(rows: Source, cursor: DrivingCursor, locate: Callable[[str | None, str], Location]) -> DrivenSource:
+def driven(
+    rows: Source, cursor: DrivingCursor, locate: Callable[[str | None, str], Location], schema: str | None = None
+) -> DrivenSource:
     """``rows``, read when the stream of a cursor document has moved forward.
 
     Args:
+        schema: the columns of ``rows``, in Spark's DDL, if the project file names them.
         locate: where a path of a connection is, or of the project's folder if there is no connection.
     """
     return DrivenSource(
@@ -49,6 +59,7 @@ def driven(rows: Source, cursor: DrivingCursor, locate: Callable[[str | None, st
         by=cursor,
         document=locate(cursor.connection, cursor.document),
         catalog=None if cursor.catalog is None else locate(cursor.connection, cursor.catalog),
+        types={} if schema is None else column_types(schema),
     )
 
 
@@ -60,12 +71,14 @@ class DrivenSource(Source):
         rows: what is read.
         by: which stream drives it.
         document, catalog: where these are.
+        types: by column of the rows, its type, as far as the project file names it.
     """
 
     rows: Source
     by: DrivingCursor
     document: Location
     catalog: Location | None = None
+    types: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def identity(self) -> Identity:
@@ -141,13 +154,14 @@ class DrivenSource(Source):
             CursorDocumentError: the document cannot be read.
         """
         before = mark if isinstance(mark, DrivenMark) else DrivenMark(None, mark)
-        verdict = judge(self.by, self._stream_of(before), self._look(), self.document.uri)
+        _, _, verdict = self._judged(before)
         return verdict.text if verdict.warns else None
 
     def plan(self, mark: Mark | None) -> PlannedRead:
         before = mark if isinstance(mark, DrivenMark) else DrivenMark(None, mark)
-        then, now = self._stream_of(before), self._look()
-        verdict = judge(self.by, then, now, self.document.uri)
+        then, now, verdict = self._judged(before)
+        if verdict.unordered:
+            raise self._without_order(verdict)
         rows = self.rows.plan(_rows_of(before))
         read = self._driven(rows, mark, now, verdict)
         # Chunks that are left belong to a read that has begun.
@@ -208,6 +222,37 @@ class DrivenSource(Source):
 
     def _look(self) -> DocumentLook:
         return look(self.by, self.document, self.catalog, self.target.location)
+
+    def _judged(self, mark: DrivenMark) -> tuple[CursorStream | None, DocumentLook, ReadDecision]:
+        """The stream in a mark, what the document says now, and whether that is a reason to read."""
+        then, now = self._stream_of(mark), self._look()
+        verdict = judge(self.by, then, now, self.document.uri)
+        numbers = self._numbers(now.stream) if now.stream is not None and _has_text(now.stream) else ()
+        if not numbers or now.stream is None:
+            return then, now, verdict
+        then = then and with_numbers(then, numbers)
+        now = replace(now, stream=with_numbers(now.stream, numbers))
+        return then, now, judge(self.by, then, now, self.document.uri)
+
+    def _numbers(self, stream: CursorStream) -> list[str]:
+        """The cursor columns that are numbers: the project file says so, or they are in the rows or in the table."""
+        handle = TableHandle.open(self.target.location)
+        stored = handle.columns if handle.exists else {}
+        types = {name.lower(): str(kind) for name, kind in [*stored.items(), *self.types.items()]}
+        named = {name.lower() for name in self.by.numbers}
+        return [one for one in stream.cursors if one.lower() in named or _is_number(types.get(one.lower(), ""))]
+
+    def _without_order(self, verdict: ReadDecision) -> CursorDocumentError:
+        node, names = self.target.node, ", ".join(verdict.unordered)
+        pipeline, _, name = node.partition(".")
+        return CursorDocumentError(
+            f"{node} is not started, and would not be again: {verdict.text}",
+            fix=f"if the values are numbers, say so: `cursor: {{numbers: [{names}]}}`, or give the column that type in "
+            f"`read.schema`; if the tool follows the stream in another way now, load it again: odi run {pipeline} "
+            f"--node {name} --full-refresh",
+            node=node,
+            path=self.document.uri,
+        )
 
     def _stream_of(self, mark: DrivenMark) -> CursorStream | None:
         """The stream's position in a mark; None if the mark has none, or the position of another stream.
@@ -310,6 +355,15 @@ class DrivenUnresolved(UnresolvedRead):
             return replace(self, rows=rows, summary=rows.summary)
         wrapped: PlannedRead = self.wrapped(rows)
         return wrapped
+
+
+def _has_text(stream: CursorStream) -> bool:
+    return any(isinstance(value, str) for value in stream.cursors.values())
+
+
+def _is_number(kind: str) -> bool:
+    """Whether a type, as Spark's DDL or a Delta log names it, is of numbers."""
+    return kind.lower().partition("(")[0] in _NUMBERS
 
 
 def _rows_of(mark: Mark | None) -> Mark | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from math import inf
 from typing import Any
 
 from odi_assets.documents.findings import Findings
@@ -56,14 +57,41 @@ def read_snapshot(state: Mapping[str, Any], at: JsonPath, findings: Findings) ->
         return ABSENT
     if not chunks:
         return FINISHED
-    read: set[CursorChunk] = set()
+    read: dict[CursorChunk, int] = {}
     for index, item in enumerate(chunks):
         chunk = _read_chunk(item, at, index, findings)
         if chunk in read:
             findings.warn((*at, "chunks", index), "is the same chunk as one before it", "remove it")
         elif chunk is not None:
-            read.add(chunk)
+            read[chunk] = index
+    for index, other in _overlapping(chunks, read.values()):
+        text = f"overlaps chunks[{other}]: OLake reads the rows that are in both twice"
+        findings.warn((*at, "chunks", index), text, "let each chunk begin where the one before it ends")
     return CursorSnapshot(SnapshotStatus.PENDING, frozenset(read))
+
+
+def _overlapping(chunks: list[Any], places: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The places of chunks of whole numbers that overlap one before them, in the order of their bounds, with its place.
+    Other keys have the order of the database."""
+    found = [(place, _number(chunks[place]["min"]), _number(chunks[place]["max"])) for place in places]
+    ranges = [
+        (-inf if low is None else low, inf if high is None else high, place)
+        for place, low, high in found
+        if "text" not in (low, high)
+    ]
+    end, last = -inf, -1
+    for low, high, place in sorted(one for one in ranges if one[0] < one[1]):
+        if last >= 0 and low < end:
+            yield place, last
+        if last < 0 or high > end:
+            end, last = high, place
+
+
+def _number(bound: Any) -> Any:
+    """A bound as a whole number; None of an open one, ``text`` of another one."""
+    if isinstance(bound, str) and _WHOLE.fullmatch(bound):
+        return int(bound)
+    return bound if bound is None or type(bound) is int else "text"
 
 
 def _read_chunk(item: Any, at: JsonPath, index: int, findings: Findings) -> CursorChunk | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.compared_columns import known_rows
@@ -14,17 +15,21 @@ from odi_assets.nodes.planning.plan import ResolvedPlan
 from odi_assets.sources.cursor.columns import least
 from odi_assets.sources.cursor.window import Overlap
 from odi_assets.spark.lazy import F
-from odi_assets.tables.columns import quoted
+from odi_assets.tables.columns import quoted, text_of
 from odi_assets.tables.engine import engine_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_ALL = "__odi_all_columns"
 
 
 def each_once(df: DataFrame, plan: ResolvedPlan) -> DataFrame:
     """``df`` with one row for each of its keys and cursors, where the node knows rows by them.
 
-    So a row that is there twice in one increment is stored once, as it is if it comes again in a later one.
+    So a row that is there twice in one increment is stored once, as it is if it comes again in a later one. A row that
+    has neither a key nor a cursor is known by all of its columns.
 
     Raises:
         IncrementError: the rows lack a key or the cursor.
@@ -33,14 +38,16 @@ def each_once(df: DataFrame, plan: ResolvedPlan) -> DataFrame:
     if not names:
         return df
     _require(names, df.columns, "rows lack", plan)
-    return df.dropDuplicates(list(names))
+    known = _known_by_all(df, names, df.schema)
+    return known.dropDuplicates([*names, _ALL]).drop(_ALL)
 
 
 def without_loaded(df: DataFrame, plan: ResolvedPlan, overlap: Overlap, spark: SparkSession) -> DataFrame | None:
     """``df`` without the rows that the target holds; None if no row is left and the increment moves no HWM.
 
-    A row is identified by its keys and its cursor. A row that changed has a later cursor and is appended as a new
-    version. Rows are looked up in the files of the target that may hold cursors of the increment's window.
+    A row is identified by its keys and its cursor, and by all of its columns if it has none of them. A row that changed
+    has a later cursor and is appended as a new version. Rows are looked up in the files of the target that may hold
+    cursors of the increment's window.
 
     Raises:
         IncrementError: the rows or the target lack a key or the cursor.
@@ -60,8 +67,28 @@ def _not_in_target(df: DataFrame, plan: ResolvedPlan, overlap: Overlap, spark: S
     _require(wanted, df.columns, "rows lack", plan)
     _require(wanted, list(plan.target.columns), "table lacks", plan)
     files = list(plan.target.live_files) if by_keys_alone else _overlapping(plan, overlap, df)
-    present = engine_of(plan.target).read_files(spark, plan.target, files).select(*[quoted(name) for name in wanted])
-    return df.alias("t").join(present.alias("b"), _same(wanted), "left_anti")
+    present = engine_of(plan.target).read_files(spark, plan.target, files)
+    if by_keys_alone:
+        present = present.select(*[quoted(name) for name in wanted])
+        return df.alias("t").join(present.alias("b"), _same(wanted), "left_anti")
+    df = _known_by_all(df, wanted, present.schema)
+    present = _known_by_all(present, wanted, present.schema).select(*[quoted(name) for name in wanted], _ALL)
+    return df.alias("t").join(present.alias("b"), _same([*wanted, _ALL]), "left_anti").drop(_ALL)
+
+
+def _known_by_all(rows: DataFrame, names: Sequence[str], stored: StructType) -> DataFrame:
+    """``rows`` with the text of a row that has a value in none of the columns ``names``; it is NULL for others.
+
+    Args:
+        stored: the types that the columns have in the table.
+    """
+    types = {field.name.lower(): field.dataType for field in stored}
+    values = {name: F.col(quoted(name)) for name in rows.columns}
+    as_stored = {
+        name: value.cast(types[name.lower()]) if name.lower() in types else value for name, value in values.items()
+    }
+    is_unknown = reduce(and_, (values[name].isNull() for name in names))
+    return rows.withColumn(_ALL, F.when(is_unknown, text_of(as_stored)))
 
 
 def _require(wanted: Sequence[str], columns: Sequence[str], lack: str, plan: ResolvedPlan) -> None:

@@ -224,6 +224,11 @@ def without_ties(rows: DataFrame, window: Window) -> DataFrame:
     return rows.where(~is_tied).unionByName(fresh.select(*[F.col(quoted(name)) for name in rows.columns]))
 
 
+def without_cursor(rows: DataFrame, window: Window) -> DataFrame:
+    """The texts of the rows that have no cursor."""
+    return rows.where(cursor_column(rows, window).isNull()).select(row_text(rows.columns).alias("row"))
+
+
 def _row_hash(columns: Sequence[str]) -> Column:
     """A hash of 128 bits of the text of a row. Spark's hash of the row itself ignores NULLs in nested values."""
     text = row_text(columns)

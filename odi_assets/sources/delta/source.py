@@ -26,7 +26,7 @@ from odi_assets.sources.cursor_reads import same_loaded_rows
 from odi_assets.sources.delta.bounds import table_bound
 from odi_assets.sources.delta.late import late_in_table
 from odi_assets.sources.delta.settings import DeltaRead
-from odi_assets.sources.delta.versions import VersionStep, step, within
+from odi_assets.sources.delta.versions import VersionStep, other_table, step, within
 from odi_assets.sources.losses import Loss
 from odi_assets.sources.marks import CursorMark, History, Identity, Mark, Unresolved, VersionMark, history_of
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
@@ -198,7 +198,7 @@ class DeltaTableSource(Source):
         if not handle.exists:
             return f"the table of {self.label} does not exist"
         if mark.table_id not in (None, handle.table_id):
-            return f"the table of {self.label} was dropped and made again"
+            return f"the table of {self.label} {other_table(mark, handle)}"
         if mark.version > int(handle.version or 0):
             return f"the table of {self.label} is at version {handle.version}"
         return None
@@ -270,6 +270,10 @@ class TableSnapshot(SourceSnapshot):
     @property
     def columns(self) -> Mapping[str, TypeName] | None:
         return self.handle.columns if self.handle.exists else None
+
+    @property
+    def column_names(self) -> Sequence[str] | None:
+        return list(self.handle.columns) if self.handle.exists else None
 
     @property
     def rows_known(self) -> int | None:

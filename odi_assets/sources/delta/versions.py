@@ -32,6 +32,14 @@ class VersionStep:
     changes: TableChanges | None = None
 
 
+def other_table(mark: VersionMark, handle: TableHandle) -> str:
+    """What became of a table whose id is not that of the mark, to complete "the table …"."""
+    place = mark.measures.place if mark.measures is not None else ""
+    if place and place != handle.location.true_path():
+        return f"is another table than the one that was read, which is at {place}"
+    return "was dropped and made again"
+
+
 def step(handle: TableHandle, mark: VersionMark | None, label: str, *, replaced: bool = False) -> VersionStep:
     """What to read of the table up to the version of ``handle``.
 
@@ -52,7 +60,7 @@ def step(handle: TableHandle, mark: VersionMark | None, label: str, *, replaced:
         return VersionStep("table", after, f"whole, at version {upto}")
     version = mark.version
     if mark.table_id is not None and mark.table_id != handle.table_id:
-        return VersionStep("table", after, f"whole, at version {upto}: {label} was dropped and made again")
+        return VersionStep("table", after, f"whole, at version {upto}: {label} {other_table(mark, handle)}")
     if version > upto:
         raise IncrementError(
             f"{label} is at version {upto}, and it was read up to version {version} before",

@@ -51,22 +51,33 @@ def reader_options(
 
 def _strict(files: FilesSnapshot, given: Mapping[str, str], *, infers: bool) -> dict[str, str]:
     """What is set unless the options that are given set it."""
-    names = {name.lower() for name in given}
-    strict = {name: value for name, value in _STRICT.get(files.format, {}).items() if name.lower() not in names}
-    if files.strict and files.format == FileFormat.CSV:
-        # Else a line with too many or too few values goes unseen where a query needs some columns alone.
-        strict["columnPruning"] = "false"
-    if files.strict and files.format == FileFormat.JSON and "allowsinglequotes" not in names:
-        strict["allowSingleQuotes"] = "false"
-    if files.format == FileFormat.JSON and names & {"encoding", "charset"} and not files.is_true("multiline"):
-        # Spark demands it. A CR before LF is white space of JSON.
-        strict["lineSep"] = "\n"
-    if "quote" in names and "escape" in strict:
-        strict["escape"] = next(value for name, value in given.items() if name.lower() == "quote") or "\\"
+    strict = strict_options(files.format, given, strict=files.strict)
     if infers and files.format == FileFormat.CSV:
         # Column names can only be compared with a schema; inferring one takes Spark a pass of its own.
         strict["enforceSchema"] = "true"
     return strict
+
+
+def strict_options(format_: str, given: Mapping[str, str], *, strict: bool) -> dict[str, str]:
+    """The options with which files are read by the standard of their format, without those that are ``given``.
+
+    Args:
+        strict: ``read.strict``.
+    """
+    by_name = {name.lower(): value for name, value in given.items()}
+    found = {name: value for name, value in _STRICT.get(format_, {}).items() if name.lower() not in by_name}
+    if strict and format_ == FileFormat.CSV and "columnpruning" not in by_name:
+        # Else a line with too many or too few values goes unseen where a query needs some columns alone.
+        found["columnPruning"] = "false"
+    if strict and format_ == FileFormat.JSON and "allowsinglequotes" not in by_name:
+        found["allowSingleQuotes"] = "false"
+    is_one = by_name.get("multiline", "").lower() == "true"
+    if format_ == FileFormat.JSON and by_name.keys() & {"encoding", "charset"} and not is_one:
+        # Spark demands it. A CR before LF is white space of JSON.
+        found["lineSep"] = "\n"
+    if "quote" in by_name and "escape" in found:
+        found["escape"] = by_name["quote"] or "\\"
+    return found
 
 
 def _for_names(files: FilesSnapshot, paths: Sequence[str]) -> Mapping[str, str]:

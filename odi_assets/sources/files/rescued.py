@@ -8,6 +8,8 @@ with Spark's mode PERMISSIVE). NULL where everything fits.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from odi_assets.delta.types import fits_without_loss, plain_type
@@ -142,7 +144,7 @@ def _has_more(found: DataType | None, wanted: DataType) -> bool:
 def _by_line(spark: SparkSession, files: FilesSnapshot, group: FileGroup, columns: StructType) -> DataFrame:
     """The rows of JSON lines of which Spark would read some in part only: those are kept as they are.
 
-    So are, beside their values, lines with keys that ``columns`` lack, or with values that have parts.
+    So are, beside their values, lines with keys that ``columns`` lack, also within values that have parts.
     """
     lines = files.lines(spark, group.paths).where(F.trim("value") != "")
     text = F.col("value")
@@ -151,11 +153,33 @@ def _by_line(spark: SparkSession, files: FilesSnapshot, group: FileGroup, column
     is_whole = F.coalesce(is_one & has_keys_once & ~text.rlike(_HALF), F.lit(False))
     how = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _RECORD}
     rows = lines.select(text, F.from_json(F.when(is_whole, text), columns, how).alias("row"))
-    more = F.size(F.array_except(F.json_object_keys(text), F.array(*map(F.lit, columns.names))))
-    has_parts = any(field.dataType.typeName() in _PARTS for field in columns)
-    fits = is_whole & (more == 0) & F.lit(not has_parts)
+    named = T.StructType([field for field in columns if field.name != _RECORD])
+    fits = is_whole & _has_named_keys_alone(F.try_parse_json(text), named)
     record = F.when(fits, F.col("row")[_RECORD]).otherwise(text).alias(_RECORD)
     return rows.select(*[F.col("row")[name].alias(name) for name in columns.names[:-1]], record)
+
+
+def _has_named_keys_alone(value: Column, kind: DataType) -> Column:
+    """Whether a variant has no key that its type lacks, within its parts neither."""
+    if isinstance(kind, T.ArrayType):
+        parts: Column = F.try_variant_get(value, "$", "array<variant>")
+        return _each_has_named_keys_alone(parts, kind.elementType)
+    of_keys = F.try_variant_get(value, "$", "map<string, variant>")
+    if isinstance(kind, T.MapType):
+        return _each_has_named_keys_alone(F.map_values(of_keys), kind.valueType)
+    if not isinstance(kind, T.StructType):
+        return F.lit(True)
+    names = F.array(*map(F.lit, kind.names)).cast("array<string>")
+    own = F.coalesce(F.size(F.array_except(F.map_keys(of_keys), names)) == 0, F.lit(True))
+    nested = [field for field in kind if field.dataType.typeName() in _PARTS]
+    within = (_has_named_keys_alone(F.try_element_at(of_keys, F.lit(one.name)), one.dataType) for one in nested)
+    return reduce(and_, within, own)
+
+
+def _each_has_named_keys_alone(parts: Column, kind: DataType) -> Column:
+    if kind.typeName() not in _PARTS:
+        return F.lit(True)
+    return F.coalesce(F.forall(parts, lambda one: _has_named_keys_alone(one, kind)), F.lit(True))
 
 
 def _of_variant(name: str, kind: DataType, reading: Reading) -> tuple[Column, Column]:

@@ -8,14 +8,15 @@ name. Bounds of PostgreSQL go into its SQL as they are, so places in a table hav
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 from odi_assets.config.models import CTID, CursorsIncrement, StatefulIncrement
 from odi_assets.errors import CursorDocumentError, IncrementError
-from odi_assets.sources.cursor.types import TypeName, parse
+from odi_assets.sources.cursor.types import TypeName, kind_of, parse
 from odi_assets.sources.sql.chunks import Cutter, key_columns, storage_of
 from odi_assets.sources.sql.dialects import Dialect, Mysql
 from odi_assets.sources.sql.keys import OURS, PostgresKeys, keys_of, utf8_text
@@ -27,7 +28,8 @@ LAST_PAGE = 2**32 - 1
 """The page that OLake ends the last chunk of a table with."""
 
 _PLACE = re.compile(r"'?(\((\d+),\d+\))'?")
-_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_OF_NUMBERS = {"int", "decimal", "float"}
 _ZONED = re.compile(r"(Z|[+-]\d\d:?\d\d)$")
 
 
@@ -140,14 +142,12 @@ def _chunks(
     ask: Ask,
 ) -> Chunks:
     texts = [(_text(one.get("min")), _text(one.get("max"))) for one in left]
-    is_postgres = isinstance(keys_of(relation.dialect), PostgresKeys)
-    if (
-        is_postgres
-        and relation.table is not None
-        and all(text is None or _PLACE.fullmatch(text) for pair in texts for text in pair)
-    ):
+    bounds = [text for pair in texts for text in pair if text is not None]
+    # A chunk that is open on both sides is one of any key.
+    of_places = all(map(_PLACE.fullmatch, bounds)) if bounds else increment.snapshot.by in (None, (CTID,))
+    if of_places and relation.table is not None and isinstance(keys_of(relation.dialect), PostgresKeys):
         storage, *_ = storage_of(relation, ask)
-        chunks = [TableChunk(_place(low), _place(high)) for low, high in texts]
+        chunks = apart([TableChunk(_place(low), _place(high)) for low, high in texts])
         return Chunks((CTID,), tuple(sorted(chunks, key=_in_order)), len(chunks), storage)
     cutter = Cutter(relation, increment.snapshot, types, ask)
     by = increment.snapshot.by or tuple(sorted(cutter.primary_key()))
@@ -160,7 +160,33 @@ def _chunks(
     for chunk in found:
         # Its bounds have to be values of the key.
         keys_of(relation.dialect).within(chunk, keys)
+    kinds = {kind_of(str(types.get(name))) for name in by}
+    found = apart(found) if kinds <= _OF_NUMBERS else list(dict.fromkeys(found))
     return Chunks(by, tuple(sorted(found, key=_in_order)), len(found))
+
+
+def apart(chunks: Iterable[TableChunk]) -> list[TableChunk]:
+    """Chunks of a key of numbers, or of places in a table, with the same rows, each of them in one chunk.
+
+    Others may cut a document by hand, and rows in two chunks would be read twice.
+    """
+    found: list[TableChunk] = []
+    end: tuple[Decimal, ...] | None = ()
+    for chunk in sorted(chunks, key=lambda one: (one.low is not None, _numbers(one.low))):
+        low, high = _numbers(chunk.low), _numbers(chunk.high)
+        if chunk.low is not None and chunk.high is not None and low >= high:
+            continue
+        if found and (end is None or (chunk.high is not None and high <= end)):
+            # All of its rows are in those before it.
+            continue
+        is_within = bool(found) and (chunk.low is None or low < (end or ()))
+        found.append(replace(chunk, low=found[-1].high) if is_within else chunk)
+        end = None if chunk.high is None else high
+    return found
+
+
+def _numbers(bound: Sequence[str] | None) -> tuple[Decimal, ...]:
+    return tuple(Decimal(number) for text in bound or () for number in _NUMBER.findall(text))
 
 
 def _text(bound: Any) -> str | None:

@@ -51,6 +51,7 @@ class BatchCommitter:
         dropped: how many rows of the batch came too late, by operator; None if nobody can tell.
         evicts: whether a watermark that moves makes Spark run another batch; None if nobody can tell.
         changed: what of the query is not as the checkpoint notes it.
+        settings: of the node, which the next run compares with its own.
     """
 
     node: str
@@ -66,6 +67,7 @@ class BatchCommitter:
     dropped: Dropped | None = None
     evicts: Callable[[], bool] | None = None
     changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     _log: ProgressLog = field(init=False, repr=False)
     _begun: bool = field(default=False, init=False)
 
@@ -161,6 +163,7 @@ class BatchCommitter:
             token_logged=token_is_logged(),
             late_times=late_times,
             changed=self.changed,
+            settings=self.settings,
             evicts=self.evicts is not None and self.evicts(),
             keeps=tuple(self.kept.tables) if self.kept is not None else (),
         )

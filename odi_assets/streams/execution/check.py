@@ -15,6 +15,7 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.result import RunInfo
+from odi_assets.streams.execution.changed_settings import require_settings_hold
 from odi_assets.streams.planning.marks import settings_of
 from odi_assets.streams.planning.plan import StreamPlan
 from odi_assets.streams.query.progress_log import ProgressLog
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_GOES_ON = (DifferenceEffect.FROM_NOW_ON, DifferenceEffect.MISREAD)
 _AGAIN = "Batches between were computed otherwise: their rows are in the state"
 
 
@@ -40,7 +42,7 @@ def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> 
         What of the query is not as the checkpoint notes it. Spark notes what the first batch was computed with.
 
     Raises:
-        CheckpointError: the query would fail in its first batch.
+        CheckpointError: the query would fail in its first batch, or misread its state.
     """
     stamp, settings, last = plan.marks.stamp, settings_of(plan.node), plan.marks.last
     before: Changed = {} if last is None or plan.request.full_refresh else last.changed
@@ -49,20 +51,24 @@ def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> 
     with _readable(plan) as checkpoint:
         if checkpoint is None:
             return {}
+        if last is not None:
+            require_settings_hold(plan, last, checkpoint)
         conf, store = query_conf(settings), _store(plan.checkpoint, rows)
         found = check_against(checkpoint, rows, conf, output_mode=settings.output_mode, store=store)
     for one in found:
-        if one.effect is DifferenceEffect.FAILS:
+        is_misread = one.effect is DifferenceEffect.MISREAD and before.get(one.what) != (one.stored, one.wanted)
+        if one.effect is DifferenceEffect.FAILS or is_misread:
+            why = ", and Spark would take the one for the other" if is_misread else ""
             raise CheckpointError(
                 f"{plan.node}: its definition changed, and it cannot go on from its checkpoint: {one.what}: "
-                f"{one.stored} in the checkpoint, {one.wanted} now",
+                f"{one.stored} in the checkpoint, {one.wanted} now{why}",
                 fix=f"put the definition back, or start over: odi run {plan.node.command} --full-refresh",
                 path=plan.checkpoint.uri,
                 node=str(plan.node),
             )
     for one in _since_last_batch(found, before):
         _log.warning("%s: its definition changed: %s", plan.node, one)
-    return {one.what: (one.stored, one.wanted) for one in found if one.effect is DifferenceEffect.FROM_NOW_ON}
+    return {one.what: (one.stored, one.wanted) for one in found if one.effect in _GOES_ON}
 
 
 def _since_last_batch(found: Iterable[CheckpointDifference], before: Changed) -> Iterator[CheckpointDifference]:
@@ -71,7 +77,7 @@ def _since_last_batch(found: Iterable[CheckpointDifference], before: Changed) ->
     for one in found:
         now[one.what] = one.wanted
         last = before.get(one.what, (one.stored, one.stored))[1]
-        if one.effect is not DifferenceEffect.FROM_NOW_ON:
+        if one.effect not in _GOES_ON:
             yield one
         elif last != one.wanted:
             yield replace(one, stored=last, since="in the last batch" if one.what in before else one.since)

@@ -31,6 +31,7 @@ from odi_assets.spark.own_session import OwnSession
 from odi_assets.spark.session import apply_conf
 from odi_assets.state.records import RunStatus
 from odi_assets.streams.execution.batch import BatchCommitter
+from odi_assets.streams.execution.changed_settings import compared_settings
 from odi_assets.streams.execution.check import require_fits_checkpoint
 from odi_assets.streams.execution.definition import late_times
 from odi_assets.streams.execution.kept_rows import KeptRows
@@ -343,6 +344,7 @@ def committer(plan: StreamPlan, run: RunInfo) -> BatchCommitter:
         plan.marks.last,
         replaces=plan.request.full_refresh,
         kept=kept,
+        settings=compared_settings(node.config),
     )
 
 

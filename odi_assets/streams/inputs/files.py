@@ -14,6 +14,7 @@ import fsspec
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, SourceError
 from odi_assets.sources.files.listing import SourceFile, list_files
+from odi_assets.sources.files.options import strict_options
 from odi_assets.spark.ddl import struct_of
 from odi_assets.spark.lazy import F
 from odi_assets.streams.inputs.input import News, ReadBefore, RowsByFile, StreamedInput
@@ -38,7 +39,7 @@ class StreamedFiles(StreamedInput):
     Attributes:
         base: where the connection is.
         path: a path or glob below it.
-        format, schema_ddl, options: as the project file names them.
+        format, schema_ddl, options, strict: as the project file names them.
     """
 
     base: Location
@@ -46,6 +47,7 @@ class StreamedFiles(StreamedInput):
     format: str
     schema_ddl: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    strict: bool = True
 
     def news(self, log: ProgressLog, start: Mapping[str, Any] | None) -> News:
         known = set() if start is None else {file_uri_key(uri) for uri in log.all_files(self.name)}
@@ -183,20 +185,16 @@ class StreamedFiles(StreamedInput):
         rows = None
         if listed:
             # A line that does not fit has stopped the stream; here it must not hide the others.
-            how = {**self._reading(), "mode": self.options.get("mode", "PERMISSIVE"), **self._recursion()}
+            lenient = {"mode": "PERMISSIVE", "enforceSchema": "true", **self.options}
+            how = {**self._reading(), **lenient, **self._recursion()}
             reader = spark.read.format(self.format).schema(self.schema_ddl).options(**how)
             rows = reader.load(self._spark_path()).select("*", F.col("_metadata.file_path").alias(file_as))
         return RowsByFile(rows, batches_of_files(numbers, offsets), text, root)
 
     def _reading(self) -> dict[str, str]:
         # A line that does not fit stops the run; Spark would make NULLs of it, and say nothing.
-        strict = {"mode": "FAILFAST"} if self.format in ("csv", "json") else {}
-        given = {name.lower() for name in self.options}
-        return {
-            **{name: value for name, value in strict.items() if name not in given},
-            **self.base.reader_options,
-            **self.options,
-        }
+        given = {**self.base.reader_options, **self.options}
+        return {**strict_options(self.format, given, strict=self.strict), **given}
 
     def require_read_once(self, log: ProgressLog, start: Mapping[str, Any] | None, end: Mapping[str, Any]) -> None:
         # Files may have come since the run was planned.

@@ -35,5 +35,6 @@ def streamed(source: Source, settings: StreamInput, node: str | None) -> Streame
             format=source.format.value,
             schema_ddl=source.schema_ddl,
             options=source.options,
+            strict=source.strict,
         )
     raise ConfigError(f"{source.label} cannot be read as a stream", fix="load it with a node, and stream its table")

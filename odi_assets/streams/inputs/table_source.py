@@ -175,6 +175,16 @@ def _files_of(handle: TableHandle, offset: Offset, version: int, label: str, ski
         if commit.kind != "rows" or commit.updated or commit.deleted:
             if skip:
                 continue
+            if commit.restored is not None:
+                raise SourceError(
+                    f"{label}: version {version} took the table back to version {commit.restored}, and the stream has "
+                    "read rows that are gone with that",
+                    fix="put the table back, or read it from its beginning: run the node with --full-refresh",
+                    path=handle.location.uri,
+                    version=version,
+                    table_id=handle.table_id,
+                    restored=commit.restored,
+                )
             raise SourceError(
                 f"{label}: version {version} changed or removed rows, and a stream takes only rows that are added",
                 fix="let the stream pass over such versions (`on_change: ignore` of the input, in `stream.inputs`), "

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import IdentityMismatchError
-from odi_assets.nodes.node import Node
+from odi_assets.errors import IdentityMismatchError, SourceError
+from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.streams.inputs.files import StreamedFiles
 from odi_assets.streams.inputs.input import News, ReadBefore, StreamedInput
 from odi_assets.streams.inputs.registry import streamed
 from odi_assets.streams.inputs.table import StreamedTable
-from odi_assets.streams.planning.marks import StreamMarks, settings_of, stream_marks
+from odi_assets.streams.planning.marks import StreamMarks, settings_of, stream_marks, stream_stamps
 from odi_assets.streams.query.progress_log import ProgressLog
 
 
@@ -43,6 +43,24 @@ def news_of(inputs: Sequence[StreamedInput], log: ProgressLog, last: StreamFacts
     """
     offsets = {} if last is None else last.offsets
     return {one.name: one.news(log, (offsets.get(one.name) or {}).get("end")) for one in inputs}
+
+
+def with_way_back(node: Node, target: TableHandle, error: SourceError) -> SourceError:
+    """``error``; if it is that an input went back to before what the stream has read, with the batch to go back to."""
+    restored, table_id = error.fields.get("restored"), error.fields.get("table_id")
+    if restored is None:
+        return error
+    query: str | None = None
+    for _, facts in stream_stamps(target, app_id(node.key)):
+        if facts is None or query not in (None, facts.query):
+            break
+        query = facts.query
+        ends = [end for one in facts.offsets.values() if (end := one.get("end")) and end.get("table_id") == table_id]
+        if all(int(end["version"]) <= int(restored) for end in ends):
+            command = f"odi state rewind {node} --to-batch {facts.batch}"
+            back = f"go back with it, and read what it has gained since: {command}"
+            return SourceError(error.message, fix=f"{back}; or {error.fix}", **error.fields)
+    return error
 
 
 def require_goes_on(node: Node, marks: StreamMarks) -> None:

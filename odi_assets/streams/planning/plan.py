@@ -19,6 +19,7 @@ from odi_assets.nodes.planning.refresh import losses_of_others, require_consent
 from odi_assets.nodes.planning.start import Start
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.stream_facts import StreamFacts
+from odi_assets.sources.errors import is_about_header, unreadable_file
 from odi_assets.sources.losses import Loss
 from odi_assets.sources.marks import Identity
 from odi_assets.sources.reads import PlannedRead
@@ -26,7 +27,7 @@ from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source
 from odi_assets.streams.inputs.files import StreamedFiles
 from odi_assets.streams.inputs.input import News, StreamedInput
-from odi_assets.streams.planning.inputs import news_of, read_before, require_unread, stream_inputs
+from odi_assets.streams.planning.inputs import news_of, read_before, require_unread, stream_inputs, with_way_back
 from odi_assets.streams.planning.kept_rows import KeptMark, kept_marks
 from odi_assets.streams.planning.marks import StreamMarks, next_checkpoint, require_in_step, stream_marks
 from odi_assets.streams.query.progress_log import ProgressLog
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+_FIX_OF_HEADER = (
+    "nothing of the batch was written: put the file back, under its name, with the columns of `read.schema` in their "
+    "order; or load the files with a node that has `read.rescued: COLUMN`, which reads them by the names in their "
+    'headers, and stream its table; `options: {enforceSchema: "true"}` takes columns by position, whatever headers say'
+)
 _CUT_SHORT = "what the watermark has passed leaves the state"
 
 
@@ -75,7 +81,10 @@ class StreamSnapshot(SourceSnapshot):
         return self.source.snapshot().rows(spark, only)
 
     def read_error(self, text: str) -> SourceError | None:
-        return self.source.snapshot().read_error(text)
+        found = self.source.snapshot().read_error(text) or unreadable_file(self.label, text)
+        if found is None or not is_about_header(text):
+            return found
+        return SourceError(found.message, fix=_FIX_OF_HEADER, **found.fields)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +174,10 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
     streams = stream_inputs(node)
     log = ProgressLog(next_checkpoint(node)) if request.full_refresh else marks.log
     last = None if request.full_refresh else marks.last
-    news = news_of(streams, log, last)
+    try:
+        news = news_of(streams, log, last)
+    except SourceError as error:
+        raise with_way_back(node, target, error) from error
     if last is not None:
         require_unread(node, tuple(read_before(streams, log, last, news)), log.location.uri)
     reads = tuple(_read(source, one, last, news) for source, one in zip(node.sources, streams, strict=True))

@@ -188,7 +188,64 @@ def test_the_catalog_tells_the_types_of_cursors(tmp_path: Path) -> None:
     state(tmp_path, lsn=None, n="10")
     assert not box.plan("orders").nothing_new
     catalog(tmp_path, "incremental")
-    assert box.plan("orders").nothing_new
+    with pytest.raises(CursorDocumentError, match=r"n 9 → .10.: values of two types"):
+        box.plan("orders")
+
+
+def airbyte(root: Path, column: str, value: Any) -> None:
+    """Airbyte writes its state: cursors are texts there."""
+    descriptor, at = {"name": "orders", "namespace": "public"}, {"cursor_field": [column], "cursor": value}
+    (root / "landing").mkdir(exist_ok=True)
+    message = {"type": "STREAM", "stream": {"stream_descriptor": descriptor, "stream_state": at}}
+    (root / "landing" / "state.json").write_text(json.dumps([message]))
+
+
+@pytest.mark.parametrize(
+    ("column", "cursor", "values"),
+    [
+        ("id", "snapshot: none", ("9", "10")),
+        ("ID", "snapshot: none", ("99", "100")),
+        ("n", "snapshot: none, numbers: [n]", ("9", "10")),
+        ("n", "snapshot: none, numbers: [N]", ("9.5", "10.25")),
+        ("n", "snapshot: none, numbers: [n]", (9, "10")),
+        ("stored", "snapshot: none", ("9", "10")),
+    ],
+    ids=["read.schema", "capitals", "said so", "decimals", "number and text", "own table"],
+)
+def test_a_text_of_a_column_of_numbers_is_compared_as_a_number(
+    tmp_path: Path, column: str, cursor: str, values: tuple[Any, Any]
+) -> None:
+    box = sandbox(tmp_path, cursor=cursor)
+    columns = {"id": pa.array([], pa.int64()), "v": pa.array([], "string"), "stored": pa.array([], pa.int32())}
+    write_deltalake(box.root / "lake" / "orders", pa.table(columns))
+    before, now = values
+    airbyte(tmp_path, column, before)
+    box.land("orders/1.csv", ["1,a"])
+    was_run(box, box.plan("orders"))
+    box.land("orders/2.csv", ["2,b"])
+    airbyte(tmp_path, column, now)
+    assert not box.plan("orders").nothing_new
+    was_run(box, box.plan("orders"))
+    box.land("orders/3.csv", ["3,c"])
+    airbyte(tmp_path, column, before)
+    assert "went back" in box.plan("orders").summary
+
+
+def test_texts_of_which_nothing_says_whether_they_are_numbers_stop_the_node_with_the_way_to_say_so(
+    tmp_path: Path,
+) -> None:
+    box = sandbox(tmp_path, cursor="snapshot: none")
+    airbyte(tmp_path, "n", "9")
+    box.land("orders/1.csv", ["1,a"])
+    was_run(box, box.plan("orders"))
+    box.land("orders/2.csv", ["2,b"])
+    airbyte(tmp_path, "n", "10")
+    with pytest.raises(CursorDocumentError, match=r"cannot be compared(.|\n)*`cursor: \{numbers: \[n\]\}`"):
+        box.plan("orders")
+    (found,) = examine(box.project, box.state, [NodeKey("p", "orders")])
+    assert found.kind is Kind.WAITS
+    assert "cannot be compared" in str(found)
+    assert not sandbox(tmp_path, cursor="snapshot: none, numbers: [n]").plan("orders").nothing_new
 
 
 @pytest.mark.parametrize("raw", ["", '{"type":"STREAM","str', "\0\0"])

@@ -107,6 +107,37 @@ def test_a_line_of_no_object_and_one_of_two_are_not_two_rows(tmp_path: Path, spa
         box.run("raw")
 
 
+def test_of_rows_that_fit_nothing_is_kept_aside_whatever_lines_and_columns_are_beside_them(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    schema = (
+        "id BIGINT, tags ARRAY<BIGINT>, part STRUCT<n: BIGINT, in: ARRAY<STRUCT<m: BIGINT>>>, "
+        "more MAP<STRING, STRUCT<m: BIGINT>>"
+    )
+    box = zone(tmp_path, spark, f'format: json, schema: "{schema}", rescued: rest')
+    fitting = [
+        '{"id": 1, "tags": [1, 2], "part": {"n": 1, "in": [{"m": 1}, null]}, "more": {"a": {"m": 1}}}',
+        '{"id": 2, "part": {"in": []}, "tags": null, "more": {}}',
+        '{"id": 3}',
+    ]
+    odd = [
+        '{"id": 4, "part": {"n": 1, "x": 2}}',
+        '{"id": 5, "part": {"in": [{"m": 1}, {"x": 1}]}}',
+        '{"id": 6, "more": {"a": {"m": 1, "x": 2}}}',
+        '{"id": 7, "part": {"N": 1}}',
+        '{"id": 8, "tags": ["x"]}',
+        '{"id": 9, "x": 1}',
+        '{"id": 10, "more": [1]}',
+        '{"id": 11}{"id": 12}',
+    ]
+    box.land("in/a.json", [*fitting, *odd])
+    rows = {row["id"]: row for row in box.load() if row["id"] is not None}
+    assert {number for number, row in rows.items() if row["rest"] is None} == {1, 2, 3}
+    assert (rows[1]["tags"], rows[1]["part"]["n"]) == ([1, 2], 1)
+    assert {text for row in rows.values() if row["rest"] for text in json.loads(row["rest"]).values()} <= set(odd)
+    assert len(box.rows("raw")) == len([*fitting, *odd])
+
+
 def test_with_multi_line_a_file_is_one_text(tmp_path: Path, spark: SparkSession) -> None:
     lines = zone(tmp_path, spark, 'format: json, schema: "id BIGINT", options: {multiLine: "true"}')
     lines.land("in/a.json", ['{"id": 1}', '{"id": 2}'])

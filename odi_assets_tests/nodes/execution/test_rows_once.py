@@ -53,6 +53,22 @@ def test_a_row_that_is_delivered_again_is_stored_once_in_one_increment_in_severa
     assert all(rows == found[0] for rows in found)
 
 
+def test_rows_with_neither_a_key_nor_a_cursor_are_known_by_all_of_their_columns(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    node = NODE.replace("watermark_lag: 2h", "on_null: include").replace("v INT", "v INT, m MAP<STRING, INT>")
+    box = Sandbox(tmp_path, spark, node)
+    box.land("e/1.json", [A, '{"v": 1}', '{"v": 1}', '{"v": 2}', '{"v": 2, "m": {"a": 1}}', '{"eid": "a", "v": 3}'])
+    box.run("ev")
+    assert sorted(row[2] for row in box.rows("ev")) == [1, 1, 2, 2, 3]
+    box.land("e/2.json", [B, '{"v": 2, "m": {"a": 1}}', '{"v": 4}', '{"eid": "a", "v": 5}'])
+    box.run("ev")
+    box.land("e/3.json", ['{"v": 4}'])
+    box.run("ev")
+    # A row with a key is known by it: `v: 5` comes too late.
+    assert sorted(row[2] for row in box.rows("ev")) == [1, 1, 2, 2, 2, 3, 4]
+
+
 def test_a_transform_that_drops_the_cursor_is_refused_at_the_first_run(tmp_path: Path, spark: SparkSession) -> None:
     made = 'transform: {sql: "SELECT eid, v FROM df"}\n    write:'
     box = Sandbox(tmp_path, spark, NODE.replace("write:", made))

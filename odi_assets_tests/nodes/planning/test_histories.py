@@ -291,6 +291,42 @@ def test_a_stateful_node_goes_on_if_the_rows_are_the_same(box: Sandbox) -> None:
     assert ids(box, "down") == [1, 2]
 
 
+WITHOUT_A_CURSOR = """
+- pipeline: p
+  nodes:
+  - name: up
+    read: {connection: landing, format: csv, path: "up/*", schema: "id BIGINT, at DATE", options: {header: "true"},
+           incremental: files}
+    write: {connection: lake, path: up, mode: append}
+  - name: down
+    inputs: {up: {node: up, incremental: {mode: stateful, column: at, on_null: include, max_ahead: none}}}
+    write: {connection: lake, path: down, mode: append, keys: [id]}
+"""
+
+
+@pytest.mark.parametrize("undone", ["3,", "2,2026-11-02"])
+def test_of_rows_without_a_cursor_those_that_are_gone_count_and_new_ones_do_not(
+    tmp_path: Path, spark: SparkSession, undone: str
+) -> None:
+    box = Sandbox(tmp_path, spark, WITHOUT_A_CURSOR)
+    for number, rows in enumerate((["1,2026-11-01"], ["2,2026-11-02", "3,"])):
+        box.land(f"up/{number}.csv", ["id,at", *rows])
+        box.run("up")
+        box.run("down")
+    apply_rewind(box.project, box.state, plan_rewind(box.project, box.state, NodeKey("p", "up"), points.at_version(0)))
+    box.land("up/3.csv", ["id,at", "5,", "6,2026-11-05"])
+    box.run("up")
+    box.run("down")
+    assert ids(box, "down") == [1, 2, 3, 5, 6]
+    kept = {"2,2026-11-02", "3,"} - {undone}
+    (tmp_path / "landing/up/1.csv").unlink()
+    apply_rewind(box.project, box.state, plan_rewind(box.project, box.state, NodeKey("p", "up"), points.at_version(0)))
+    box.land("up/4.csv", ["id,at", *kept])
+    box.run("up")
+    with pytest.raises(IdentityMismatchError, match="rows below the HWM are other ones now"):
+        box.run("down")
+
+
 def test_a_correction_that_is_accepted_is_not_asked_about_again(box: Sandbox) -> None:
     corrected(box, "rewind")
     with pytest.raises(IdentityMismatchError) as error:

@@ -29,3 +29,44 @@ def test_the_first_run_stops_where_each_later_one_would(
     with pytest.raises(ConfigError, match=r"is written by partitions of `day`, and landing:in/[*] has no such column"):
         box.run("days", full_refresh=full_refresh)
     assert not box.table("days").exists
+
+
+OF_A_TABLE = """
+- pipeline: p
+  nodes:
+  - name: up
+    read: {{connection: landing, format: csv, path: "in/*", schema: "id BIGINT, at STRING", options: {{header: "true"}},
+           incremental: files}}
+    transform: {{{transform}}}
+    write: {{connection: lake, path: up, mode: append}}
+  - name: days
+    inputs: {{up: {{node: up, incremental: {increment}}}}}
+    transform: {{sql: "SELECT CAST(at AS DATE) AS day, count(*) AS n FROM up GROUP BY ALL"}}
+    write: {{connection: lake, path: days, mode: partition_overwrite, partition_by: [day]}}
+"""
+HIDDEN = 'function: "hidden:rows"'
+"""A transform of which the project file does not tell the columns."""
+
+
+@pytest.mark.parametrize("increment", ["version", "{mode: stateful, column: id}"])
+def test_an_input_without_the_column_is_refused_at_the_first_run(
+    tmp_path: Path, spark: SparkSession, increment: str
+) -> None:
+    (tmp_path / "hidden.py").write_text("def rows(df):\n    return df\n", encoding="utf-8")
+    box = Sandbox(tmp_path, spark, OF_A_TABLE.format(transform=HIDDEN, increment=increment))
+    box.land("in/1.csv", ["id,at", "1,2024-01-01"])
+    box.run("up")
+    with pytest.raises(ConfigError, match=r"is written by partitions of `day`, and p\.up has no such column"):
+        box.run("days")
+    assert not box.table("days").exists
+
+
+@pytest.mark.parametrize("increment", ["version", "{mode: stateful, column: id}"])
+def test_an_input_without_the_column_is_refused_before_any_run_where_its_columns_are_known(
+    tmp_path: Path, spark: SparkSession, increment: str
+) -> None:
+    transform = 'sql: "SELECT * FROM df"'
+    with pytest.raises(ConfigError, match=r"(?s)`day` is no column of the input `up`, which has id, at"):
+        Sandbox(tmp_path, spark, OF_A_TABLE.format(transform=transform, increment=increment))
+    whole = OF_A_TABLE.format(transform=transform, increment=increment).replace(f", incremental: {increment}", "")
+    Sandbox(tmp_path, spark, whole)

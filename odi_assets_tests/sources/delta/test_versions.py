@@ -13,7 +13,7 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError, TableError
 from odi_assets.sources.delta.versions import VersionStep, step
-from odi_assets.sources.marks import VersionMark
+from odi_assets.sources.marks import Identity, VersionMark
 
 
 class Upstream:
@@ -93,6 +93,17 @@ def test_a_table_that_was_dropped_and_made_again_is_read_whole(upstream: Upstrea
     for number in range(5):
         upstream.append(number)
     assert upstream.look().reason == "whole, at version 4: lake:up was dropped and made again"
+
+
+def test_another_table_than_the_one_that_was_read_is_called_so(tmp_path: Path) -> None:
+    for name in ("here", "there"):
+        write_deltalake(str(tmp_path / name), pa.table({"id": [1]}))
+    here, there = (TableHandle.open(Location(str(tmp_path / name))) for name in ("here", "there"))
+    place = Identity("delta", there.table_id, "version", place=there.location.true_path())
+    mark = VersionMark(0, there.table_id, measures=place)
+    assert step(here, mark, "p.y").reason == (
+        f"whole, at version 0: p.y is another table than the one that was read, which is at {tmp_path}/there"
+    )
 
 
 def test_a_version_that_left_the_log_is_an_error_with_a_remedy(upstream: Upstream) -> None:

@@ -21,7 +21,7 @@ from odi_assets.errors import ConfigError, CursorDocumentError, StateError
 from odi_assets.nodes.node import Node
 from odi_assets.sources.sql.dialects import dialect_of
 from odi_assets.sources.sql.marks import Chunks, SnapshotMark, TableChunk
-from odi_assets.sources.sql.olake import stream_state
+from odi_assets.sources.sql.olake import apart, stream_state
 from odi_assets.sources.sql.source import CursorTableSource
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
@@ -111,6 +111,38 @@ def source_of(box: Sandbox) -> CursorTableSource:
     return source
 
 
+@pytest.mark.parametrize(
+    ("chunks", "wanted"),
+    [
+        ([("1", "20"), ("10", "30")], [("1", "20"), ("20", "30")]),
+        ([("9", "10"), ("10", "20"), ("10", "20")], [("9", "10"), ("10", "20")]),
+        ([("30", None), ("10", "40"), (None, "12")], [(None, "12"), ("12", "40"), ("40", None)]),
+        ([(None, None), ("1", "2")], [(None, None)]),
+        ([("1", "30"), ("2", "3"), ("20", "31")], [("1", "30"), ("30", "31")]),
+        ([("20", "10"), ("-5", "1.5")], [("-5", "1.5")]),
+        ([("(2,0)", "(10,0)"), ("(9,0)", None)], [("(2,0)", "(10,0)"), ("(10,0)", None)]),
+        ([("1,5", "2,1"), ("1,9", "3,0")], [("1,5", "2,1"), ("2,1", "3,0")]),
+    ],
+)
+def test_rows_in_two_chunks_are_read_with_one(chunks: Any, wanted: Any) -> None:
+    def bound(text: str | None) -> tuple[str, ...] | None:
+        return None if text is None else (text,) if text.startswith("(") else tuple(text.split(","))
+
+    found = apart(TableChunk(bound(low), bound(high)) for low, high in chunks)
+    assert found == [TableChunk(bound(low), bound(high)) for low, high in wanted]
+
+
+@both
+def test_overlapping_chunks_of_a_document_give_each_row_once(make: Make, server: Server) -> None:
+    filled(server, 40)
+    quoted = (lambda n: str(n)) if server.type == "mysql" else (lambda n: n)
+    left = [{"min": quoted(1), "max": quoted(20)}, {"min": quoted(10), "max": quoted(30)}]
+    box = make(cursors("by: id"))
+    take_over(box, {"chunks": left, "at": 400})
+    box.run("events")
+    assert ids(box) == [*range(1, 30)]
+
+
 @both
 def test_a_snapshot_that_olake_left_by_ranges_of_a_key_is_finished(make: Make, server: Server) -> None:
     filled(server, 20)
@@ -122,6 +154,16 @@ def test_a_snapshot_that_olake_left_by_ranges_of_a_key_is_finished(make: Make, s
     result = box.run("events")
     assert (ids(box), result.metrics["commits"]) == ([*range(6, 11), *range(16, 21)], 3)
     assert box.hwm("events") == {"cursors": {"at": 200}}
+
+
+@both
+@pytest.mark.parametrize("by", ["", "by: id"])
+def test_a_chunk_that_is_open_on_both_sides_is_one_of_the_nodes_key(make: Make, server: Server, by: str) -> None:
+    filled(server, 20)
+    box = make(cursors(by))
+    take_over(box, {"chunks": [{"min": None, "max": None}], "at": 200})
+    box.run("events")
+    assert ids(box) == [*range(1, 21)]
 
 
 def test_a_snapshot_that_olake_left_by_pages_is_finished(make: Make, server: Server) -> None:

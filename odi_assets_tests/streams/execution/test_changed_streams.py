@@ -11,8 +11,9 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import IdentityMismatchError, LossError, TargetBehindStateError
+from odi_assets.errors import IdentityMismatchError, LossError, SourceError, TargetBehindStateError
 from odi_assets.explain.stream import explain
+from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.adopt import plan_adoption
 from odi_assets.nodes.recovery.doctor import examine
@@ -20,6 +21,7 @@ from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.table_versions import at_version
 from odi_assets.state.records import RunStatus
 from odi_assets.streams.planning.marks import Match
+from odi_assets.streams.recovery.rewind import at_batch
 from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.streams.execution.test_streams import (
     CHAIN,
@@ -228,6 +230,25 @@ def test_the_rows_of_an_overwritten_table_are_put_back_by_the_command_that_the_e
     plan = plan_rewind(chain.project, chain.state, NodeKey("p", "events"), at_version(1))
     apply_rewind(chain.project, chain.state, plan)
     assert go_on(chain) == ["a", "b", "c", "d"]
+
+
+def test_an_input_that_was_rewound_names_the_batch_to_go_back_to(tmp_path: Path, spark: SparkSession) -> None:
+    box, key = Sandbox(tmp_path, spark, CHAIN), NodeKey("p", "events")
+    for number, name in enumerate("ab"):
+        box.land(f"events/{number}.json", [event(name, number)])
+        box.run("events")
+        box.run("below")
+    before = at_batch(Node.of(box.project, key), 0)
+    apply_rewind(box.project, box.state, plan_rewind(box.project, box.state, key, before))
+    box.land("events/9.json", [event("c", 3)])
+    box.run("events")
+    with pytest.raises(SourceError, match=r"took the table back to version 0, and the stream has read rows") as raised:
+        box.run("below")
+    assert "odi state rewind p.below --to-batch 0; or" in str(raised.value.fix)
+    assert "on_change" not in str(raised.value.fix)
+    rewind(box, "below", 0)
+    box.run("below")
+    assert ids(box, "below") == ids(box, "events") == ["a", "b", "c"]
 
 
 def test_a_table_that_somebody_put_back_as_it_was_goes_on_from_its_batch(chain: Sandbox) -> None:

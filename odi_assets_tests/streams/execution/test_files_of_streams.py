@@ -1,0 +1,85 @@
+"""CSV files that a stream reads: a value comes into the column that the header names, or the file is named."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from odi_assets.errors import SourceError
+from odi_assets_tests.nodes.support import Sandbox
+
+CSV = """
+- pipeline: p
+  nodes:
+  - name: rows
+    read:
+      {{connection: landing, format: csv, path: rows, schema: "id BIGINT, a STRING, b STRING", options: {options}}}
+    stream: {{}}
+    transform: {{sql: "SELECT {columns} FROM df"}}
+    write: {{connection: lake, path: rows, mode: append}}
+"""
+HEADER = '{header: "true"}'
+
+
+def streamed(root: Path, spark: SparkSession, columns: str = "*", options: str = HEADER) -> Sandbox:
+    return Sandbox(root, spark, CSV.format(columns=columns, options=options))
+
+
+@pytest.mark.parametrize("columns", ["*", "id, b"])
+@pytest.mark.parametrize("header", ["id,b,a", "id,a,c", "a,id,b"])
+def test_a_header_in_another_order_or_with_another_name_stops_the_batch(
+    tmp_path: Path, spark: SparkSession, header: str, columns: str
+) -> None:
+    box = streamed(tmp_path, spark, columns)
+    box.land("rows/1.csv", ["id,a,b", "1,x,y"])
+    box.run("rows")
+    box.land("rows/2.csv", [header, "2,3,4"])
+    shown = ", ".join(header.split(","))
+    with pytest.raises(SourceError, match=rf"2\.csv .*header: {shown}; schema: id, a, b(.|\n)*read.rescued") as raised:
+        box.run("rows")
+    assert "stream its table" in str(raised.value)
+    assert len(box.rows("rows")) == 1
+    box.land("rows/2.csv", ["id,a,b", "2,3,4"])
+    box.run("rows")
+    assert {re.sub(r"\D", "", str(row[0])) for row in box.rows("rows")} == {"1", "2"}
+
+
+def test_a_header_with_more_or_fewer_columns_stops_the_batch(tmp_path: Path, spark: SparkSession) -> None:
+    for number, header in enumerate(("id,a,b,c", "id,a")):
+        root = tmp_path / str(number)
+        root.mkdir()
+        box = streamed(root, spark, "id")
+        box.land("rows/1.csv", [header, header.replace("id", "1")])
+        with pytest.raises(SourceError, match=r"1\.csv .*in the header, 3 in the schema"):
+            box.run("rows")
+
+
+def test_headers_that_differ_in_capitals_or_begin_with_a_byte_order_mark_are_the_same(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = streamed(tmp_path, spark)
+    box.land("rows/1.csv", ["ID,A,b", "1,x,y"])
+    box.land("rows/2.csv", ["\ufeffid,a,b", "2,x,y"])
+    (tmp_path / "landing/rows/3.csv").write_bytes(b"")
+    box.run("rows")
+    assert box.rows("rows") == [(1, "x", "y"), (2, "x", "y")]
+
+
+def test_columns_are_taken_by_position_where_the_project_file_says_so(tmp_path: Path, spark: SparkSession) -> None:
+    box = streamed(tmp_path, spark, options='{header: "true", enforceSchema: "true"}')
+    box.land("rows/1.csv", ["id,b,a", "1,x,y"])
+    box.run("rows")
+    assert box.rows("rows") == [(1, "x", "y")]
+
+
+def test_doubled_quotes_are_one_and_others_stop_the_batch(tmp_path: Path, spark: SparkSession) -> None:
+    box = streamed(tmp_path, spark)
+    box.land("rows/1.csv", ["id,a,b", '1,"say ""x""",y'])
+    box.run("rows")
+    assert box.rows("rows") == [(1, 'say "x"', "y")]
+    box.land("rows/2.csv", ["id,a,b", '2,"say "x"",y'])
+    with pytest.raises(SourceError, match=r"2\.csv .*(.|\n)*doubled"):
+        box.run("rows")
