@@ -110,6 +110,10 @@ class IncrementError(OdiError):
     """What to read next cannot be decided: a cursor column missing, null, or of another type. Fields: node, column."""
 
 
+class NoCursorColumnError(IncrementError):
+    """The source has no column of the cursor's name. Fields: node, column."""
+
+
 class CursorDocumentError(OdiError):
     """A cursor document of another tool (OLake, Airbyte, Singer, dlt) is malformed. Fields: path, line, column, key."""
 

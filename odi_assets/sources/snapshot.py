@@ -219,4 +219,4 @@ class SourceSnapshot(ABC):
         Raises:
             IncrementError: values of the cursor cannot be compared, or are beyond what a mark holds.
         """
-        return spark_bound(self.rows(spark), window, self.label)
+        return spark_bound(self.rows(spark), window, self.label, self.place_of_rows())

@@ -7,10 +7,10 @@ That is refused as long as the former definition would still read some of these 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import (
@@ -22,7 +22,7 @@ from odi_assets.config.models import (
 )
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import IdentityMismatchError, IncrementError
+from odi_assets.errors import IdentityMismatchError, IncrementError, NoCursorColumnError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.kinds import Former
 from odi_assets.nodes.mark import NodeMark, mark_text
@@ -42,19 +42,15 @@ from odi_assets.nodes.planning.identity import (
 from odi_assets.nodes.planning.known_rows import known_by, known_differently
 from odi_assets.nodes.planning.start import Start, committed_as, start_of
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.renamed_cursor import Session, renamed, resolved
 from odi_assets.nodes.result import ADOPT
 from odi_assets.sources.marks import Identity, Mark, hwm_text
-from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.reads import PlannedRead, Read
 from odi_assets.sources.source import Source
 from odi_assets.sources.sql.marks import SnapshotMark
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry
 from odi_assets.util.words import counted
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-Session = Callable[[], "SparkSession"]
 
 
 @dataclass(frozen=True)
@@ -288,13 +284,22 @@ def _mark_now(
         if source.knows(kept):
             return kept, None, [*changes, "files that were loaded are there, so those that are not will be loaded"]
     else:
-        _require_all_loaded(node, source, then, value, ties, spark)
+        try:
+            _require_all_loaded(node, source, then, value, ties, spark)
+        except NoCursorColumnError as error:
+            return renamed(node, source, then, value, kept_facts, error, spark)
         if "rows" in (then.reading or {}):
             changes.append(f"{source.label}: rows at or below its HWM that came since the last run count as loaded")
         if _leaves_out_nulls(then):
             changes.append(f"{source.label}: rows without a cursor count as loaded")
-    # What is there counts as loaded, whether or not the source would read it now.
-    read = _resolved(source.unwaited.plan(None), spark)
+    return _counted_as_loaded(node, source, value, changes, spark)
+
+
+def _counted_as_loaded(
+    node: Node, source: Source, value: Any, changes: list[str], spark: Session
+) -> tuple[Mark | None, PlannedRead | None, list[str]]:
+    """What :func:`_mark_now` says where all that is there counts as loaded, whether or not it would be read now."""
+    read = resolved(source.unwaited.plan(None), spark)
     _require_none_held(node, source, read)
     mark = read.after if isinstance(read, Read) else None
     if isinstance(mark, SnapshotMark):
@@ -320,10 +325,14 @@ def _require_none_held(node: Node, source: Source, read: PlannedRead) -> None:
 def _require_all_loaded(
     node: Node, source: Source, then: Identity, value: Any, ties: Mapping[str, Any], spark: Session
 ) -> None:
-    """Raises IdentityMismatchError if the former definition of a source would still read something of it.
+    """Sees to it that the former definition of a source would read nothing more of it.
 
     Args:
         ties: the loaded rows that are tied with the HWM, if the commit remembers any.
+
+    Raises:
+        IdentityMismatchError: it would.
+        NoCursorColumnError: the column that it was followed by is gone.
     """
     if not same_source(then, source.identity, moved=True):
         return
@@ -334,7 +343,9 @@ def _require_all_loaded(
         f"or rebuild the table from its sources: odi run {node.command} --full-refresh"
     )
     try:
-        read = _resolved(former.plan(mark), spark)
+        read = resolved(former.plan(mark), spark)
+    except NoCursorColumnError:
+        raise
     except IncrementError as error:
         raise IdentityMismatchError(
             f"{node}: whether all of {source.label} is loaded is not known: as it was followed before, the next run "
@@ -377,7 +388,3 @@ def _leaves_out_nulls(then: Identity) -> bool:
     """Whether rows without a cursor did not stop a run. Marks of before do not say it; then they are taken for such."""
     is_cursor = then.increment in ("stateful", "cursors") or then.cursor not in ("file", "version")
     return is_cursor and ((then.reading or {}).get("left_out") or {}).get("on_null") != "raise"
-
-
-def _resolved(read: PlannedRead, spark: Session) -> PlannedRead:
-    return read.resolve(spark()) if isinstance(read, UnresolvedRead) else read

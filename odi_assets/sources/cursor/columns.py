@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from odi_assets.config.models import DateFormat
-from odi_assets.errors import IncrementError
+from odi_assets.errors import IncrementError, NoCursorColumnError
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.window import Window
 from odi_assets.spark.lazy import F, T
 from odi_assets.tables.columns import quoted, row_text
+from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -23,6 +25,9 @@ _FIRST_YEAR, _LAST_YEAR = 1, 9999
 _TIMES = {"date", "timestamp", "timestamp_ntz"}
 _HASH = "__odi_hash"
 _NUMBER = "__odi_number"
+_PLACE = "__odi_place"
+_WIDEST = 60
+"""As much of a text as a message shows."""
 
 _TIME = "[ H:mm[:ss[.SSSSSSSSS]]]"
 DATE_PATTERNS: Mapping[DateFormat, tuple[str, ...]] = {
@@ -41,7 +46,7 @@ def require_times(rows: DataFrame, column: str, label: str) -> None:
     """Raises IncrementError unless ``column`` is a date or a time, which a rolling window needs."""
     kinds = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     if column not in kinds:
-        raise IncrementError(
+        raise NoCursorColumnError(
             f"{label} has no column `{column}`; it has {', '.join(kinds)}",
             fix="correct `incremental.column` in the project file",
             column=column,
@@ -116,14 +121,20 @@ def literal(value: Any) -> Column:
     return F.lit(value)
 
 
-def spark_bound(rows: DataFrame, window: Window, label: str) -> Bound:
+def spark_bound(rows: DataFrame, window: Window, label: str, place: Column | None = None) -> Bound:
     """The upper bound of a window over ``rows``, in one pass. Rows above the window are counted.
 
     A TIMESTAMP is collected as microseconds in UTC, because Spark would convert it to this machine's zone.
 
+    Args:
+        place: the file that a row is in; None if that is not known.
+
     Raises:
         IncrementError: text of the cursor is no date of the window's format, or the bound is a time beyond Python's.
     """
+    if window.date_format is not None:
+        # Not within the aggregate: it has no order in which files would come.
+        rows = rows.withColumn(_PLACE, F.lit(None).cast("string") if place is None else place)
     cursor = cursor_column(rows, window)
     above = cursor if window.lower is None else F.when(cursor >= literal(window.lower), cursor)
     if window.lower is not None and not window.lower_inclusive:
@@ -142,12 +153,14 @@ def spark_bound(rows: DataFrame, window: Window, label: str) -> Bound:
         *_misfits(window),
     ).collect()[0]
     if window.date_format is not None and found["misfits"]:
+        count, example = int(found["misfits"]), found["example"]
+        where = f" of {unquote(example['place'])}" if example["place"] else ""
         raise IncrementError(
-            f"{found['misfits']:,} rows of {label} have text that is no date of the format "
-            f"`{window.date_format}`, as {found['example']!r}",
+            f"{counted(count, 'row')} of {label} {'has' if count == 1 else 'have'} text that is no date of the format "
+            f"`{window.date_format}`: {example['text'][:_WIDEST]!r} in `{example['name']}`{where}",
             fix="correct `incremental.date_format`, or the source; a row that is not read would be lost",
             column=window.column,
-            count=int(found["misfits"]),
+            count=count,
         )
     if found["beyond"] is not None:
         raise IncrementError(
@@ -173,19 +186,17 @@ def least(rows: DataFrame, column: str) -> Any:
 
 
 def _misfits(window: Window) -> list[Column]:
+    """How many rows have text that is no date, and the least text of them: its column, and the file that it is in."""
     if window.date_format is None:
         return []
-    bad = F.lit(False)
-    example = []
+    examples = []
     for name in filter(None, (window.column, window.fallback)):
         column = F.col(quoted(name))
         wrong = column.isNotNull() & parsed_date(column, window.date_format).isNull()
-        bad = bad | wrong
-        example.append(F.min(F.when(wrong, column)))
-    return [
-        F.count_if(bad).alias("misfits"),
-        (F.coalesce(*example) if len(example) > 1 else example[0]).alias("example"),
-    ]
+        one = F.struct(column.alias("text"), F.lit(name).alias("name"), F.col(_PLACE).alias("place"))
+        examples.append(F.when(wrong, one))
+    example = F.coalesce(*examples)
+    return [F.count_if(example.isNotNull()).alias("misfits"), F.min(example).alias("example")]
 
 
 def counted_rows(rows: DataFrame, most: int, columns: Sequence[str] | None = None) -> dict[str, int] | None:

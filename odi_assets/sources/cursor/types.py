@@ -12,7 +12,7 @@ from typing import Any
 
 from odi_assets.config.cursor_values import INTEGERS, cursor_value
 from odi_assets.config.models import StatefulIncrement
-from odi_assets.errors import IncrementError
+from odi_assets.errors import IncrementError, NoCursorColumnError
 from odi_assets.state.text_order import parse_date
 
 TypeName = Any
@@ -42,7 +42,7 @@ def cursor_type(increment: StatefulIncrement, columns: dict[str, TypeName], labe
     found = {}
     for column in filter(None, (increment.column, increment.fallback_column)):
         if column not in columns:
-            raise IncrementError(
+            raise NoCursorColumnError(
                 f"{label} has no column `{column}`; it has {', '.join(columns)}",
                 fix="correct `incremental.column` in the project file",
                 column=column,

@@ -8,11 +8,11 @@ as text that says them exactly, and read from there; a value that Spark's type d
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.sources.cursor.types import TypeName, kind_of
-from odi_assets.sources.sql.dialects import Dialect, Standard
+from odi_assets.sources.sql.dialects import Dialect, Mysql, Standard, Unordered
 from odi_assets.sources.sql.errors import MOST_DIGITS, VALUE
 from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
@@ -34,6 +34,8 @@ class SqlColumn:
         sql: what is asked for.
         comes_as_text: ``sql`` is a text that ``type`` is read from.
         refused: the condition of values that ``type`` does not hold, where the driver would not tell.
+        declared: the type as the driver calls it; None if it calls it nothing.
+        is_ordered: the database is known to order its values as state does.
     """
 
     name: str
@@ -41,6 +43,18 @@ class SqlColumn:
     sql: str
     comes_as_text: bool = False
     refused: str | None = None
+    declared: str | None = None
+    is_ordered: bool = False
+
+    @property
+    def cursor_type(self) -> TypeName:
+        """The type of the column as a cursor."""
+        return self.type if self.is_ordered else Unordered(self.declared or "of a type that Spark does not know")
+
+    @property
+    def cut_type(self) -> TypeName:
+        """The type of the column as one that pieces are cut by: texts are compared as texts, whatever they are of."""
+        return self.cursor_type if self.type == "binary" else self.type
 
     def asked(self, dialect: Dialect) -> list[str]:
         """What of a SELECT gives the column."""
@@ -97,6 +111,22 @@ class SqlColumn:
 
 
 def sql_column(field: StructField, dialect: Dialect, sql: str) -> SqlColumn:
+    """How a column is asked for, and whether it can be a cursor.
+
+    Args:
+        field: as Spark's JDBC reader sees it.
+        sql: the column in SQL, or what is asked for in its place.
+    """
+    # `BIGINT UNSIGNED`, `int identity`: what follows the first word changes no order.
+    declared = (field.metadata.get("jdbcClientType") or field.dataType.simpleString()).lower().split()[0]
+    if dialect.driver_class == Mysql.driver and declared == "char" and not field.metadata.get("isSigned", True):
+        # The driver says no more of the addresses of MariaDB.
+        declared = "inet"
+    is_ordered = dialect.ordered is None or declared.partition("(")[0] in dialect.ordered
+    return replace(_asked_for(field, dialect, sql), declared=declared, is_ordered=is_ordered)
+
+
+def _asked_for(field: StructField, dialect: Dialect, sql: str) -> SqlColumn:
     """How a column is asked for.
 
     Args:

@@ -29,6 +29,17 @@ INSTANT, LOCAL_TIME = "datetime with a zone", "datetime without a zone"
 
 
 @dataclass(frozen=True)
+class Unordered:
+    """The type of a column whose values the database does not order as state does.
+
+    Attributes:
+        name: what the database, or its driver, calls the type.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Dialect(ABC):
     """How one database is spoken to.
 
@@ -44,9 +55,13 @@ class Dialect(ABC):
     extra: ClassVar[str | None] = None
     """The extra of this package that installs the plain Python driver; None: there is none."""
     session: ClassVar[str | None] = None
-    """What every session begins with."""
+    """The statement that every session begins with: nothing that the server or the user's role is set to may change,
+    cut or stop what is read."""
     kinds: ClassVar[frozenset[str]] = frozenset({INT, DECIMAL, FLOAT, STR, BYTES, DATE, INSTANT, LOCAL_TIME})
     """The kinds of values that it orders as we do."""
+    ordered: ClassVar[frozenset[str] | None] = None
+    """The types of which that is known, as its driver calls them; None: the kinds alone decide. The values of others
+    come over as texts or numbers too, and may be ordered otherwise."""
 
     unknown_types: ClassVar[frozenset[str]] = frozenset()
     """Declared types of columns that Spark does not know; there may be more."""
@@ -146,7 +161,29 @@ class Postgres(Dialect):
     driver = "org.postgresql.Driver"
     package = "org.postgresql:postgresql:42.7.8"
     extra = "postgres"
-    session = "SET TIME ZONE 'UTC'"
+    settings: ClassVar[Mapping[str, str]] = {
+        "TimeZone": "UTC",
+        "DateStyle": "ISO, MDY",
+        "IntervalStyle": "postgres",
+        # Below 1, floats lose digits: as a cursor, such a text is above or below the value that it is of.
+        "extra_float_digits": "1",
+        "bytea_output": "hex",
+        "lc_monetary": "C",
+        # Limits of roles are made for short queries. A read is idle in its transaction while its rows are written.
+        **dict.fromkeys(("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"), "0"),
+    }
+    """What sessions are set to."""
+    # Of settings of later versions, those that are there.
+    session = (
+        "SELECT set_config(s.name, v.setting, false) FROM pg_catalog.pg_settings s JOIN (VALUES "
+        + ", ".join(f"('{name}', '{value}')" for name, value in {**settings, "transaction_timeout": "0"}.items())
+        + ") v(name, setting) ON s.name = v.name"
+    )
+    ordered = frozenset(
+        {"int2", "int4", "int8", "smallserial", "serial", "bigserial", "numeric", "float4", "float8"}
+        | {"text", "varchar", "bpchar", "name", "citext", "bytea", "uuid"}
+        | {"date", "time", "timestamp", "timestamptz"}
+    )
     clock = "CAST(CURRENT_TIMESTAMP AT TIME ZONE 'UTC' AS text)"
     unknown_types = frozenset({"refcursor", "money[]"})
     connection: ServerConnection
@@ -221,8 +258,22 @@ class Mysql(Dialect):
     driver = "org.mariadb.jdbc.Driver"
     package = "org.mariadb.jdbc:mariadb-java-client:3.5.6"
     extra = "mysql"
-    # A TIMESTAMP is an instant that is written, and compared, in the session's zone.
-    session = "SET time_zone = '+00:00'"
+    # A TIMESTAMP is an instant that is written, and compared, in the session's zone. DEFAULT would mean what the server
+    # is set to. Of `sql_mode`, the language that queries are written in stays. In the comments is what MariaDB, or
+    # MySQL, knows alone.
+    session = (
+        "SET time_zone = '+00:00', sql_select_limit = 18446744073709551615, sql_big_selects = 1, "
+        "sql_mode = REPLACE(@@sql_mode, 'PAD_CHAR_TO_FULL_LENGTH', ''), "
+        "group_concat_max_len = GREATEST(@@group_concat_max_len, 1048576) "
+        "/*M!100101 , max_statement_time = 0 */ /*M!100304 , system_versioning_asof = DEFAULT */ "
+        "/*!50708 , max_execution_time = 0 */"
+    )
+    ordered = frozenset(
+        {"tinyint", "smallint", "mediumint", "int", "integer", "bigint", "decimal", "float", "double", "bit"}
+        | {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
+        | {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
+        | {"date", "datetime", "timestamp"}
+    )
     double = "DOUBLE"
     clock = "CAST(UTC_TIMESTAMP(6) AS CHAR)"
     unknown_types = frozenset({"uuid"})
@@ -238,7 +289,9 @@ class Mysql(Dialect):
     def properties(self) -> dict[str, str]:
         is_mysql = self.driver_class.startswith("com.mysql.")
         sent_as_they_are = {"useCursorFetch": "true"} if is_mysql else {"useServerPrepStmts": "true"}
-        return {"tinyInt1isBit": "false", "yearIsDateType": "false", **sent_as_they_are}
+        # Spark asks for the columns of a query before its session begins.
+        first = {"sessionVariables": "sql_big_selects=1"}
+        return {"tinyInt1isBit": "false", "yearIsDateType": "false", **sent_as_they_are, **first}
 
     def quoted(self, name: str) -> str:
         return "`" + name.replace("`", "``") + "`"
@@ -270,6 +323,11 @@ class Mssql(Dialect):
     driver = "com.microsoft.sqlserver.jdbc.SQLServerDriver"
     package = "com.microsoft.sqlserver:mssql-jdbc:13.2.1.jre11"
     extra = "mssql"
+    ordered = frozenset(
+        {"bigint", "int", "smallint", "tinyint", "decimal", "numeric", "money", "smallmoney", "real", "float"}
+        | {"char", "varchar", "nchar", "nvarchar", "text", "ntext", "binary", "varbinary", "timestamp", "rowversion"}
+        | {"date", "datetime", "datetime2", "smalldatetime", "datetimeoffset"}
+    )
     clock = "CONVERT(nvarchar(40), CAST(SYSUTCDATETIME() AS datetime2(6)), 121)"
     connection: ServerConnection
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from odi_assets.errors import SourceError
-from odi_assets.sources.sql.dialects import Dialect
+from odi_assets.errors import IncrementError, SourceError
+from odi_assets.sources.sql.dialects import Dialect, Mysql, Postgres, Unordered
 
 _LONGEST = 400
 MOST_DIGITS = 38
@@ -49,6 +49,12 @@ _FAILURES = (
         r"Access denied for user \S+ to database",
         "{uri}: there is no such database, or the user may not open it",
         "check `database` of the connection, and what its user may do",
+    ),
+    _failure(
+        r"query would be affected by row-level security policy",
+        "a policy hides rows of it from the user, and `row_security` is off for the user",
+        "let the user see all of its rows (BYPASSRLS), or have what the policy shows: ALTER ROLE … SET row_security = "
+        "on",
     ),
     _failure(
         r"permission denied|command denied to user|permission was denied|access denied",
@@ -146,7 +152,7 @@ def _way_on(what: str, dialect: Dialect, ordered_by: Collection[str]) -> str:
     if column and name in ordered_by:
         return (
             f"rows are ordered or cut by `{name}`: correct it at the source; or read a `query` that selects "
-            f"`{_in_order(column[2], column[3], dialect, name)}` in its place, which keeps the order"
+            f"{_in_order(column[2], column[3], dialect, name)}"
         )
     shown = name if re.fullmatch(r"\w+", name) else "'" + name.replace("'", "''") + "'"
     sql = dialect.written(dialect.quoted(name)).replace("'", "''")
@@ -157,7 +163,8 @@ def _way_on(what: str, dialect: Dialect, ordered_by: Collection[str]) -> str:
 
 
 def _in_order(value: str, kind: str, dialect: Dialect, name: str) -> str:
-    """A column in SQL as one of a type that holds a value and keeps the order; or without the value, which none holds.
+    """What to select in the place of a column: it as one of a type that holds a value and keeps the order; or it
+    without the value, which none holds.
 
     Args:
         kind: the type that does not hold it.
@@ -165,11 +172,57 @@ def _in_order(value: str, kind: str, dialect: Dialect, name: str) -> str:
     column = dialect.quoted(name)
     number = re.fullmatch(r"[+-]?(\d+)(?:\.(\d+))?", value) if kind.startswith("decimal") else None
     if number is None:
-        return f"NULLIF({column}, '{value}') AS {column}"
-    digits = len(number[1].lstrip("0"))
-    if digits > MOST_DIGITS:
-        return f"CAST({column} AS {dialect.double}) AS {column}"
-    return f"CAST({column} AS DECIMAL({MOST_DIGITS},{MOST_DIGITS - digits})) AS {column}"
+        return f"`NULLIF({column}, '{value}') AS {column}` in its place, which keeps the order"
+    before, after = len(number[1].lstrip("0")), len(number[2] or "")
+    _, scale = (int(part) for part in re.findall(r"\d+", kind))
+    # What is too long behind the point leaves the other digits to what is before it, and the other way round.
+    scale = after if after > scale else MOST_DIGITS - before
+    as_double = f"`CAST({column} AS {dialect.double}) AS {column}` in its place, which keeps the order"
+    if before + scale > MOST_DIGITS or scale < 0:
+        return as_double
+    return (
+        f"`CAST({column} AS DECIMAL({MOST_DIGITS},{scale})) AS {column}` in its place, if no value has more than "
+        f"{MOST_DIGITS - scale} digits before the point, or {scale} after it; or else {as_double}, and makes ties of "
+        "values with the same first 15 digits (as a `stateful` cursor, with `boundary: closed`)"
+    )
+
+
+_MONTHS = "(extract(year FROM {0}) * 12 + extract(month FROM {0})) * 2592000"
+_POSTGRES_ORDERS: Mapping[str, str] = {
+    "xid8": "CAST(CAST({0} AS text) AS numeric(20,0))",
+    "pg_lsn": "CAST({0} - '0/0' AS numeric(20,0))",
+    "oid": "CAST({0} AS bigint)",
+    "money": "CAST({0} AS numeric(38,2))",
+    # PostgreSQL compares intervals with months of 30 days; the epoch of a year has a quarter of a day more.
+    "interval": f"CAST({_MONTHS} + extract(epoch FROM {{0}} - date_trunc('month', {{0}})) AS numeric(38,6))",
+    "timetz": "CAST(extract(epoch FROM {0}) AS numeric(38,6))",
+    **dict.fromkeys(("macaddr", "macaddr8", "bit", "varbit"), "CAST({0} AS text)"),
+}
+_MYSQL_ORDERS: Mapping[str, str] = {
+    **dict.fromkeys(("enum", "set", "enum or set"), "CAST({0} AS UNSIGNED)"),
+    "time": "TIME_TO_SEC({0})",
+    "inet": "INET6_ATON({0})",
+}
+"""By type, what orders its values as the database does, and is of a type that can be a cursor."""
+
+
+def no_order(column: str, kind: Unordered, dialect: Dialect, label: str) -> IncrementError:
+    """The error for a cursor of a type whose values the database orders otherwise than state does, or not at all."""
+    name, others = dialect.quoted(column), "choose a column of numbers, text, bytes, dates or times"
+    found = {Postgres: _POSTGRES_ORDERS, Mysql: _MYSQL_ORDERS}.get(type(dialect), {}).get(kind.name)
+    if found is not None:
+        fix = f"read a `query` that selects `{found.format(name)} AS {name}` in its place, which keeps the order"
+    elif isinstance(dialect, Postgres):
+        fix = (
+            f"read a `query` with a cast that keeps the order: of an ENUM, `array_position(enum_range({name}), {name})`"
+        )
+    else:
+        fix = "read a `query` with a cast to one of them that keeps the order"
+    return IncrementError(
+        f"`{column}` of {label} is {kind.name}, and no cursor: it does not put rows in an order that state has too",
+        fix=f"{fix}; or {others}" if found or isinstance(dialect, Postgres) else f"{others}; or {fix}",
+        column=column,
+    )
 
 
 def database_error(text: str, dialect: Dialect, label: str) -> SourceError:

@@ -29,10 +29,12 @@ _POSTGRES_TYPES: Mapping[int, str] = {
 _MYSQL_TYPES: Mapping[int, str] = {
     # By MySQL's enum_field_types.
     **{0: "decimal(38,18)", 246: "decimal(38,18)", 1: "byte", 2: "short", 3: "integer", 8: "long", 9: "integer"},
-    **{4: "float", 5: "double", 7: "timestamp", 10: "date", 12: "timestamp_ntz", 13: "integer"},
+    **{4: "float", 5: "double", 7: "timestamp", 10: "date", 12: "timestamp_ntz"},
     **{252: "string", 253: "string", 254: "string"},
 }
 _MYSQL_TEXTS, _MYSQL_LONG, _BINARY_CHARSET, _UNSIGNED = {252, 253, 254}, 8, 63, 32
+_NO_PLAIN_TEXT = _UNSIGNED | 256 | 2048
+"""Flags of texts that are ordered otherwise: of `inet6`, `inet4` and `uuid`, of ENUM and of SET."""
 _MSSQL_TYPES: Mapping[str, str] = {
     # By the names of sys.types.
     **{"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "short", "real": "float", "float": "double"},
@@ -118,17 +120,13 @@ def _credentials(connection: SqlConnection) -> dict[str, str]:
 
 
 def _postgres(module: Any, connection: Any, seconds: float) -> Any:
-    settings = {
-        "statement_timeout": int(seconds * 1000),
-        "datestyle": "ISO",
-        "timezone": "UTC",
-        "default_transaction_read_only": "on",
-    }
+    settings = {"statement_timeout": int(seconds * 1000), "default_transaction_read_only": "on"}
     return postgres_connection(module, connection, settings)
 
 
 def postgres_connection(module: Any, connection: Any, settings: Mapping[str, Any]) -> Any:
-    """A connection of psycopg with settings of the server."""
+    """A connection of psycopg with the settings of all sessions, and further ones."""
+    settings = {name.lower(): value for name, value in Postgres.settings.items()} | dict(settings)
     of_libpq = ("sslmode", "sslrootcert", "sslcert", "sslkey")
     return module.connect(
         host=connection.host,
@@ -136,7 +134,7 @@ def postgres_connection(module: Any, connection: Any, settings: Mapping[str, Any
         dbname=connection.database,
         connect_timeout=CONNECT_SECONDS,
         client_encoding="utf8",
-        options=" ".join(f"-c {name}={value}" for name, value in settings.items()),
+        options=" ".join(f"-c {name}={str(value).replace(' ', '')}" for name, value in settings.items()),
         autocommit=True,
         **_credentials(connection),
         **{name: connection.options[name] for name in of_libpq if name in connection.options},
@@ -149,15 +147,14 @@ def _postgres_columns(cursor: Any, relation: str) -> dict[str, TypeName | None]:
 
 
 def _mysql(module: Any, connection: Any, seconds: float) -> Any:
-    return mysql_connection(module, connection, seconds, Mysql.session)
+    return mysql_connection(module, connection, seconds)
 
 
-def mysql_connection(module: Any, connection: Any, seconds: float, first: str | None) -> Any:
-    """A connection of PyMySQL.
+def mysql_connection(module: Any, connection: Any, seconds: float) -> Any:
+    """A connection of PyMySQL, which begins as all sessions do.
 
     Args:
         seconds: the longest time that the server may say nothing.
-        first: the statement that it begins with.
     """
     wants_tls = connection.options.get("sslMode", "disable").lower() not in ("disable", "disabled")
     return module.connect(
@@ -168,7 +165,7 @@ def mysql_connection(module: Any, connection: Any, seconds: float, first: str | 
         read_timeout=seconds,
         write_timeout=seconds,
         charset="utf8mb4",
-        init_command=first,
+        init_command=Mysql.session,
         autocommit=True,
         ssl={"ca": connection.options.get("serverSslCert")} if wants_tls else None,
         **_credentials(connection),
@@ -184,6 +181,8 @@ def _mysql_columns(cursor: Any, relation: str) -> dict[str, TypeName | None]:
 def _mysql_type(field: Any) -> TypeName | None:
     if field.type_code in _MYSQL_TEXTS and field.charsetnr == _BINARY_CHARSET:
         return "binary"
+    if field.type_code in _MYSQL_TEXTS and field.flags & _NO_PLAIN_TEXT:
+        return None
     if field.type_code == _MYSQL_LONG and field.flags & _UNSIGNED:
         return "decimal(20,0)"
     return _MYSQL_TYPES.get(field.type_code)

@@ -16,7 +16,7 @@ from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.errors import read_errors_named
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.columns import SqlColumn, sql_column, unknown_column
-from odi_assets.sources.sql.dialects import Mysql, Postgres
+from odi_assets.sources.sql.dialects import Mysql, Postgres, Unordered
 from odi_assets.sources.sql.errors import UnknownTypeError, same_names
 from odi_assets.sources.sql.keys import KeyColumn, keys_of
 from odi_assets.sources.sql.marks import TableChunk
@@ -120,6 +120,25 @@ class RelationReader:
         """The types of the columns, as Spark writes them in JSON."""
         return {column.name: column.type for column in self.columns}
 
+    @cached_property
+    def cursor_types(self) -> dict[str, TypeName]:
+        """The types of the columns as cursors; of those that the database orders otherwise than state, their names."""
+        members = dict.fromkeys(self._members(), Unordered("enum or set"))
+        return {column.name: column.cursor_type for column in self.columns} | members
+
+    def _members(self) -> list[str]:
+        """The cursors that are an ENUM or a SET of MySQL: its driver calls them CHAR, but not a union of them."""
+        chars = [one.name for one in self.columns if one.declared == "char" and one.name in self.relation.ordered_by]
+        if not chars or not isinstance(self.relation.dialect, Mysql):
+            return []
+        names = ", ".join(map(self.relation.dialect.quoted, chars))
+        one = f"SELECT {names} FROM {self.relation.sql} odi WHERE 1 = 0"
+        return [
+            field.name
+            for field in self._load(f"{one} UNION ALL {one}").schema.fields
+            if field.metadata.get("jdbcClientType") != "CHAR"
+        ]
+
     def rows(self, where: str | None) -> DataFrame:
         """The rows, lazily.
 
@@ -130,7 +149,7 @@ class RelationReader:
         if self.pieces <= 1 or self.partition_column is None:
             return self._rows(condition, (), [])
         window = Window(self.partition_column)
-        key, kind = self.relation.cursor(window, self.types)
+        key, kind = self.relation.cursor(window, {column.name: column.cut_type for column in self.columns})
         pieces = predicates(self.relation, key, kind, condition, self.pieces, self.texts)
         return self._rows(condition, (f"{key} AS {self.relation.dialect.quoted(KEY)}",), pieces)
 

@@ -82,15 +82,15 @@ class SqlSnapshot(SourceSnapshot):
         if window.date_format is not None:
             return super().rows_in_window(spark, window, only)
         reader = self.reader(spark)
-        rows = reader.rows(self.relation.condition(window, reader.types))
+        rows = reader.rows(self.relation.condition(window, reader.cursor_types))
         return rows if only is None else rows.where(only.condition(rows))
 
     def bound(self, spark: SparkSession, window: Window) -> Bound:
         if window.date_format is not None:
             return super().bound(spark, window)
         reader = self.reader(spark)
-        row = reader.texts(self.relation.bound(window, reader.types))[0]
-        return self.relation.found(row, window, reader.types)
+        row = reader.texts(self.relation.bound(window, reader.cursor_types))[0]
+        return self.relation.found(row, window, reader.cursor_types)
 
     def now(self, spark: SparkSession | None = None) -> datetime:
         now = None if self.look is None else self.look.now

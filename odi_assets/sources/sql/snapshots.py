@@ -82,7 +82,7 @@ class CursorTable(SqlSnapshot):
     def looked_at_by(self, spark: SparkSession, mark: SnapshotMark | None = None) -> CursorTable:
         """It with the maxima of its cursors; rows that came below ``mark`` are counted."""
         reader = self.reader(spark)
-        return replace(self, seen=_look(self.cursors, reader.types, reader.texts, mark))
+        return replace(self, seen=_look(self.cursors, reader.cursor_types, reader.texts, mark))
 
     def begun(self, spark: SparkSession) -> tuple[CursorTable, SnapshotMark]:
         """It with its maxima, and the mark of a snapshot of which nothing is read yet; without rows, it has no chunks.
@@ -92,14 +92,14 @@ class CursorTable(SqlSnapshot):
             SourceError: the database does not answer.
         """
         # The types by which the chunks are cut are those by which they are read.
-        types = self.reader(spark).types
-        begun = self._asked(spark, lambda ask: self._begun(types, ask))
+        reader = self.reader(spark)
+        begun = self._asked(spark, lambda ask: self._begun(reader.types, reader.cursor_types, ask))
         begun[0].require_within_clock(spark)
         return begun
 
-    def _begun(self, types: Types, ask: Ask) -> tuple[CursorTable, SnapshotMark]:
+    def _begun(self, types: Types, as_cursors: Types, ask: Ask) -> tuple[CursorTable, SnapshotMark]:
         # In this order: what comes after the maxima were taken is above them, wherever the chunks are cut.
-        seen = _look(self.cursors, types, ask)
+        seen = _look(self.cursors, as_cursors, ask)
         for name, value in seen[1].values.items():
             # A lag that does not fit is an error now, and not once the snapshot is read.
             self.cursors.less_lag(name, value)
@@ -111,7 +111,7 @@ class CursorTable(SqlSnapshot):
         if self.seen is None or not self.stops:
             return
         reader = self.reader(spark)
-        rows = reader.rows(self.cursors.ahead(self.seen[1].limits, reader.types))
+        rows = reader.rows(self.cursors.ahead(self.seen[1].limits, reader.cursor_types))
         raise self._stop(self.seen[1], described(rows, None, self.cursors.columns, self.keys))
 
     def _stop(self, found: Maxima, rows: Sequence[str] = ()) -> IncrementError:
@@ -325,7 +325,7 @@ class SnapshotChunks(_OfCursorTable, Read):
     def load(self, spark: SparkSession) -> DataFrame:
         reader, cursors = self.table.reader(spark), self.table.cursors
         self.table.require_same_storage(self.chunks, spark)
-        upto = cursors.upto(cursors.fitting(self.mark, reader.types), reader.types)
+        upto = cursors.upto(cursors.fitting(self.mark, reader.cursor_types), reader.cursor_types)
         parts = self.table.side_by_side(self.chunks.by, self.taken, reader.types, spark)
         return reader.chunks(upto, self.table.key_columns(self.chunks.by, reader), parts)
 
@@ -342,7 +342,8 @@ class NewRows(_OfCursorTable, Read):
 
     def load(self, spark: SparkSession) -> DataFrame:
         reader, cursors = self.table.reader(spark), self.table.cursors
-        above, upto = cursors.above(self.lower, reader.types), cursors.upto(self.upper, reader.types)
+        types = reader.cursor_types
+        above, upto = cursors.above(self.lower, types), cursors.upto(self.upper, types)
         return reader.rows(f"({above}) AND ({upto})")
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
@@ -415,5 +416,5 @@ class Loaded(_OfCursorTable, Read):
 
     def load(self, spark: SparkSession) -> DataFrame:
         reader, cursors = self.table.reader(spark), self.table.cursors
-        rows = reader.rows(cursors.upto(cursors.fitting(self.mark, reader.types), reader.types))
+        rows = reader.rows(cursors.upto(cursors.fitting(self.mark, reader.cursor_types), reader.cursor_types))
         return rows if self.only is None else rows.where(self.only.condition(rows))

@@ -9,12 +9,12 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from odi_assets.errors import IncrementError, SourceError
+from odi_assets.errors import IncrementError, NoCursorColumnError, SourceError
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.types import TypeName, kind_of
 from odi_assets.sources.cursor.window import Window
-from odi_assets.sources.sql.dialects import DATE, INSTANT, INT, LOCAL_TIME, Dialect, constant, parsed
-from odi_assets.sources.sql.errors import of_spark
+from odi_assets.sources.sql.dialects import DATE, INSTANT, INT, LOCAL_TIME, Dialect, Unordered, constant, parsed
+from odi_assets.sources.sql.errors import no_order, of_spark
 
 BELOW_ALL = "-infinity"
 """What stands for the greatest cursor where a row is below all values."""
@@ -63,12 +63,14 @@ class Relation:
 
     def _kind(self, column: str, types: Mapping[str, TypeName | None]) -> str:
         if column not in types:
-            raise IncrementError(
+            raise NoCursorColumnError(
                 f"{self.label} has no column `{column}`; it has {', '.join(types)}",
                 fix="correct the name of the column in `read`",
                 column=column,
             )
         name = types[column]
+        if isinstance(name, Unordered):
+            raise no_order(column, name, self.dialect, self.label)
         kind = kind_of(name) if isinstance(name, str) else None
         if kind is None or kind not in self.dialect.kinds:
             shown = name if isinstance(name, str) else "of another type"

@@ -387,5 +387,7 @@ def test_dates_written_as_text_are_compared_as_dates(
     assert box.run("events").rows_written == 1
     assert box.hwm("events") == datetime.fromisoformat(hwm).replace(tzinfo=UTC)
     box.land("e.csv", [*lines, f"9,{later}", "10,30-30-30"])
-    with pytest.raises(IncrementError, match=r"1 rows of landing:e\.csv .* no date of the format .* as '30-30-30'"):
+    with pytest.raises(
+        IncrementError, match=r"^1 row of landing:e\.csv has .* '30-30-30' in `at` of file:/.*/landing/e\.csv"
+    ):
         box.run("events")

@@ -115,7 +115,8 @@ def test_a_value_that_no_type_of_spark_holds_stops_the_run(
     ("kind", "first", "value", "remedy"),
     [
         ("numeric", "1", "1e30", 'CAST("o" AS DECIMAL(38,7)) AS "o"'),
-        ("numeric", "0.5", "1e-19", 'CAST("o" AS DECIMAL(38,38)) AS "o"'),
+        ("numeric", "1234567890123456789", "1e-19", 'CAST("o" AS DECIMAL(38,19)) AS "o"'),
+        ("numeric", "99999999999999999999", f"1.{'0' * 36}1", 'CAST("o" AS DOUBLE PRECISION) AS "o"'),
         ("numeric", "1", "1e40", 'CAST("o" AS DOUBLE PRECISION) AS "o"'),
         ("timestamp", "'2024-01-01'", "'0044-03-15 BC'", 'NULLIF("o", \'0044-03-15 00:00:00 BC\') AS "o"'),
     ],

@@ -23,7 +23,7 @@ from odi_assets.sources.cdc.mariadb.texts import ALIKE, UNICODE, TextPool, as_in
 from odi_assets.sources.cdc.mariadb.wire import dumped, selected
 from odi_assets.sources.cdc.patterns import TablePatterns, named
 from odi_assets.sources.sql import position as plain
-from odi_assets.sources.sql.dialects import Dialect, Mysql
+from odi_assets.sources.sql.dialects import Dialect
 from odi_assets.sources.sql.errors import database_error
 from odi_assets.sources.sql.keys import utf8_text
 from odi_assets.util.extras import install_command
@@ -438,7 +438,7 @@ def connected(dialect: Dialect, label: str) -> Iterator[MariadbSession]:
     if not isinstance(connection, ServerConnection):
         raise AssertionError("logs are captured from servers")
     try:
-        with closing(plain.mysql_connection(pymysql, connection, _SILENCE_SECONDS, Mysql.session)) as opened:
+        with closing(plain.mysql_connection(pymysql, connection, _SILENCE_SECONDS)) as opened:
             session = MariadbSession(opened, dialect, label)
             for setting in _SETTINGS if session.version else ():
                 session.rows(setting)
