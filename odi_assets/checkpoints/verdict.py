@@ -20,6 +20,7 @@ from odi_assets.checkpoints.inspect import (
     Checkpoint,
     MicroBatch,
     Operator,
+    StoreInfo,
     local_path,
     read_batch,
     read_operator,
@@ -224,8 +225,8 @@ def _operators(survey: _Survey) -> list[Operator]:
         plain, revisions = folder / "_metadata" / "metadata", numbered_files(folder / "_metadata" / "v2")
         files = revisions or ({0: plain} if plain.is_file() else {})
         if not files:
-            survey.add(folder / "_metadata", "is missing: nothing describes the operator", _AGAIN, stops=False)
-            survey.unreadable = True
+            found.append(_undescribed(survey, folder, number))
+            continue
         # A restart reads the newest revision alone; an older one is of the batches up to the next.
         newest = max(files, default=-1)
         for revision, file in files.items():
@@ -239,6 +240,23 @@ def _operators(survey: _Survey) -> list[Operator]:
         _schemas(survey, folder, operator)
         found.append(operator)
     return found
+
+
+def _undescribed(survey: _Survey, folder: Path, number: int) -> Operator:
+    """An operator whose description is missing, by its folders: Spark reads the state without one, unless it is in
+    variables, whose schemas only the description names."""
+    has_variables = (folder / "_stateSchema").is_dir()
+    remedy = _START_OVER if has_variables else _AGAIN
+    survey.add(folder / "_metadata", "is missing: nothing describes the operator", remedy, stops=has_variables)
+    first = folder / "0"
+    places = {"default": first} | {one.name: one for one in sorted(first.glob("*")) if one.is_dir()}
+    schemas = {name: place / "_metadata" / "schema" for name, place in places.items()}
+    partitions = len(numbered_files(folder))
+    stores = [StoreInfo(name, partitions, 0, schema) for name, schema in schemas.items() if schema.is_file()]
+    survey.unreadable |= has_variables or not stores
+    operator = Operator(number, None, tuple(stores))
+    _schemas(survey, folder, operator)
+    return operator
 
 
 def _description(file: Path) -> Any:

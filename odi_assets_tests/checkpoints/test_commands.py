@@ -71,6 +71,20 @@ def test_a_log_file_that_is_torn_anyhow_is_a_fault_with_a_remedy(
     assert any(fault["path"].startswith(file) and fault["remedy"] for fault in told["faults"]), told["faults"]
 
 
+def test_state_is_readable_without_the_description_of_its_operator_as_far_as_its_files_are_there(
+    join_checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    copy = Path(shutil.copytree(join_checkpoint, tmp_path / "copy"))
+    shutil.rmtree(copy / "state" / "0" / "_metadata")
+    told = printed(capfd, "files", str(copy), code=1)
+    assert [fault["path"] for fault in told["faults"]] == ["state/0/_metadata"]
+    assert "the next batch writes it again" in told["faults"][0]["remedy"]
+    assert (told["readable"], told["restarts"]) == ([0, 1, 2, 3], True)
+    torn = next(copy.glob("state/0/0/left-*/4.changelog"))
+    torn.write_bytes(torn.read_bytes()[:-3])
+    assert printed(capfd, "files", str(copy), code=1)["readable"] == [0, 1, 2]
+
+
 def test_a_checkpoint_in_a_store_is_copied_here_and_errors_name_the_store(
     join_checkpoint: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

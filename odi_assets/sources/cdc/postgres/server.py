@@ -46,6 +46,8 @@ _MARGIN = 0.2
 """Seconds beyond the time in which a server writes its log to the disk."""
 _NAMES_COLUMNS = 150_000
 """The version from which a publication may name columns and rows."""
+_PUBLISHES_GENERATED = 180_000
+"""The version from which a publication may have columns that the database generates."""
 
 
 @dataclass(frozen=True)
@@ -261,8 +263,9 @@ class ServerSession:
         for oid, name, kind, is_generated in listed:
             table = names[int(oid)]
             logged = published.get(table.name)
-            # From PostgreSQL 18 on, a publication may have the columns that the database generates and stores.
-            if name in logged if logged is not None else not is_generated:
+            is_named = name in logged if logged is not None else not is_generated
+            # Before PostgreSQL 18, the log has no generated column, and the list of all columns has them.
+            if is_named and (not is_generated or self.opened.info.server_version >= _PUBLISHES_GENERATED):
                 columns[table.name].append(ShapeColumn(str(name), str(kind), name in table.key))
         return {name: Shape(tuple(found)) for name, found in columns.items()}
 
