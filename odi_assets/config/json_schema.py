@@ -93,7 +93,7 @@ def _prefix(name: str) -> str:
 
 
 def _add_kinds(definitions: dict[str, Any]) -> None:
-    """Add the settings of each kind of source, those of other packages too. The ``format`` says which of them count."""
+    """Add the settings of each kind of source, of other packages too. The ``format`` says which of them count."""
     kinds = _kinds_of_sources()
     for model, (name, *_) in kinds.items():
         prefix = _prefix(name)

@@ -130,7 +130,7 @@ def _spec(key: str, path: tuple[str, ...]) -> ToolSpec:
 
 
 def specs() -> list[ToolSpec]:
-    """All tools, those of other packages too.
+    """All tools, of other packages too.
 
     Raises:
         ConfigError: a package is broken, or a name is taken twice.

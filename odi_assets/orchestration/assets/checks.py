@@ -1,6 +1,6 @@
 """A node's asset checks, evaluated in the step that writes its rows: whether it is up to date, and what its rows are.
 
-In a run of checks alone, they are those of the last run that looked."""
+A run of checks alone reports what the last run has found."""
 
 from __future__ import annotations
 

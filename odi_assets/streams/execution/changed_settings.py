@@ -1,4 +1,4 @@
-"""Settings of a stream node that the rows in its state or table depend on, compared with those of its last batch.
+"""Settings of a stream node that the rows in its state or table depend on, compared with its last batch's.
 
 Spark notes none of them in the checkpoint: it would go on, and lose or repeat rows.
 """
@@ -36,7 +36,7 @@ def compared_settings(config: NodeConfig) -> dict[str, Any]:
 
 
 def require_settings_hold(plan: StreamPlan, last: StreamFacts, checkpoint: Path) -> None:
-    """Compare the settings of a node with those of its last batch.
+    """Compare the settings of a node with its last batch's.
 
     Args:
         checkpoint: the folder of the query's checkpoint, or a copy of its logs.
@@ -60,7 +60,7 @@ def require_settings_hold(plan: StreamPlan, last: StreamFacts, checkpoint: Path)
 
 
 def _settings_of_before(plan: StreamPlan) -> Mapping[str, Any]:
-    """What the last batch tells of its settings, if a version of odi_assets wrote it that did not note them."""
+    """What the last batch shows of its settings, if a version of odi_assets wrote it that did not note them."""
     stamp = plan.marks.stamp
     mode = None if stamp is None else CommitFacts.of(stamp).mode
     return {_OUTPUT: "append"} if mode in (WriteMode.APPEND.value, WriteMode.APPEND_ONCE.value) else {}
