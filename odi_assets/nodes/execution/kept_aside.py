@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def with_known_keys(node: Node, rows: DataFrame) -> DataFrame:
     """Rows that stop the run, once they are written, if a row lacks a key because its value is kept aside.
 
-    The key of such a row is NULL, and NULL equals NULL: the table would have one of all such rows, or only the rows of the
-    last run. A key whose check `not_null` blocks is left to the check.
+    The key of such a row is NULL, and NULL equals NULL: the table would have one of all such rows, or only
+    the rows of the last run. A key whose check `not_null` blocks is left to the check.
     """
     config = node.config
     aside = [name for read in config.reads.values() if (name := read.kept_aside) and name in rows.columns]

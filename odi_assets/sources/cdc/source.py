@@ -377,7 +377,8 @@ class LogRead(_OfLog, UnresolvedRead):
 
     @property
     def stands_at(self) -> Position:
-        # The log moves with all that its server does. A capture that fails is tried again without a pause once there is much more.
+        # The log moves with all that its server does. A capture that fails is tried again without a pause once there is
+        # much more.
         behind = 0 if self.lag is None else self.lag.bytes // QUIET_BYTES
         return {"mark": None if self.before is None else self.before.value, "behind": behind.bit_length()}
 
