@@ -1,8 +1,8 @@
-"""One Spark session for the whole suite, on this machine unless the environment names a cluster or a server.
+"""One Spark session for a process's tests, on this machine unless the environment names a cluster or a server.
 
-`make test` runs the suite in two workers of pytest-xdist, `pytest` by itself in one process. Either way there is one
-session: all tests that may use it run in one worker, while the other makes those that need none, or only in processes
-of their own.
+`pytest` by itself runs the suite in one process, so with one session. `make test` runs it in two workers of
+pytest-xdist: each begins with half of the tests that may use a session, and has one; then the workers share the tests
+that need none, or start Spark only in processes of their own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 """Options of a JVM that lives for seconds or minutes: what its optimizing compiler costs, it never earns back."""
 
 APART = (
-    *("as_shipped/", "cluster/", "nodes/test_kill_sweep.py"),
+    *("as_shipped/", "cluster/", "nodes/test_kill_sweep.py", "extensions/test_package.py"),
     *("orchestration/test_browser.py", "orchestration/test_definitions.py"),
     *("state/odibi/", "state/delta/test_catalog.py", "state/clouds/", "state/test_hwm", "state/local/"),
     *("state/test_processes.py", "state/test_real", "state/test_runs", "state/test_state_machine", "store/test_store"),
@@ -43,7 +43,7 @@ APART = (
     *("cli/test_run_as", "orchestration/test_reconcile.py", "orchestration/test_composition.py"),
     *("benchmarks/test_state.py", "delta/test_changes.py", "delta/test_creation_race.py"),
 )
-"""How the names of files begin whose tests take long and leave the suite's session alone, the longest first."""
+"""How the names of files begin whose tests take long and leave the sessions alone, the longest first."""
 
 
 APART_AND_SHORT = (
@@ -53,7 +53,7 @@ APART_AND_SHORT = (
     *("sources/delta/test_v", "sources/files/", "state/delta/test_batches.py", "state/test_factory.py"),
     *("state/test_places.py", "state/transfer/", "streams/query/test_g"),
 )
-"""The same for files whose tests are short: the worker that has the session would be the last one with them."""
+"""The same for files whose tests are short: the last ones, so that both workers end at about the same time."""
 
 
 NOT_QUICK = frozenset(
@@ -66,14 +66,19 @@ NOT_QUICK = frozenset(
 of them, directly or through another, and is not in :data:`APART`, gets the mark ``quick``."""
 
 
-WITH_SESSION = "spark"
-"""The unit of all files that use the suite's session, and of those that are in neither list."""
+SECOND_HALF = ("checkpoints/", "cli/", "explain/", "sources/", "streams/", "tables/")
+"""How the names of files begin that take about half the time of those that use a session."""
+
+
+WITH_SESSION = ("spark", "spark, the second half")
+"""The units of all files that use a session, and of those that are in no list."""
 
 
 def _unit(nodeid: str) -> str:
     """What one worker makes in one go."""
     file = nodeid.partition("::")[0].removeprefix("odi_assets_tests/")
-    return next((place for place in (*APART, *APART_AND_SHORT) if file.startswith(place)), WITH_SESSION)
+    found = next((place for place in (*APART, *APART_AND_SHORT) if file.startswith(place)), None)
+    return found or WITH_SESSION[file.startswith(SECOND_HALF)]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -98,12 +103,12 @@ def is_quick(item: pytest.Item) -> bool:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the quick tests, and bring all into the order of their units where there are several workers."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()) and _unit(item.nodeid) != WITH_SESSION:
+        if "spark" in getattr(item, "fixturenames", ()) and _unit(item.nodeid) not in WITH_SESSION:
             raise pytest.UsageError(f"{item.nodeid} uses the fixture `spark`: its file cannot be one of conftest.APART")
         if is_quick(item):
             item.add_marker(pytest.mark.quick)
     if hasattr(config, "workerinput"):
-        order = [WITH_SESSION, *APART, *APART_AND_SHORT]
+        order = [*WITH_SESSION, *APART, *APART_AND_SHORT]
         items.sort(key=lambda item: order.index(_unit(item.nodeid)))
 
 
