@@ -16,7 +16,10 @@ _NO_MEMORY = "java.lang.OutOfMemoryError"
 _OUT_OF_MEMORY_EXIT = 52
 """Spark's exit code where a thread of it had no memory left (``SparkExitCode.OOM``); 3 is the exit code of the JVM's
 own ``-XX:+ExitOnOutOfMemoryError``."""
-_ENDING = ("SparkContext was shut down", "on a stopped SparkContext")
+_ENDING = (
+    *("SparkContext was shut down", "on a stopped SparkContext"),
+    *('the return value of "org.apache.spark.SparkContext.', 'the return value of "org.apache.spark.SparkEnv.'),
+)
 """What a JVM answers to a call while it ends."""
 _SECONDS = 2.0
 """How long a JVM that closed its connections, or is ending, may take to end."""

@@ -430,7 +430,7 @@ INVALID: tuple[tuple[str, str | None, tuple[Expected, ...]], ...] = (
     (
         ONE % '{"chunks":[{"min":"30","max":null},{"min":"9","max":"10"},{"min":null,"max":"10"}]}',
         None,
-        ((1, 101, "streams[0].state.chunks[1]", "warning", "overlaps chunks[2]: OLake reads the rows that are in b"),),
+        ((1, 102, "streams[0].state.chunks[1]", "warning", "overlaps chunks[2]: OLake reads the rows that are in b"),),
     ),
     (
         ONE % '{"chunks":[{"min":"10","max":"9"}]}',
