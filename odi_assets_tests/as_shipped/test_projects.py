@@ -164,7 +164,8 @@ DATABASES["cdc-mariadb.md"] = DATABASES["cdc.md"]
 
 def test_every_page_with_a_complete_project_has_a_delivery() -> None:
     complete = {page for page in PAGES if any(block.is_project for block in blocks(page))}
-    assert complete == DELIVERIES.keys() | DATABASES.keys()
+    # The project of extending.md needs the page's package: test_extending.py installs it.
+    assert complete == DELIVERIES.keys() | DATABASES.keys() | {"extending.md"}
 
 
 @pytest.mark.usefixtures("jvm")
