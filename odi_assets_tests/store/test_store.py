@@ -513,8 +513,9 @@ def test_options_that_make_no_sense_are_refused(tmp_path: Path, option: str, val
 
 def test_the_store_is_loaded_by_those_who_use_it(tmp_path: Path) -> None:
     script = (
-        "import sys, odi_assets.state as s\n"
-        "assert 'deltalake' not in sys.modules\n"
+        "import sys, odi_assets.state\n"
+        "assert {'deltalake', 'odi_assets.store'}.isdisjoint(sys.modules)\n"
+        "import odi_assets.store as s\n"
         f"p = s.StateStoreProvider({str(tmp_path / 'store')!r}, storage_options={{'account_key': 'SECRET'}})\n"
         "p.get_store(0).commit()\n"
         "assert dict(p.get_store(1).iterator()) == {}\n"
