@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {
     "master": ("odi_assets_tests/tables",),
     # The executors of Spark Connect's server are those of the same cluster: nodes run on them there.
-    "remote": ("odi_assets_tests/tables", "odi_assets_tests/nodes", "odi_assets_tests/streaming"),
+    "remote": ("odi_assets_tests/tables", "odi_assets_tests/nodes", "odi_assets_tests/checkpoints"),
 }
 
 
