@@ -21,9 +21,9 @@ from odi_assets.nodes.planning.forecast import Forecast, forecasts
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.run_history import RunHistory
 from odi_assets.nodes.run_node import NodeRun, run_node
+from odi_assets.nodes.stop_signals import stop_signals
 from odi_assets.spark.session import SessionHandle, open_session
 from odi_assets.state.backend import StateBackend
-from odi_assets.util.stop_signals import stop_signals
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from odi_assets.nodes.result import NodeResult
 from odi_assets.nodes.run_history import RunHistory
 from odi_assets.nodes.run_node import NodeRun, run_node
 from odi_assets.nodes.service import SERVICE
+from odi_assets.nodes.stop_signals import stop_signals
 from odi_assets.spark.session import open_session
 from odi_assets.streams.execution.run import StreamService
 from odi_assets.streams.query.run import BatchProgress
-from odi_assets.util.stop_signals import stop_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

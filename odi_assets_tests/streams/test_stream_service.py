@@ -12,8 +12,8 @@ import pytest
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.stop_signals import stop_signals
 from odi_assets.streams.service import serve
-from odi_assets.util.stop_signals import stop_signals
 
 pytestmark = pytest.mark.skipif(
     threading.current_thread() is not threading.main_thread(), reason="signals are handled in the main thread"

@@ -29,8 +29,8 @@ def taken_of_packages(project: ProjectView) -> Iterator[Mistake]:
             yield from _taken(project, TABLE_ENGINES, connection.table_engine, at)
     for node in project.nodes:
         for place, read in node.config.reads.items():
-            # The model of a `read` says that nobody has its format.
-            if read.format in SOURCES.names():
+            # The model of a `read` says that nobody has its format. The names of this package are no metadata to read.
+            if read.format not in SOURCES.built_in and read.format in SOURCES.names():
                 yield from _taken(project, SOURCES, read.format, (*node.path, *place, "format"))
 
 

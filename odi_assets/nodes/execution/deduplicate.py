@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.compared_columns import known_rows
 from odi_assets.delta.files.pruning import uncut
-from odi_assets.delta.table import LiveFile
+from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import IncrementError
 from odi_assets.nodes.planning.plan import ResolvedPlan
 from odi_assets.sources.cursor.columns import least
@@ -67,13 +67,29 @@ def _not_in_target(df: DataFrame, plan: ResolvedPlan, overlap: Overlap, spark: S
     _require(wanted, df.columns, "rows lack", plan)
     _require(wanted, list(plan.target.columns), "table lacks", plan)
     files = list(plan.target.live_files) if by_keys_alone else _overlapping(plan, overlap, df)
-    present = engine_of(plan.target).read_files(spark, plan.target, files)
-    if by_keys_alone:
-        present = present.select(*[quoted(name) for name in wanted])
+    stored = engine_of(plan.target).read_files(spark, plan.target, files)
+    present = stored.select(*[quoted(name) for name in wanted])
+    without = [] if by_keys_alone else _with_unknown_rows(plan.target, files, wanted)
+    if not without:
         return df.alias("t").join(present.alias("b"), _same(wanted), "left_anti")
-    df = _known_by_all(df, wanted, present.schema)
-    present = _known_by_all(present, wanted, present.schema).select(*[quoted(name) for name in wanted], _ALL)
+    # All columns are read of the files alone that may hold rows without any of the wanted values.
+    unknown = _known_by_all(engine_of(plan.target).read_files(spark, plan.target, without), wanted, stored.schema)
+    unknown = unknown.where(F.col(_ALL).isNotNull()).select(*present.columns, _ALL)
+    known = present.where(~_are_null(wanted)).withColumn(_ALL, F.lit(None).cast("string"))
+    present = known.unionByName(unknown)
+    df = _known_by_all(df, wanted, stored.schema)
     return df.alias("t").join(present.alias("b"), _same([*wanted, _ALL]), "left_anti").drop(_ALL)
+
+
+def _with_unknown_rows(target: TableHandle, files: Sequence[LiveFile], wanted: Sequence[str]) -> list[LiveFile]:
+    """Those of ``files`` that may hold rows with a value in none of the ``wanted`` columns, by their statistics."""
+    may: dict[str, bool] = {file.path: True for file in files}
+    for name in wanted:
+        counts = target.bounds("null_count", name) if files else None
+        for file, nulls in zip(target.live_files, counts or (), strict=False):
+            if nulls == 0 and file.path in may:
+                may[file.path] = False
+    return [file for file in files if may[file.path]]
 
 
 def _known_by_all(rows: DataFrame, names: Sequence[str], stored: StructType) -> DataFrame:
@@ -87,8 +103,11 @@ def _known_by_all(rows: DataFrame, names: Sequence[str], stored: StructType) -> 
     as_stored = {
         name: value.cast(types[name.lower()]) if name.lower() in types else value for name, value in values.items()
     }
-    is_unknown = reduce(and_, (values[name].isNull() for name in names))
-    return rows.withColumn(_ALL, F.when(is_unknown, text_of(as_stored)))
+    return rows.withColumn(_ALL, F.when(_are_null(names), text_of(as_stored)))
+
+
+def _are_null(names: Sequence[str]) -> Column:
+    return reduce(and_, (F.col(quoted(name)).isNull() for name in names))
 
 
 def _require(wanted: Sequence[str], columns: Sequence[str], lack: str, plan: ResolvedPlan) -> None:

@@ -11,7 +11,7 @@ from odi_assets.errors import SourceError, TransformError
 from odi_assets.sources.errors import read_errors_named
 from odi_assets.sources.sql.errors import refused_value
 from odi_assets.spark.connectors import missing_connector
-from odi_assets.spark.raised import error_text
+from odi_assets.spark.raised import error_text, stop_message
 from odi_assets.util.user_code import error_with_place, worker_error_with_place
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ _VALUE_FIX = (
 def errors_named(node: Node, reads: Sequence[Any]) -> Iterator[None]:
     """Within, an error of Spark raises a SourceError if it is about what one of ``reads`` reads, a ConfigError if Spark
     lacks the connector of a store, a SourceError if a change log has a value that Spark's type does not hold, and a
-    TransformError that names the line if Python of the user's failed in one of
-    Spark's workers."""
+    TransformError if a row stops the job, or if Python of the user's failed in one of Spark's workers: that names the
+    line."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -42,6 +42,8 @@ def errors_named(node: Node, reads: Sequence[Any]) -> Iterator[None]:
         text = error_text(error)
         if (lacking := missing_connector(text, str(node))) is not None:
             raise lacking from error
+        if (stopped := stop_message(text)) is not None:
+            raise TransformError(f"{node}: {stopped[0]}", fix=stopped[1], node=str(node)) from error
         if node.applies is not None and (value := refused_value(text)) is not None:
             raise SourceError(f"{node}: {value}", fix=_VALUE_FIX, node=str(node)) from error
         failure = worker_error_with_place(text, node.project.root)

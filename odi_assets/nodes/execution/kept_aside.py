@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odi_assets.config.write_modes import WriteMode
@@ -15,40 +16,82 @@ if TYPE_CHECKING:
     from odi_assets.nodes.node import Node
 
 
-def with_known_keys(node: Node, rows: DataFrame) -> DataFrame:
-    """Rows that stop the run, once they are written, if a row lacks a key because its value is kept aside.
+@dataclass(frozen=True)
+class KnownKeys:
+    """The keys by which a node knows rows, and the columns in which values of them may be kept aside.
 
-    The key of such a row is NULL, and NULL equals NULL: the table would have one of all such rows, or only
-    the rows of the last run. A key whose check `not_null` blocks is left to the check.
+    Attributes:
+        node: ``pipeline.node``.
+        mode: of its writes.
+        keys: those that no check on NULL has; or the columns of the partitions that it replaces.
+        aside: the columns that `rescued` names, of what the node reads and of what the nodes above it read.
+        can_check: the node may have checks.
+        names_files: Spark knows the file of a row until rows of several sources are put together.
     """
-    config = node.config
-    aside = [name for read in config.reads.values() if (name := read.kept_aside) and name in rows.columns]
-    own = {column.casefold(): column for column in rows.columns}
-    decisive = node.partition_by if config.write.mode is WriteMode.PARTITION_OVERWRITE else config.write.keys
-    keys = [own[key.casefold()] for key in decisive if key.casefold() in own]
-    if not aside or not keys or any(column in keys for column in aside):
-        return rows
-    checked = {
-        column.casefold()
-        for check in config.all_checks
-        if check.kind == "not_null" and check.blocks
-        for column in check.columns
-    }
-    unknown = [key for key in keys if key.casefold() not in checked]
-    return rows.withColumns({key: _known(node, rows, key, aside) for key in unknown})
+
+    node: str
+    mode: str
+    keys: tuple[str, ...]
+    aside: tuple[str, ...]
+    can_check: bool
+    names_files: bool
+
+    @classmethod
+    def of(cls, node: Node) -> KnownKeys:
+        """The keys of a node. A key whose check `not_null` blocks is left to the check."""
+        config, mode = node.config, node.config.write.mode
+        decisive = node.partition_by if mode is WriteMode.PARTITION_OVERWRITE else config.write.keys
+        checks = [one for one in config.all_checks if one.kind == "not_null" and one.blocks]
+        checked = {column.casefold() for check in checks for column in check.columns}
+        keys = tuple(key for key in decisive if key.casefold() not in checked)
+        aside = _columns_aside(node) if keys else ()
+        own = {name.casefold() for name in decisive}
+        if own & {name.casefold() for name in aside}:
+            keys = ()
+        is_alone = config.transform is None and len(config.reads) == 1
+        return cls(str(node), mode.value, keys, aside, config.kind == "batch", is_alone)
+
+    def required_of(self, rows: DataFrame) -> DataFrame:
+        """Rows that stop the run, once they are written, if a row lacks a key because its value is kept aside.
+
+        The key of such a row is NULL, and NULL equals NULL: the table would have one of all such rows, or only the rows
+        of the last run.
+        """
+        aside = [name for name in self.aside if name in rows.columns]
+        own = {column.casefold(): column for column in rows.columns}
+        keys = [own[key.casefold()] for key in self.keys if key.casefold() in own]
+        return rows.withColumns({key: self._known(rows, key, aside) for key in keys}) if aside and keys else rows
+
+    def _known(self, rows: DataFrame, key: str, aside: list[str]) -> Column:
+        column = F.col(quoted(key))
+        kept = F.coalesce(*(F.col(quoted(name)) for name in aside))
+        stopped = stopped_by(
+            *(["a row of ", F.input_file_name()] if self.names_files else [f"a row of {self.node}"]),
+            f" has no `{key}`, which mode `{self.mode}` goes by, because a value of it is kept in `{aside[0]}`: ",
+            F.substring(kept, 1, 100),
+            fix=self._fix(key, aside[0]),
+        )
+        return F.when(column.isNull() & kept.isNotNull(), stopped.cast(rows.schema[key].dataType)).otherwise(column)
+
+    def _fix(self, key: str, aside: str) -> str:
+        ways = [
+            "correct the row where it comes from, and land its file again, under its name",
+            f"leave such rows out in a transform (`WHERE {aside} IS NULL`)",
+        ]
+        if self.can_check:
+            checks = f"`checks: [{{not_null: {key}}}]`"
+            ways.append(f"give the node {checks} and `quarantine: TABLE`, which keeps them apart")
+        return f"{'; or '.join(ways)}; nothing was committed"
 
 
-def _known(node: Node, rows: DataFrame, key: str, aside: list[str]) -> Column:
-    column = F.col(quoted(key))
-    kept = F.coalesce(*(F.col(quoted(name)) for name in aside))
-    mode = node.config.write.mode.value
-    # Spark knows the file of a row until rows of several sources are put together.
-    is_alone = node.config.transform is None and len(node.config.reads) == 1
-    stopped = stopped_by(
-        *(["a row of ", F.input_file_name()] if is_alone else [f"a row of {node}"]),
-        f" has no `{key}`, which mode `{mode}` goes by, because a value of it is kept in `{aside[0]}`: ",
-        F.substring(kept, 1, 100),
-        fix="correct the row where it comes from, and land its file again, under its name; or give the node "
-        f"`checks: [{{not_null: {key}}}]` and `quarantine: TABLE`, which keeps such rows apart; nothing was committed",
-    )
-    return F.when(column.isNull() & kept.isNotNull(), stopped.cast(rows.schema[key].dataType)).otherwise(column)
+def _columns_aside(node: Node) -> tuple[str, ...]:
+    """The columns that keep what does not fit, of what a node reads and of what the nodes above it read."""
+    graph, found = node.project.graph, dict[str, None]()
+    waiting, seen = [node.key], {node.key}
+    while waiting:
+        key = waiting.pop()
+        found |= {name: None for read in graph.node(key).reads.values() if (name := read.kept_aside) is not None}
+        above = [one for one in graph.upstream(key) if one not in seen]
+        waiting += above
+        seen.update(above)
+    return tuple(found)

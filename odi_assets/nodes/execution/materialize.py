@@ -15,7 +15,7 @@ from odi_assets.nodes.execution.advance import advance
 from odi_assets.nodes.execution.deduplicate import each_once, without_loaded
 from odi_assets.nodes.execution.deliveries import DELIVERY, numbered
 from odi_assets.nodes.execution.errors import computation_named
-from odi_assets.nodes.execution.kept_aside import with_known_keys
+from odi_assets.nodes.execution.kept_aside import KnownKeys
 from odi_assets.nodes.execution.ordering import require_typed_order
 from odi_assets.nodes.execution.outcomes import succeeded
 from odi_assets.nodes.execution.resolve import resolve
@@ -151,7 +151,7 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
         if within is not None and df is not None and within.column in df.columns:
             df = df.where(within.condition(df))
         if df is not None:
-            df = with_known_keys(node, df)
+            df = KnownKeys.of(node).required_of(df)
         if df is not None and known_rows(node.config):
             df = each_once(df, resolved)
         overlaps = [read.overlap for read in resolved.reads if read.overlap is not None]

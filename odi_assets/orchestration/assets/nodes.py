@@ -153,7 +153,9 @@ def _step(project: Project, key: NodeKey, checked: bool, context: dg.OpExecution
     """The rows of a node, and its checks; or the checks alone, of the last run, where only they are selected."""
     if _TABLE in context.selected_output_names:
         config = NodeRunConfig(**context.op_config)
-        yield dg.Output(replace(_computed(project, key, context, config), checked=checked), _TABLE, metadata=PLANNED)
+        # Of checks that were not selected, nothing is reported.
+        reports = checked and len(context.selected_output_names) > 1
+        yield dg.Output(replace(_computed(project, key, context, config), checked=reports), _TABLE, metadata=PLANNED)
     if not checked:
         return
     # Dagster goes on here once the IO manager has committed the rows.

@@ -154,7 +154,9 @@ def _by_line(spark: SparkSession, files: FilesSnapshot, group: FileGroup, column
     how = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _RECORD}
     rows = lines.select(text, F.from_json(F.when(is_whole, text), columns, how).alias("row"))
     named = T.StructType([field for field in columns if field.name != _RECORD])
-    fits = is_whole & _has_named_keys_alone(F.try_parse_json(text), named)
+    parsed = F.try_parse_json(text)
+    # A line that is too large for a variant is kept whole.
+    fits = is_whole & parsed.isNotNull() & _has_named_keys_alone(parsed, named)
     record = F.when(fits, F.col("row")[_RECORD]).otherwise(text).alias(_RECORD)
     return rows.select(*[F.col("row")[name].alias(name) for name in columns.names[:-1]], record)
 

@@ -13,6 +13,7 @@ from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import CheckpointError, FencedError
 from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.execution.kept_aside import KnownKeys
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.spark.connect_worker import token_is_logged
 from odi_assets.streams.inputs.input import StreamedInput
@@ -52,6 +53,7 @@ class BatchCommitter:
         evicts: whether a watermark that moves makes Spark run another batch; None if nobody can tell.
         changed: what of the query is not as the checkpoint notes it.
         settings: of the node, which the next run compares with its own.
+        known_keys: the keys of the node; None if rows need none.
     """
 
     node: str
@@ -68,6 +70,7 @@ class BatchCommitter:
     evicts: Callable[[], bool] | None = None
     changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    known_keys: KnownKeys | None = None
     _log: ProgressLog = field(init=False, repr=False)
     _begun: bool = field(default=False, init=False)
 
@@ -152,6 +155,7 @@ class BatchCommitter:
             replace(self.facts, mode=spec.mode.value, inputs=self._versions(facts)).to_json(),
             late_facts=lambda: {"stream": self._known_late(facts).to_json()},
         )
+        rows = rows if self.known_keys is None else self.known_keys.required_of(rows)
         engine_of(handle).write_once(rows, handle, spec, stamp, is_small=is_small)
 
     def _known_late(self, facts: StreamFacts) -> StreamFacts:

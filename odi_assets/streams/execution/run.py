@@ -19,6 +19,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.errors import errors_named
+from odi_assets.nodes.execution.kept_aside import KnownKeys
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded_before
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.mark import NodeMark
@@ -345,6 +346,7 @@ def committer(plan: StreamPlan, run: RunInfo) -> BatchCommitter:
         replaces=plan.request.full_refresh,
         kept=kept,
         settings=compared_settings(node.config),
+        known_keys=KnownKeys.of(node),
     )
 
 

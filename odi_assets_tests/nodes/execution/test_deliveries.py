@@ -19,9 +19,11 @@ from pyspark.sql import SparkSession
 
 from benchmarks.deliveries.sweep import one_of_each, sweep
 from odi_assets.cli import main
-from odi_assets.errors import ConfigError, IncrementError, SourceError
+from odi_assets.errors import ConfigError, IncrementError, SourceError, TransformError
 from odi_assets.sources.files.look import files as looks
 from odi_assets_tests.nodes.execution.test_shapes_of_files import FILES, Zone
+from odi_assets_tests.nodes.support import Sandbox
+from odi_assets_tests.tables.support import read_table
 
 HEADER = 'options: {header: "true"}, '
 
@@ -78,6 +80,50 @@ def test_rows_whose_key_is_kept_aside_stop_a_run_that_knows_rows_by_keys(
     with pytest.raises(SourceError, match=why) as error:
         box.run("raw")
     assert "`checks: [{not_null: id}]` and `quarantine: TABLE`" in str(error.value.fix)
+
+
+BELOW = """
+- pipeline: p
+  nodes:
+  - name: raw
+    read:
+      connection: landing
+      path: in/*.csv
+      format: csv
+      schema: "id BIGINT, v STRING"
+      options: {header: "true"}
+      rescued: rest
+      incremental: files
+    write: {connection: lake, path: raw, mode: append}
+  - name: below
+    inputs: {raw: {node: raw, incremental: version}}
+    transform: {sql: "SELECT id, v, rest FROM raw WHERE"}
+    write: {connection: lake, path: below, mode: upsert, keys: [id]}
+  - name: stream
+    inputs: [raw]
+    stream: {}
+    transform: {sql: "SELECT id, v, rest FROM raw WHERE"}
+    write: {connection: lake, path: stream, mode: upsert, keys: [id]}
+"""
+
+
+def test_nodes_and_streams_below_stop_at_rows_whose_key_is_kept_aside_and_the_remedy_leads_on(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = Sandbox(tmp_path, spark, BELOW.replace("WHERE", "WHERE true"))
+    box.land("in/a.csv", ["id,v", "1,a", "one,b", "two,c"])
+    box.run("raw")
+    for node in ("below", "stream"):
+        with pytest.raises(
+            TransformError, match=f"a row of p.{node} has no `id`, which mode `upsert` goes by"
+        ) as error:
+            box.run(node)
+        assert "`WHERE rest IS NULL`" in str(error.value.fix)
+        assert ("quarantine" in str(error.value.fix)) is (node == "below")
+    box = Sandbox(tmp_path, spark, BELOW.replace("WHERE", "WHERE rest IS NULL"))
+    for node in ("below", "stream"):
+        box.run(node)
+        assert [row["id"] for row in read_table(spark, box.table(node)).collect()] == [1]
 
 
 def test_a_check_takes_the_rows_whose_key_is_kept_aside(tmp_path: Path, spark: SparkSession) -> None:

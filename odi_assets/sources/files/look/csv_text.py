@@ -43,14 +43,7 @@ def csv_look(options: Mapping[str, str], remote: Mapping[str, Any] | None) -> Ca
     is_multi_line = given.get("multiline", "").lower() == "true"
     line_end = given["linesep"].encode() if given.get("linesep") and not is_multi_line else b"\n"
     is_plain = len(separator) == 1 and separator.isascii() and escape == quote and "linesep" not in given
-    how = {
-        "delimiter": separator if len(separator) == 1 else "\x1f",
-        "doublequote": escape == quote,
-        "escapechar": None if escape == quote else escape,
-        "quotechar": quote or '"',
-        "quoting": csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
-        "strict": "unescapedquotehandling" not in given,
-    }
+    how = {**_how(separator, quote, escape), "strict": "unescapedquotehandling" not in given}
 
     def look(place: str) -> dict[str, Any]:
         found = has_controls = False
@@ -78,6 +71,17 @@ def csv_look(options: Mapping[str, str], remote: Mapping[str, Any] | None) -> Ca
         return {"empty": found}
 
     return look
+
+
+def _how(separator: str, quote: str, escape: str) -> dict[str, Any]:
+    """How Python's reader takes records apart as the options say; a separator of several characters is U+001F."""
+    return {
+        "delimiter": separator if len(separator) == 1 else "\x1f",
+        "doublequote": escape == quote,
+        "escapechar": None if escape == quote else escape,
+        "quotechar": quote or '"',
+        "quoting": csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
+    }
 
 
 def _with_line_feeds(data: bytes, line_end: bytes) -> bytes:
