@@ -120,8 +120,8 @@ class World:
         """Put facts into the source.
 
         Args:
-            without_cursor: a row beside them that is no fact: no column that may be a cursor has a value, and no fact has
-                its key.
+            without_cursor: a row beside them that is no fact: it has a key of its own, and no value in columns that may
+                be cursors.
         """
         new = list(facts)
         self.facts += new

@@ -133,6 +133,7 @@ class CommitFacts:
         node: ``pipeline.node``.
         project: its project.
         root: the folder of the project, links resolved.
+        history: which run history of the project the run is in (see ``Project.history``).
         mode: how the rows were written, or ``rewind``, or ``adopt``.
         increment: what was read, in words.
         positions: the position of each source, and of each node in ``depends_on``.
@@ -154,6 +155,7 @@ class CommitFacts:
     node: str
     project: str | None = None
     root: str | None = None
+    history: str | None = None
     run_id: str | None = None
     attempt: int | None = None
     mode: str | None = None

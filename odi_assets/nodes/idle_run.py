@@ -86,7 +86,7 @@ def _looked_at(project: Project, state: StateBackend, keys: Sequence[NodeKey], r
             seconds = time.monotonic() - began
             idle[found.key] = IdleNode(found.plan, datetime.now(UTC), seconds)
         began = time.monotonic()
-    attempts = [attempt for key, node in idle.items() for attempt in last_attempts(key, node.plan.target)]
+    attempts = [attempt for key, node in idle.items() for attempt in last_attempts(project, key, node.plan.target)]
     return Outlook(idle if len(idle) == len(keys) and not unrecorded(state, attempts) else None, size)
 
 

@@ -103,6 +103,12 @@ class Project:
         _shared[self.path, self.chosen] = self
         return self
 
+    @property
+    def history(self) -> str:
+        """Which run history its runs are in, of those of one project: each of the file's ``environments``, and each
+        environment of the state keys, has its own."""
+        return f"{self.chosen or ''}:{self.environment or ''}"
+
     @cached_property
     def pipelines(self) -> Mapping[str, PipelineConfig]:
         """The pipelines by their names."""

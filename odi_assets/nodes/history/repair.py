@@ -126,18 +126,18 @@ def commits_without_row(
             if every:
                 table = TableHandle.open(project.target(key))
                 rows = own_rows(project, state.list_runs(pipeline=key.pipeline, node=key.node))
-                found += (attempt_of(key, stamp) for stamp in stamps_without_row(key, table, rows))
+                found += (attempt_of(key, stamp) for stamp in stamps_without_row(project, key, table, rows))
                 continue
-            last += last_attempts(key, TableHandle.open(project.target(key)))
+            last += last_attempts(project, key, TableHandle.open(project.target(key)))
         except TableError as error:
             unreadable.append(error)
     return found + unrecorded(state, last), unreadable
 
 
-def last_attempts(key: NodeKey, table: TableHandle) -> list[NodeAttempt]:
+def last_attempts(project: Project, key: NodeKey, table: TableHandle) -> list[NodeAttempt]:
     """The attempts that made the last commits of ``key`` in ``table``: of an increment, and of a bounded run."""
     last = (table.last_stamp(app_id) for app_id in app_ids(key))
-    return [attempt_of(key, stamp) for stamp in last if stamp is not None and _names_run(stamp)]
+    return [attempt_of(key, stamp) for stamp in last if stamp is not None and _has_row_here(project, stamp)]
 
 
 def unrecorded(state: StateBackend, attempts: Iterable[NodeAttempt]) -> list[NodeAttempt]:
@@ -148,7 +148,9 @@ def unrecorded(state: StateBackend, attempts: Iterable[NodeAttempt]) -> list[Nod
     return [one for one in attempts if (str(one.key), one.run_id, one.attempt) not in known]
 
 
-def stamps_without_row(key: NodeKey, table: TableHandle, rows: Sequence[RunRecord]) -> list[CommittedStamp]:
+def stamps_without_row(
+    project: Project, key: NodeKey, table: TableHandle, rows: Sequence[RunRecord]
+) -> list[CommittedStamp]:
     """The commits of ``key`` that have no row among ``rows``, its history; oldest first.
 
     ``table`` was opened before the rows were read: a run that ends right now has its row then.
@@ -161,7 +163,7 @@ def stamps_without_row(key: NodeKey, table: TableHandle, rows: Sequence[RunRecor
     oldest = min((row.started_at or row.timestamp for row in rows), default=datetime.min.replace(tzinfo=UTC))
     found = []
     for stamp in table.stamps():
-        if stamp.app_id not in app_ids(key) or not _names_run(stamp) or stamp.committed_at < oldest:
+        if stamp.app_id not in app_ids(key) or not _has_row_here(project, stamp) or stamp.committed_at < oldest:
             continue
         attempt = attempt_of(key, stamp)
         if (attempt.run_id, attempt.attempt) not in known:
@@ -171,8 +173,10 @@ def stamps_without_row(key: NodeKey, table: TableHandle, rows: Sequence[RunRecor
     return found[::-1]
 
 
-def _names_run(stamp: CommittedStamp) -> bool:
-    return CommitFacts.of(stamp).run_id is not None
+def _has_row_here(project: Project, stamp: CommittedStamp) -> bool:
+    """Whether the run history of the project, in its environment, is to have the run of a commit."""
+    facts = CommitFacts.of(stamp)
+    return facts.run_id is not None and facts.history in (None, project.history)
 
 
 def attempt_of(key: NodeKey, stamp: CommittedStamp) -> NodeAttempt:

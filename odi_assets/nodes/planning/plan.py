@@ -181,6 +181,7 @@ class NodePlan:
             node=str(self.node),
             project=project.config.project,
             root=str(project.root.resolve()),
+            history=project.history,
             run_id=run.run_id,
             attempt=run.attempt,
             mode=self.write.mode.value,

@@ -234,7 +234,7 @@ def _history(
     """
     rows = own_rows(project, state.list_runs(pipeline=key.pipeline, node=key.node))
     noted = {one.identity: one for one in open_attempts(project) if one.key == key}
-    for stamp in stamps_without_row(key, target, rows):
+    for stamp in stamps_without_row(project, key, target, rows):
         attempt = attempt_of(key, stamp)
         gone = _is_gone(noted.pop(attempt.identity, attempt))
         if gone is not False:

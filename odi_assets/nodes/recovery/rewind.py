@@ -408,6 +408,7 @@ def _facts(node: Node, rewind: Rewind, run_id: str) -> CommitFacts:
         project=node.project.config.project,
         # What the marks measure, they measure from the folder that the project had then.
         root=(rewind.committed and rewind.committed.root) or str(node.project.root.resolve()),
+        history=node.project.history,
         run_id=run_id,
         mode=REWIND,
         increment=f"back from version {rewind.from_version} to version {rewind.to_version}",

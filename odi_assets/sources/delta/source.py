@@ -81,6 +81,7 @@ class DeltaTableSource(Source):
     def snapshot(self) -> TableSnapshot:
         found = self._newest
         if found.handle.exists:
+            engine_of(found.handle).require_readable(found.handle)
             return found
         require_no_remains(self.location)
         raise NothingThereError(

@@ -382,7 +382,7 @@ def test_a_run_that_vanished_in_a_snapshot_has_one_row_of_history(
     box = make(cursors("rows: 3"))
     step(box, monkeypatch, 2)
     key = NodeKey("p", "events")
-    (stamp,) = stamps_without_row(key, box.table("events"), [])
+    (stamp,) = stamps_without_row(box.project, key, box.table("events"), [])
     row = row_of(box.project, attempt_of(key, stamp))
     assert (row.status, row.rows_processed) == (RunStatus.LOST, 6)
     assert "in the middle of a snapshot: 1 of 3 chunks left" in str(row.error)
