@@ -125,7 +125,7 @@ class Expressions:
             "Dot": lambda node, scope: self.made(node.this, scope),
             "PropertyEQ": lambda node, scope: self.made(node.expression, scope),
             "Alias": lambda node, scope: self.made(node.this, scope),
-            "Star": lambda node, scope: Made.of(made for _, made in scope.everything()),
+            "Star": lambda _, scope: Made.of(made for _, made in scope.everything()),
             "Count": self._count,
             "Exists": self._subquery,
             "Subquery": self._subquery,

@@ -18,7 +18,7 @@ Origins = frozenset[Origin]
 NONE: Origins = frozenset()
 
 
-class NotFollowed(Exception):  # noqa: N818  it is no error: the caller says what is not known, and why
+class NotFollowed(Exception):
     """What columns are made of cannot be read; the text says why, as part of a sentence."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import NodeConfig, ReadConfig
@@ -15,11 +15,19 @@ from odi_assets.lineage.query_rows import query_rows
 from odi_assets.nodes.project import Project
 from odi_assets.sources.marks import READ
 
-if TYPE_CHECKING:
-    from odi_assets.lineage.planned_frames import PlannedFrames
-
 Columns = tuple[str, ...]
 NEEDS_PLAN = "it is a Python function, and only Spark's plan says what it does"
+
+
+class Plans(Protocol):
+    """Plans nodes, whose SQL or function is not understood without Spark."""
+
+    def rows(self, key: NodeKey) -> Rows:
+        """What the transform of a node gives.
+
+        Raises:
+            NotFollowed: there is no plan, or it does not say it.
+        """
 
 
 class ProjectLineage:
@@ -29,7 +37,7 @@ class ProjectLineage:
         plans: gives what plans functions, and SQL that is not understood without Spark; None: nothing does.
     """
 
-    def __init__(self, project: Project, plans: Callable[[ProjectLineage], PlannedFrames] | None = None) -> None:
+    def __init__(self, project: Project, plans: Callable[[ProjectLineage], Plans] | None = None) -> None:
         self.project = project
         self._plans = plans
         self._nodes: dict[NodeKey, NodeLineage] = {}
@@ -57,9 +65,21 @@ class ProjectLineage:
             waiting.pop()
         return self._nodes[key]
 
-    def known(self, key: NodeKey, rows: Rows, columns: Mapping[str, Columns | None]) -> NodeLineage:
-        """The lineage of a node of which it is known what its transform gives."""
-        return self._lineage(key, rows, columns)
+    def of_run(self, key: NodeKey, given: Rows | None, stored: Columns) -> NodeLineage:
+        """The lineage of a node that has run: its table is not looked at.
+
+        Args:
+            given: what its transform gave; None if it is read here.
+            stored: the columns of its table.
+
+        Raises:
+            NotFollowed: it is not known.
+        """
+        node = self.project.graph.node(key)
+        views = {} if given is not None or node.transform is None else self.views(key)
+        if given is None:
+            given = self._given(key, node, views or dict.fromkeys(self._own_views(key)), stored)
+        return NodeLineage(key, stored, stored_rows(given, node, views), self.owners(key))
 
     def table(self, key: NodeKey) -> TableHandle:
         """The table of a node, which may not be there yet."""
@@ -115,7 +135,8 @@ class ProjectLineage:
     def _read(self, key: NodeKey) -> NodeLineage:
         views = self.views(key)
         try:
-            return self._lineage(key, self._given(key, self.project.graph.node(key), views), views)
+            stored = tuple(self.table(key).columns) if self.table(key).exists else None
+            return self._lineage(key, self._given(key, self.project.graph.node(key), views, stored), views)
         except NotFollowed as unknown:
             table = self.table(key)
             columns = tuple(table.columns) if table.exists else None
@@ -130,19 +151,21 @@ class ProjectLineage:
         is_known = table.exists or found.unlisted is None
         return NodeLineage(key, columns if is_known else None, found, self.owners(key))
 
-    def _given(self, key: NodeKey, node: NodeConfig, views: Mapping[str, Columns | None]) -> Rows:
+    def _given(
+        self, key: NodeKey, node: NodeConfig, views: Mapping[str, Columns | None], stored: Columns | None
+    ) -> Rows:
         """What the transform of a node gives.
 
         Raises:
             NotFollowed: that is not known.
         """
         if node.apply is not None:
-            if not self.table(key).exists:
+            if stored is None:
                 raise NotFollowed("its columns are those of the database's table, which its first run finds")
             keys = tuple(name for name in node.write.keys if name != "*")
-            return applied_rows(tuple(self.table(key).columns), keys, next(iter(node.inputs)))
+            return applied_rows(stored, keys, next(iter(node.inputs)))
         if node.transform is None:
-            return self._as_it_is(key, views)
+            return _as_it_is(views, stored)
         if node.transform.function is None:
             try:
                 return query_rows(node.transform.sql_text(self.project.root), tuple(views.items()))
@@ -154,16 +177,15 @@ class ProjectLineage:
         return self._planned.rows(key)
 
     @cached_property
-    def _planned(self) -> PlannedFrames:
+    def _planned(self) -> Plans:
         assert self._plans is not None
         return self._plans(self)
 
-    def _as_it_is(self, key: NodeKey, views: Mapping[str, Columns | None]) -> Rows:
-        if len(views) != 1:
-            raise NotFollowed("it has no transform that makes one table of its inputs")
-        ((view, columns),) = views.items()
-        if columns is None and self.table(key).exists:
-            columns = tuple(self.table(key).columns)
-        if columns is None:
-            raise NotFollowed("the columns of its source are known once it has run")
-        return same_rows(view, columns)
+
+def _as_it_is(views: Mapping[str, Columns | None], stored: Columns | None) -> Rows:
+    if len(views) != 1:
+        raise NotFollowed("it has no transform that makes one table of its inputs")
+    ((view, columns),) = views.items()
+    if columns is None and stored is None:
+        raise NotFollowed("the columns of its source are known once it has run")
+    return same_rows(view, columns or stored or ())

@@ -42,8 +42,8 @@ def query_rows(sql: str, views: tuple[tuple[str, tuple[str, ...] | None], ...]) 
         NotFollowed: it cannot be read from the text.
 
     Example:
-        >>> [(name, sorted(made.values)) for name, made in query_rows("SELECT a + b AS c FROM t", (("t", None),)).columns]
-        [('c', [Origin(view='t', column='a'), Origin(view='t', column='b')])]
+        >>> query_rows("SELECT a AS c FROM t", (("t", None),)).columns
+        (('c', Made(values=frozenset({Origin(view='t', column='a')}), conditions=frozenset())),)
     """
     query = parsed(sql)
     if query is None:
@@ -379,7 +379,7 @@ class _Select:
     def _read_star(self, item: Any) -> None:
         of = ".".join(part.name for part in item.parts[:-1]) if isinstance(item, exp.Column) else ""
         star = item.this if isinstance(item, exp.Column) else item
-        if set(key for key, value in star.args.items() if value) - {"except_", "replace"}:
+        if {key for key, value in star.args.items() if value} - {"except_", "replace"}:
             raise NotFollowed("its `*` renames columns")
         without = {one.name.casefold() for one in star.args.get("except_") or ()}
         other = {one.alias.casefold(): self._made(one.this) for one in star.args.get("replace") or ()}

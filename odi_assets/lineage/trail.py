@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from odi_assets.lineage.made import NotFollowed
 from odi_assets.lineage.node_lineage import How
 from odi_assets.lineage.project_lineage import ProjectLineage
 
+NOT_RUN = "its columns are known once it has run"
 Place = tuple[NodeKey | str, str]
 """A column of a node's table, or of a source."""
 
@@ -116,24 +117,14 @@ def _readers(lineage: ProjectLineage) -> dict[NodeKey | str, list[NodeKey]]:
 
 
 def _turned(lineage: ProjectLineage, reader: NodeKey, walk: _Walk) -> dict[Place, list[tuple[str, How]]]:
-    """By column that a node reads, its own columns that are made of it. What is not known of it ends a trail."""
+    """By column that a node reads, its own columns that are made of it. Where they are not known, a trail ends."""
     found: dict[Place, list[tuple[str, How]]] = defaultdict(list)
-    for column, made in _all_made(lineage, reader):
-        if isinstance(made, str):
-            walk.met[TrailEntry(reader, column, "unknown", made)] = None
-            continue
-        for one in made:
+    node = lineage.node(reader)
+    if node.columns is None or node.rows is None:
+        walk.met[TrailEntry(reader, "", "unknown", node.unknown or NOT_RUN)] = None
+        return found
+    for column in node.columns:
+        # What its rows do not have any more is made of nothing that it reads now.
+        for one in node.made_of(column) if node.rows.column(column) is not None else ():
             found[one.owner, one.column.casefold()].append((column, one.how))
     return found
-
-
-def _all_made(lineage: ProjectLineage, key: NodeKey) -> Iterator[tuple[str, Any]]:
-    node = lineage.node(key)
-    if node.columns is None or node.rows is None:
-        yield "", node.unknown or "its columns are known once it has run"
-        return
-    for column in node.columns:
-        try:
-            yield column, node.made_of(column)
-        except NotFollowed as unknown:
-            yield column, str(unknown)

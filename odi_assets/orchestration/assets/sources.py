@@ -11,7 +11,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ReadConfig
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.naming import SOURCES_GROUP, DagsterNames
+from odi_assets.orchestration.naming import SOURCES_GROUP, DagsterNames, source_keys
 from odi_assets.sources.marks import READ
 
 
@@ -28,7 +28,6 @@ class Sources:
         self._nodes = {project.target(key).uri: key for key in project.graph.nodes}
         self._names = DagsterNames.of(project)
         self._made: dict[NodeKey, Node] = {}
-        self._taken = {self._names.asset(key) for key in project.graph.nodes}
         self._reads: dict[dg.AssetKey, list[tuple[str, ReadConfig, str]]] = defaultdict(list)
         """By source, where it is, who reads it, and what is read, in words."""
         self._outside: dict[NodeKey, list[tuple[ReadConfig, str]]] = {}
@@ -39,8 +38,8 @@ class Sources:
             self._outside[key] = found
             for read, uri in found:
                 if uri not in self._nodes:
-                    for path, shown in read.places.items():
-                        self._reads[self._key(read.connection, path)].append((uri, read, shown))
+                    for asset, shown in source_keys(project, read).items():
+                        self._reads[asset].append((uri, read, shown))
 
     def of(self, key: NodeKey) -> list[dg.AssetKey]:
         """What the node reads from outside its pipeline: sources, or the nodes that write tables it reads by path."""
@@ -49,7 +48,7 @@ class Sources:
         for read, uri in self._outside[key]:
             writer = self._nodes.get(uri)
             if writer is None:
-                found += [self._key(read.connection, path) for path in read.places]
+                found += source_keys(self._project, read)
             elif writer not in known:
                 found.append(self._names.asset(writer))
         return list(dict.fromkeys(found))
@@ -59,16 +58,23 @@ class Sources:
         return tuple(key for key in self._project.graph.order(pipeline) if is_watched(self._node(key)))
 
     def specs(self) -> Iterable[dg.AssetSpec]:
-        """One asset per source."""
-        return [self._spec(key, readers) for key, readers in self._reads.items()]
+        """One asset per source, but for those that somebody else defines, with the key that the project file gives."""
+        return [
+            self._spec(key, readers)
+            for key, readers in self._reads.items()
+            if not all(read.asset is not None and read.asset.is_elsewhere for _, read, _ in readers)
+        ]
 
     def _spec(self, key: dg.AssetKey, readers: list[tuple[str, ReadConfig, str]]) -> dg.AssetSpec:
         reads = [read for _, read, _ in readers]
         connection = self._project.config.connections[reads[0].connection]
         shown = list(dict.fromkeys(text for _, _, text in readers))
+        given = [read.asset for read in reads if read.asset is not None]
         return dg.AssetSpec(
             key,
-            group_name=SOURCES_GROUP,
+            group_name=next((one.group for one in given if one.group), SOURCES_GROUP),
+            owners=list(dict.fromkeys(owner for one in given for owner in one.every_owner)),
+            deps=list(dict.fromkeys(dg.AssetKey(above) for one in given for above in one.upstream)),
             kinds={read.format for read in reads},
             description=f"`{'`, `'.join(shown)}` of connection `{reads[0].connection}` ({connection.type}).",
             metadata={"dagster/uri": readers[0][0]},
@@ -78,8 +84,3 @@ class Sources:
         if key not in self._made:
             self._made[key] = Node.of(self._project, key)
         return self._made[key]
-
-    def _key(self, connection: str, path: str) -> dg.AssetKey:
-        found = self._names.source(connection, path)
-        # A connection and a path may be named like a pipeline and a node.
-        return found.with_prefix(SOURCES_GROUP) if found in self._taken else found
