@@ -9,7 +9,7 @@ Spark Connect gives its clients no plans.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -40,11 +40,16 @@ _PYTHON = ("Pandas", "MapInArrow", "InArrow", "MapPartitions", "FlatMap", "Typed
 
 @dataclass(frozen=True)
 class _Tree:
-    """A node of a plan, or of an expression."""
+    """A node of a plan, or of an expression.
+
+    Attributes:
+        jvm: finds it in the JVM; None for a part of an expression.
+    """
 
     kind: str
     fields: Mapping[str, Any]
     children: tuple[_Tree, ...]
+    jvm: Any = None
 
     @cached_property
     def size(self) -> int:
@@ -62,15 +67,19 @@ class _Tree:
         return [_tree(one) for one in found]
 
 
-def _tree(nodes: list[Mapping[str, Any]]) -> _Tree:
+def _tree(nodes: list[Mapping[str, Any]], root: Callable[[], Any] | None = None) -> _Tree:
     rest = iter(nodes)
 
-    def build() -> _Tree:
+    def build(jvm: Callable[[], Any] | None) -> _Tree:
         node = next(rest)
-        children = tuple(build() for _ in range(node["num-children"]))
-        return _Tree(node["class"].rpartition(".")[2].rstrip("$"), node, children)
+        children = tuple(build(_child(jvm, place)) for place in range(node["num-children"]))
+        return _Tree(node["class"].rpartition(".")[2].rstrip("$"), node, children, jvm)
 
-    return build()
+    return build(root)
+
+
+def _child(jvm: Callable[[], Any] | None, place: int) -> Callable[[], Any] | None:
+    return None if jvm is None else lambda: jvm().children().apply(place)
 
 
 def marked(frame: DataFrame, view: str) -> DataFrame:
@@ -96,7 +105,8 @@ def frame_rows(frame: DataFrame, views: Mapping[str, DataFrame]) -> Rows:
 
 
 def _plan_of(frame: DataFrame) -> _Tree:
-    return _tree(json.loads(frame._jdf.queryExecution().analyzed().toJSON()))
+    plan = frame._jdf.queryExecution().analyzed()
+    return _tree(json.loads(plan.toJSON()), lambda: plan)
 
 
 @dataclass
@@ -153,9 +163,9 @@ class _PlanReader:
         ids = [number for _, number in _output(plan)]
         same = [name for name in alike if [number for _, number in _output(self.views[name])] == ids]
         if not same:
-            # Where a frame is joined with itself, Spark gives its columns other ids on one side.
-            text = _shape(plan)
-            same = [name for name in alike if _shape(self.views[name]) == text]
+            # Where a frame is joined with itself, Spark gives its columns other ids on one side. Spark also knows
+            # whether two tables with the same columns are one.
+            same = [name for name in alike if _is_same(self.views[name], plan)]
         if len(same) > 1:
             raise NotFollowed(f"its inputs {' and '.join(same)} are the same rows")
         return same[0] if same else None
@@ -327,23 +337,10 @@ def _join_kind(plan: _Tree) -> str:
     return str(kind.get("object") or kind.get("product-class") or "").rpartition(".")[2].rstrip("$")
 
 
-def _shape(plan: _Tree) -> str:
-    """The plan with its ids counted from 0: equal for two copies of one plan."""
-    numbers: dict[int, int] = {}
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            if str(value.get("product-class", "")).endswith("ExprId"):
-                return numbers.setdefault(value["id"], len(numbers))
-            return {key: plain(inner) for key, inner in value.items()}
-        return [plain(inner) for inner in value] if isinstance(value, list) else value
-
-    def walk(tree: _Tree) -> Iterator[Any]:
-        yield plain(tree.fields)
-        for child in tree.children:
-            yield from walk(child)
-
-    return json.dumps(list(walk(plan)))
+def _is_same(view: _Tree, plan: _Tree) -> bool:
+    if view.jvm is None or plan.jvm is None:
+        return False
+    return bool(view.jvm().sameResult(plan.jvm()))
 
 
 def _why(plan: _Tree) -> str:

@@ -15,6 +15,7 @@ from odi_assets.lineage.made import NotFollowed, Rows
 from odi_assets.lineage.plan_rows import frame_rows, marked
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.sources.marks import READ
+from odi_assets.spark.ddl import struct_of
 from odi_assets.spark.raised import without_stacks
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class PlannedFrames:
             table = self._lineage.table(owner)
             return _schema_of(table) if table.exists else self._frame_schema(owner)
         if read is not None and (named := read.all_columns) is not None:
-            return StructType.fromDDL(", ".join(f"`{name}` {kind}" for name, kind in named.items()))
+            return struct_of(", ".join(f"`{name}` {kind}" for name, kind in named.items()))
         if read is not None and read.READS == "table":
             table = TableHandle.open(project.location(read.connection, read.stored_at))
             if table.exists:

@@ -116,7 +116,11 @@ class ProjectLineage:
         node = self.project.graph.node(key)
         reads = {at[1] if len(at) > 1 else READ: read for at, read in node.reads.items()}
         owners = self.owners(key)
-        return {view: self._columns(owners[view], reads.get(view)) for view in [*reads, *node.inputs] if view in owners}
+        return {view: self._columns(owners[view], reads.get(view)) for view in self._own_views(key)}
+
+    def _own_views(self, key: NodeKey) -> list[str]:
+        node = self.project.graph.node(key)
+        return list(dict.fromkeys([*([READ] if node.read is not None else []), *node.inputs]))
 
     def _columns(self, owner: NodeKey | str, read: ReadConfig | None) -> Columns | None:
         if isinstance(owner, NodeKey):

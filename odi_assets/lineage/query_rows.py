@@ -185,7 +185,6 @@ class _Reader:
             raise NotFollowed(f"it reads {_word(item)}")
         if not isinstance(item.this, exp.Identifier):
             return self._function(item.this, _alias_columns(item), scope)
-        _require(item, _OF_TABLE)
         found = None
         if not item.db:
             found = self._names.rows(item.name, self)
@@ -193,6 +192,7 @@ class _Reader:
                 found = self._views.rows(item.name)
         if found is None:
             raise NotFollowed(f"it reads `{item.sql(dialect='spark')}`, which is none of its inputs")
+        _require(item, _OF_TABLE)
         return found.renamed(_alias_columns(item))
 
     def _lateral(self, item: Any, scope: Scope) -> Rows:

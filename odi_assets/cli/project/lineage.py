@@ -180,7 +180,7 @@ def _conclude(key: NodeKey, column: str | None, trails: Mapping[str, Trail], *, 
 
 def _mermaid(key: NodeKey, trails: Mapping[str, Trail]) -> list[str]:
     """Columns in the boxes of their nodes and sources: a line where a value goes in, a dotted one where it decides."""
-    edges: dict[tuple[Place, Place], set[Any]] = {}
+    edges: dict[tuple[Place, Place], set[str]] = {}
     for trail in trails.values():
         for edge, how in trail.edges.items():
             edges.setdefault(edge, set()).update(how)
@@ -196,8 +196,8 @@ def _mermaid(key: NodeKey, trails: Mapping[str, Trail]) -> list[str]:
             lines.append(f'    {ids[owner, column]}["{_escaped(column)}"]')
         lines.append("  end")
     arrows = {"value": "-->", "condition": "-.->"}
-    for (above, below), how in edges.items():
-        lines += [f"  {ids[above]} {arrow} {ids[below]}" for kind, arrow in arrows.items() if kind in how]
+    for (above, below), kinds in edges.items():
+        lines += [f"  {ids[above]} {arrow} {ids[below]}" for kind, arrow in arrows.items() if kind in kinds]
     return lines
 
 

@@ -33,16 +33,20 @@ class RunLineage:
     Attributes:
         given: what the node's transform gave; None for one that has none, or whose rows commit themselves.
         unknown: why that is not known.
+        shown: somebody will see it: an instance in memory is gone with the run.
     """
 
     project: Project
     key: NodeKey
     given: Rows | None
     unknown: str = ""
+    shown: bool = True
 
     @classmethod
-    def of(cls, project: Project, key: NodeKey, work: Computed | NodeResult) -> RunLineage:
+    def of(cls, project: Project, key: NodeKey, work: Computed | NodeResult, *, shown: bool = True) -> RunLineage:
         """Look at rows that are not committed yet: their session is closed afterwards."""
+        if not shown:
+            return cls(project, key, None, shown=False)
         try:
             return cls(project, key, _given(project, key, work) if isinstance(work, NodeRows) else None)
         except NotFollowed as unknown:
@@ -56,6 +60,8 @@ class RunLineage:
 
         ``odi lineage`` lists the columns that decide, too, which Dagster cannot tell from the others.
         """
+        if not self.shown:
+            return {}
         if self.unknown:
             return {NOT_KNOWN: self.unknown}
         stored = tuple(name for name, _ in result.columns)

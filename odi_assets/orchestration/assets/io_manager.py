@@ -90,7 +90,9 @@ class DeltaIOManager(dg.IOManager):
             return
         history: DagsterRunHistory = getattr(context.resources, self.project.resource_prefix + HISTORY)
         with idle_nodes_shown(self.project, history, context.log_event):
-            lineage = RunLineage.of(self.project, obj.run.key, obj.work)
+            # A run of the shell without an instance shows its events to nobody.
+            shown = obj.checked or not context.step_context.instance.is_ephemeral
+            lineage = RunLineage.of(self.project, obj.run.key, obj.work, shown=shown)
             try:
                 result = finish(obj.run, obj.work)
             except ChecksFailedError as error:
