@@ -81,8 +81,8 @@ def test_mermaid_draws_columns_in_boxes(odi: Odi) -> None:
     lines = answer.out.splitlines()
     assert lines[0] == "flowchart LR"
     assert '  subgraph o0["shop.best"]' in lines
-    assert sum("-->" in line for line in lines) == 3
-    assert sum("-.->" in line for line in lines) == 3
+    assert sum("-->" in line for line in lines) == 4
+    assert sum("-.->" in line for line in lines) == 2
     assert lines.count("  end") == 4
 
 

@@ -108,6 +108,7 @@ def test_a_table_of_an_applied_log_is_of_the_database_and_of_the_log(tmp_path: P
 
 
 def test_a_function_needs_a_plan_and_what_is_below_it_says_so(tmp_path: Path) -> None:
+    (tmp_path / "some.py").write_text("def thing(raw):\n    return raw\n", encoding="utf-8")
     lineage = lineage_of(
         tmp_path,
         f"raw | {CSV} | ",

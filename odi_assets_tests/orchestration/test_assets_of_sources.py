@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from odi_assets.config.diagnostics.errors import ConfigErrors
+from odi_assets.config.diagnostics.mistakes import ConfigErrors
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import code_version
 from odi_assets.nodes.project import Project
