@@ -66,6 +66,41 @@ select a.id, (select count(*) from b) n from a
 select explode(map(id, v)) as (k, q) from a
 select id from a cluster by v
 select cast(id as string), s.y from a
+select a.id from a anti join b on a.id = b.id
+select a.id from a semi join b using (id)
+select id div 2 as d, id % 3 m, id <=> v e from a
+select id from a minus select id from b
+from a select id, v
+select * from a where day rlike 'x' and v not in (1, 2)
+select \"day\" as lit, `day` from a
+select first_value(v) over (order by id) f from a
+select id, v from a sort by v
+select interval 1 day + ts t from a
+select id as `my col` from a
+select count(if(v > 1, id, null)) c from a
+select a.day || '-' || b.name j from a, b where a.id = b.id
+select /*+ broadcast(b) */ a.id, w from a join b on a.id = b.id
+select case when v > 1 then 'x' when day = 'y' then name end c from a join b using (id)
+select id, sum(v) over (partition by day order by ts range between interval 1 day preceding and current row) r from a
+select posexplode(arr) as (p, e), id from a
+select id, t.* from a lateral view inline(array(struct(v, day))) t as p, q
+select max(struct(ts, v)).v m, max(named_struct('t', ts, 'v', day)).v n from a
+select array_sort(arr, (l, r) -> l - r + v) x, map_filter(map(id, v), (k, q) -> k > id) y from a
+select a.id from a where exists (select 1 from b where b.id = a.id) and id not in (select w from b where name = day)
+select id from a where (id, v) in (select id, w from b)
+select k.day, k.n from (select day, count(*) n from a group by day having count(*) > 1) k
+select sum(v) filter (where id > 1) over (partition by day) s from a
+select greatest(id, v) g, hash(*) h, xxhash64(day, v) x, to_json(struct(*)) j from a
+select id, row_number() over (order by day) as day from a order by day desc limit 2
+select distinct on_day from (select day as on_day, v from a)
+select id from a union distinct select w from b
+(select id from a) union all (select w from b) order by id limit 2
+with x as (with y as (select id from a) select * from y) select * from x
+select x.id xid from (select id from a) as x cross join lateral (select x.id + w as z from b) as l where z > 1
+select id, mode(v) m, regr_slope(v, id) r, corr(v, id) c from a group by id
+select ifnull(day, 'x') i, nvl(v, 0) n from a
+select id from a tablesample (5 rows)
+select ntile(3) over (order by id) t from a
 """
 
 
