@@ -72,7 +72,7 @@ select id div 2 as d, id % 3 m, id <=> v e from a
 select id from a minus select id from b
 from a select id, v
 select * from a where day rlike 'x' and v not in (1, 2)
-select \"day\" as lit, `day` from a
+select "day" as lit, `day` from a
 select first_value(v) over (order by id) f from a
 select id, v from a sort by v
 select interval 1 day + ts t from a
