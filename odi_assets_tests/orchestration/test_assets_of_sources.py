@@ -114,6 +114,22 @@ def test_without_a_key_the_source_keeps_its_own_and_gets_the_rest(tmp_path: Path
     assert (source.group_name, source.parent_keys) == ("ingest", {dg.AssetKey(["crm", "deals"])})
 
 
+def test_a_source_shows_the_columns_that_the_file_declares(tmp_path: Path) -> None:
+    graph = build_definitions(project_with(tmp_path, "")).resolve_asset_graph()
+    schema = graph.get(dg.AssetKey(["landing", "orders"])).metadata["dagster/column_schema"]
+    assert [(one.name, one.type) for one in schema.columns] == [("id", "bigint"), ("amount", "double")]
+
+
+def test_an_asset_for_the_table_of_a_node_is_refused(tmp_path: Path) -> None:
+    by_path = "read: {connection: lake, format: delta, path: orders, asset: dlt/orders}"
+    text = PROJECT.format(asset="").replace("inputs: {orders: {node: orders, incremental: version}}", by_path)
+    (tmp_path / "odibi.yaml").write_text(text.replace("FROM orders", "FROM df"), encoding="utf-8")
+    with pytest.raises(
+        ConfigError, match=r"shop.big: `asset` of its `read` is of no use: shop.orders writes that table"
+    ):
+        build_definitions(Project.load(tmp_path / "odibi.yaml"))
+
+
 def test_the_asset_of_a_source_changes_nothing_about_what_its_node_does(tmp_path: Path) -> None:
     plain = project_with(tmp_path, "")
     key = plain.node_named("orders")

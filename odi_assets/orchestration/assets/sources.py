@@ -9,8 +9,10 @@ import dagster as dg
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ReadConfig
+from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
+from odi_assets.orchestration.metadata import columns_of
 from odi_assets.orchestration.naming import SOURCES_GROUP, DagsterNames, source_keys
 from odi_assets.sources.marks import READ
 
@@ -37,6 +39,12 @@ class Sources:
             found = [(read, places[at[1] if len(at) > 1 else READ]) for at, read in config.reads.items()]
             self._outside[key] = found
             for read, uri in found:
+                if uri in self._nodes and read.asset is not None:
+                    raise ConfigError(
+                        f"{key}: `asset` of its `read` is of no use: {self._nodes[uri]} writes that table",
+                        fix="leave `asset` out: the table is the asset of that node",
+                        node=str(key),
+                    )
                 if uri not in self._nodes:
                     for asset, shown in source_keys(project, read).items():
                         self._reads[asset].append((uri, read, shown))
@@ -77,10 +85,17 @@ class Sources:
             deps=list(dict.fromkeys(dg.AssetKey(above) for one in given for above in one.upstream)),
             kinds={read.format for read in reads},
             description=f"`{'`, `'.join(shown)}` of connection `{reads[0].connection}` ({connection.type}).",
-            metadata={"dagster/uri": readers[0][0]},
+            metadata={"dagster/uri": readers[0][0], **_declared(reads)},
         )
 
     def _node(self, key: NodeKey) -> Node:
         if key not in self._made:
             self._made[key] = Node.of(self._project, key)
         return self._made[key]
+
+
+def _declared(reads: Iterable[ReadConfig]) -> dict[str, dg.TableSchema]:
+    """The columns of a source, if the project file declares them: column lineage leads to them."""
+    ddl = next((read.declared for read in reads if read.declared is not None), None)
+    columns = () if ddl is None else columns_of(ddl)
+    return {"dagster/column_schema": dg.TableSchema.from_name_type_dict(dict(columns))} if columns else {}
