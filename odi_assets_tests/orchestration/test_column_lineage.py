@@ -67,6 +67,13 @@ def test_each_materialization_has_the_columns_whose_values_go_into_its_columns(
         "city": [("east/shop/shops", "city")],
         "amount": [("east/shop/sales", "amount")],
     }
+    (record,) = instance.fetch_materializations(dg.AssetKey(["east", "shop", "sales_by_day"]), limit=1).records
+    assert record.asset_materialization is not None
+    assert record.asset_materialization.metadata["columns_made_of"].value == (
+        "| column | value of | decided by |\n|---|---|---|\n"
+        "| day | `shop.sales.day` |  |\n| city | `shop.shops.city` |  |\n| amount | `shop.sales.amount` |  |\n\n"
+        "All are decided by `shop.sales.day`, `shop.sales.shop`, `shop.shops.city`, `shop.shops.shop`."
+    )
     assert shown("totals") == {"shop": [("east/shop/sales", "shop")], "total": [("east/shop/sales", "amount")]}
     (why,) = shown("collected")
     assert why == "it reads rows that are of none of its inputs, or were in Python's hands"

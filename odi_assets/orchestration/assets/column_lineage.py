@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import dagster as dg
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import OdiError
 from odi_assets.lineage.made import NotFollowed, Rows
-from odi_assets.lineage.node_lineage import MadeOf, NodeLineage
+from odi_assets.lineage.node_lineage import How, MadeOf, NodeLineage
 from odi_assets.lineage.plan_rows import frame_rows
 from odi_assets.lineage.project_lineage import ProjectLineage
 from odi_assets.lineage.query_rows import query_rows
@@ -22,7 +22,8 @@ from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.naming import DagsterNames, source_keys
 from odi_assets.sources.marks import READ
 
-LINEAGE, NOT_KNOWN = "dagster/column_lineage", "column_lineage_not_known"
+LINEAGE, SHOWN, NOT_KNOWN = "dagster/column_lineage", "columns_made_of", "column_lineage_not_known"
+_HOW: tuple[How, How] = ("value", "condition")
 _log = logging.getLogger(__name__)
 
 
@@ -58,7 +59,8 @@ class RunLineage:
     def metadata(self, result: NodeResult) -> dict[str, Any]:
         """By column of the table, the columns whose values go into it; or in words why that is not known.
 
-        ``odi lineage`` lists the columns that decide, too, which Dagster cannot tell from the others.
+        Dagster cannot tell those that decide from the others, and its open-source UI draws no columns: a table for
+        people has both.
         """
         if not self.shown:
             return {}
@@ -67,7 +69,8 @@ class RunLineage:
         stored = tuple(name for name, _ in result.columns)
         try:
             node = ProjectLineage(self.project).of_run(self.key, self.given, stored)
-            return {LINEAGE: dg.TableColumnLineage({name: list(self._deps(node, name)) for name in stored})}
+            deps = {name: list(self._deps(node, name)) for name in stored}
+            return {LINEAGE: dg.TableColumnLineage(deps), SHOWN: dg.MetadataValue.md(_as_text(node, stored))}
         except NotFollowed as unknown:
             return {NOT_KNOWN: str(unknown)}
         except OdiError as error:
@@ -92,6 +95,24 @@ class RunLineage:
         reads = self.project.graph.node(self.key).reads
         read = reads.get(("read",) if made.view == READ else ("inputs", made.view, "read"))
         return [] if read is None else list(source_keys(self.project, read))
+
+
+def _as_text(node: NodeLineage, columns: Iterable[str]) -> str:
+    """A table in Markdown: what goes into each column, and what decides about it; below, what decides about all."""
+    lines, of_all = ["| column | value of | decided by |", "|---|---|---|"], ""
+    shared = () if node.rows is None else sorted(node.rows.decided)
+    if shared:
+        of_all = f"\n\nAll are decided by {', '.join(f'`{node.owners[one.view]}.{one.column}`' for one in shared)}."
+    for column in columns:
+        try:
+            made = node.made_of(column)
+        except NotFollowed as unknown:
+            lines.append(f"| {column} | {unknown} | |")
+            continue
+        own = [one for one in made if one.how == "value" or (one.view, one.column) not in shared]
+        cells = {how: ", ".join(f"`{one.owner}.{one.column}`" for one in own if one.how == how) for how in _HOW}
+        lines.append(f"| {column} | {' | '.join(cells.values())} |")
+    return "\n".join(lines) + of_all
 
 
 def _given(project: Project, key: NodeKey, rows: NodeRows) -> Rows | None:
