@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from benchmarks.dagster import measures, soak
+from benchmarks.dagster import lineage, measures, soak
 from benchmarks.harness import Benchmark
 
 BENCHMARK = Benchmark(
     "dagster",
-    "definitions, sensor ticks, runs of due nodes and the IO manager, against plain Dagster and dagster-deltalake; and "
-    "minutes of sensors, a schedule, backfills, killed and cancelled runs at once",
+    "definitions, sensor ticks, runs of due nodes, the IO manager and column lineage, against plain Dagster, "
+    "dagster-deltalake and sqlglot; and minutes of sensors, a schedule, backfills, killed and cancelled runs at once",
     {
         "definitions": measures.definitions,
         "project-file": measures.project_file,
         "tick": measures.tick,
         "run": measures.run_of_a_few,
         "io-manager": measures.io_manager,
+        "lineage": lineage.lineage,
         "soak": soak.soak,
     },
 )

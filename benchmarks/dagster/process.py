@@ -13,7 +13,7 @@ from typing import Any
 
 import dagster as dg
 
-from benchmarks.dagster import mixed
+from benchmarks.dagster import lineage, mixed
 from benchmarks.harness import in_turn
 
 PIPELINE_OF = mixed.PIPELINE_OF
@@ -351,6 +351,8 @@ _MEASURES = {
     "run": run,
     "run-once": run_once,
     "io": io,
+    "make-lineage": lineage.make,
+    "lineage": lineage.measure,
 }
 
 if __name__ == "__main__":

@@ -31,6 +31,10 @@ _GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
                 "tables are.",
             ),
             "graph": ("project.nodes:graph", "Print which nodes need which: as text, for Mermaid, or for Graphviz."),
+            "lineage": (
+                "project.lineage:lineage",
+                "Print what a column is made of, up to what sources deliver, or what is made of it.",
+            ),
             "show": (
                 "project.show:show",
                 "Print rows of a node's table. Which ones comes as it may: a table has no order.",

@@ -188,7 +188,8 @@ def code_version(project: Project, key: NodeKey) -> str:
     dumped = node.model_dump(mode="json", exclude=_NOT_CODE)
     for at, read in node.reads.items():
         within = dumped if len(at) == 1 else dumped["inputs"][at[1]]
-        within["read"] = {**_OF_ALL_READS, "path": read.place, **within["read"]}
+        own = {name: value for name, value in within["read"].items() if name != "asset"}
+        within["read"] = {**_OF_ALL_READS, "path": read.place, **own}
     definition = kind_of(node).definition(dumped)
     if node.cursor is not None and not node.cursor.numbers:
         del definition["cursor"]["numbers"]

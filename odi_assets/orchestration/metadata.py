@@ -184,11 +184,12 @@ def _declared_columns(node: NodeConfig) -> Sequence[tuple[str, str]]:
     """The columns of a node that stores what it reads, if the project file declares them."""
     if node.read is None or node.read.declared is None or node.transform is not None or node.inputs:
         return ()
-    return _columns_of(node.read.declared)
+    return columns_of(node.read.declared)
 
 
 @lru_cache(maxsize=1024)
-def _columns_of(ddl: str) -> Sequence[tuple[str, str]]:
+def columns_of(ddl: str) -> Sequence[tuple[str, str]]:
+    """The columns that a DDL text names, each with its type; none if they cannot be told without Spark."""
     table = parsed(f"CREATE TABLE t ({ddl})")
     if table is None:
         # Spark may know a type that sqlglot does not; the schema is then shown once the table exists.

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.config.models import PartitionConfig
+from odi_assets.config.models import PartitionConfig, ReadConfig
+from odi_assets.errors import ConfigError
 from odi_assets.nodes.project import Project
 
 SOURCES_GROUP = "sources"
@@ -69,6 +70,30 @@ class DagsterNames:
     def pipeline(self, pipeline: str) -> str:
         """The job of a pipeline, and its group of assets."""
         return "_".join([*self.prefix, pipeline])
+
+
+def source_keys(project: Project, read: ReadConfig) -> dict[dg.AssetKey, str]:
+    """The assets of what a node reads from outside its pipeline, each with what is read there, in words.
+
+    Raises:
+        ConfigError: the key that the project file gives to one is a node's.
+    """
+    names = DagsterNames.of(project)
+    if read.asset is not None and read.asset.key is not None:
+        chosen = dg.AssetKey(read.asset.key)
+        if (node := node_of(project, chosen)) is not None:
+            raise ConfigError(
+                f"`asset: {chosen.to_user_string()}` of a `read` is the asset of the node {node}",
+                fix=f"give another key, or take the node as an input: `inputs: [{node}]`",
+                node=str(node),
+            )
+        return {chosen: read.shown}
+    found = {names.source(read.connection, path): shown for path, shown in read.places.items()}
+    # A connection and a path may be named like a pipeline and a node.
+    return {
+        key.with_prefix(SOURCES_GROUP) if node_of(project, key) is not None else key: shown
+        for key, shown in found.items()
+    }
 
 
 def partition_of(project: Project, key: NodeKey) -> PartitionConfig | None:

@@ -182,6 +182,7 @@ FOLLOWED: dict[str, tuple[Callable[[Session], None], frozenset[str]]] = {
     "dagster.md": (_orders, frozenset()),
     "exactly-once.md": (_audited, frozenset()),
     "how-it-works.md": (_nothing, frozenset()),
+    "lineage.md": (_nothing, frozenset({"yaml"})),
     "state.md": (_nothing, frozenset({"python", "yaml"})),
     "streaming.md": (_checkpoint, frozenset()),
 }

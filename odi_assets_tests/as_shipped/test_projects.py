@@ -151,6 +151,10 @@ DELIVERIES = {
         "dagster job execute -m odi_assets.definitions -j sales",
     ),
     "checks.md": Delivery(orders_with_bad_ones, ({"customers": 1, "orders": 1}, {"customers": 1, "orders": 1})),
+    "lineage.md": Delivery(
+        csv_files("id,customer,amount\n1,ann,2.5\n2,ann,3.5\n", "id,customer,amount\n3,bob,4\n"),
+        ({"raw_orders": 2, "spending": 1}, {"raw_orders": 1, "spending": 2}),
+    ),
     "state.md": Delivery(
         csv_files("id,day,amount\n1,2024-01-01,2.50\n", "id,day,amount\n2,2024-01-02,3\n"),
         ({"orders": 1}, {"orders": 1}),

@@ -19,7 +19,7 @@ _ELSEWHERE = {
     # Odibi, dbt, dlt, SQLMesh, Meltano, OLake and Dagster say so.
     **dict.fromkeys(("validate", "check", "lint", "parse", "compile"), "odi config check, and odi plan"),
     **dict.fromkeys(("list", "nodes", "pipelines"), "odi ls"),
-    **dict.fromkeys(("dag", "lineage", "docs"), "odi graph"),
+    **dict.fromkeys(("dag", "docs"), "odi graph, or odi lineage NODE"),
     **dict.fromkeys(("drop", "reset", "clean"), "odi state reset NODE, or odi run --full-refresh"),
     **dict.fromkeys(("build", "materialize", "sync", "execute", "launch"), "odi run"),
     **dict.fromkeys(("backfill", "restate"), "odi run --node NODE --from TIME --to TIME"),

@@ -17,6 +17,7 @@ from odi_assets.config.diagnostics.mistakes import ERROR_TYPE, Mistake, closest,
 from odi_assets.config.models.connections import Connection
 from odi_assets.config.models.fields import Strict, Text
 from odi_assets.config.models.increments import Increment
+from odi_assets.config.models.source_asset import SourceAsset
 from odi_assets.errors import ConfigError
 from odi_assets.util.extensions import ExtensionPoint
 
@@ -63,6 +64,11 @@ class ReadConfig(Strict):
     connection: Text = Field(description="Name of a connection.")
     format: Text = Field(description="Format of the source: its kind.")
     incremental: Increment | None = Field(default=None, description="Read only what is new; without it, everything.")
+    asset: SourceAsset | None = Field(
+        default=None,
+        description="The asset that it is in Dagster: `dlt/orders` is the asset of that key, of whoever lands the "
+        "rows; or `key`, `group`, `owner` and `upstream`.",
+    )
 
     @property
     def place(self) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from odi_assets.config.compared_columns import known_rows
@@ -48,6 +48,8 @@ class NodeRows:
         spark: the session that the node was given.
         own: the clone of it that they were made in, and are to be computed in; None if they were made in ``spark``.
         store: the state store that the node's function changed.
+        inputs: what the node's transform was given, by name.
+        transformed: what it made of that; None if the node has none.
     """
 
     plan: ResolvedPlan
@@ -56,6 +58,8 @@ class NodeRows:
     spark: SparkSession
     own: OwnSession | None = None
     store: OpenedStore | None = None
+    inputs: Mapping[str, DataFrame] = field(default_factory=dict)
+    transformed: DataFrame | None = None
 
     def open_spark(self) -> SparkSession:
         """The session that the node was given."""
@@ -128,6 +132,8 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
         resolved = resolve(plan, spark)
         df, within, counts = None, resolved.write.within, RowCounts.of(resolved)
         opened: list[OpenedStore] = []
+        sources: dict[str, DataFrame] = {}
+        made: DataFrame | None = None
         if not resolved.nothing_new:
             with without_call_sites():
                 sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
@@ -147,7 +153,7 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
                 from odi_assets.nodes.execution.transform import transformed
 
                 open_store = _store_opener(resolved, opened)
-                df = transformed(spark, node.config, node.project.root, sources, str(node), open_store)
+                df = made = transformed(spark, node.config, node.project.root, sources, str(node), open_store)
         if within is not None and df is not None and within.column in df.columns:
             df = df.where(within.condition(df))
         if df is not None:
@@ -160,7 +166,7 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
         if df is not None:
             if counts.observed:
                 counts.keep_those_in(df)
-            return NodeRows(resolved, df, counts, spark, own, opened[0] if opened else None)
+            return NodeRows(resolved, df, counts, spark, own, opened[0] if opened else None, sources, made)
     if own is not None:
         own.close()
     return NoRows(replace(resolved, nothing_new=True))

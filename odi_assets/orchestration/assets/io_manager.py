@@ -18,6 +18,7 @@ from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.nodes.run_node import NodeRun, finish
 from odi_assets.orchestration.assets.attempts import attempt_of
 from odi_assets.orchestration.assets.checks import report_stopped
+from odi_assets.orchestration.assets.column_lineage import RunLineage
 from odi_assets.orchestration.assets.failures import remedy_first
 from odi_assets.orchestration.assets.frames import AssetTable, partition_values, write_frame
 from odi_assets.orchestration.assets.inputs import INCREMENTAL, Wanted, load_increment, load_whole, require_increment
@@ -89,6 +90,9 @@ class DeltaIOManager(dg.IOManager):
             return
         history: DagsterRunHistory = getattr(context.resources, self.project.resource_prefix + HISTORY)
         with idle_nodes_shown(self.project, history, context.log_event):
+            # A run of the shell without an instance shows its events to nobody.
+            shown = obj.checked or not context.step_context.instance.is_ephemeral
+            lineage = RunLineage.of(self.project, obj.run.key, obj.work, shown=shown)
             try:
                 result = finish(obj.run, obj.work)
             except ChecksFailedError as error:
@@ -99,23 +103,29 @@ class DeltaIOManager(dg.IOManager):
             if result.status is RunStatus.NO_DATA:
                 _report_nothing_new(context, result)
             elif partition is not None:
-                self._report_partitions(context, result, obj.run.info, partition)
+                self._report_partitions(context, result, obj.run.info, partition, lineage.metadata(result))
             else:
                 context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(result.table_version)))
-                context.add_output_metadata(materialization_metadata(result))
+                context.add_output_metadata({**materialization_metadata(result), **lineage.metadata(result)})
 
     def _report_partitions(
-        self, context: dg.OutputContext, result: NodeResult, run: RunInfo, partition: PartitionConfig
+        self,
+        context: dg.OutputContext,
+        result: NodeResult,
+        run: RunInfo,
+        partition: PartitionConfig,
+        lineage: Mapping[str, Any],
     ) -> None:
         if context.has_asset_partitions:
             for key, shown in self._by_partition(result, partition, context.asset_partition_keys).items():
-                context.step_context.add_asset_metadata(shown, context.asset_key, key)
+                context.step_context.add_asset_metadata({**shown, **lineage}, context.asset_key, key)
             return
         # A run of the pipeline writes to whichever partitions its rows belong to; Dagster does not know which.
         suppress_materialization(context)
         tags = {"dagster/code_version": run.code_version} if run.code_version else None
         keys = partition_keys(result.partitions, partition)
         for key, shown in self._by_partition(result, partition, keys).items():
+            shown = {**shown, **lineage}
             context.log_event(dg.AssetMaterialization(context.asset_key, metadata=shown, partition=key, tags=tags))
         if not keys:
             context.log_event(dg.AssetObservation(context.asset_key, metadata=observation_metadata(result)))

@@ -9,9 +9,11 @@ import dagster as dg
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ReadConfig
+from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
-from odi_assets.orchestration.naming import SOURCES_GROUP, DagsterNames
+from odi_assets.orchestration.metadata import columns_of
+from odi_assets.orchestration.naming import SOURCES_GROUP, DagsterNames, source_keys
 from odi_assets.sources.marks import READ
 
 
@@ -28,7 +30,6 @@ class Sources:
         self._nodes = {project.target(key).uri: key for key in project.graph.nodes}
         self._names = DagsterNames.of(project)
         self._made: dict[NodeKey, Node] = {}
-        self._taken = {self._names.asset(key) for key in project.graph.nodes}
         self._reads: dict[dg.AssetKey, list[tuple[str, ReadConfig, str]]] = defaultdict(list)
         """By source, where it is, who reads it, and what is read, in words."""
         self._outside: dict[NodeKey, list[tuple[ReadConfig, str]]] = {}
@@ -38,9 +39,15 @@ class Sources:
             found = [(read, places[at[1] if len(at) > 1 else READ]) for at, read in config.reads.items()]
             self._outside[key] = found
             for read, uri in found:
+                if uri in self._nodes and read.asset is not None:
+                    raise ConfigError(
+                        f"{key}: `asset` of its `read` is of no use: {self._nodes[uri]} writes that table",
+                        fix="leave `asset` out: the table is the asset of that node",
+                        node=str(key),
+                    )
                 if uri not in self._nodes:
-                    for path, shown in read.places.items():
-                        self._reads[self._key(read.connection, path)].append((uri, read, shown))
+                    for asset, shown in source_keys(project, read).items():
+                        self._reads[asset].append((uri, read, shown))
 
     def of(self, key: NodeKey) -> list[dg.AssetKey]:
         """What the node reads from outside its pipeline: sources, or the nodes that write tables it reads by path."""
@@ -49,7 +56,7 @@ class Sources:
         for read, uri in self._outside[key]:
             writer = self._nodes.get(uri)
             if writer is None:
-                found += [self._key(read.connection, path) for path in read.places]
+                found += source_keys(self._project, read)
             elif writer not in known:
                 found.append(self._names.asset(writer))
         return list(dict.fromkeys(found))
@@ -59,19 +66,26 @@ class Sources:
         return tuple(key for key in self._project.graph.order(pipeline) if is_watched(self._node(key)))
 
     def specs(self) -> Iterable[dg.AssetSpec]:
-        """One asset per source."""
-        return [self._spec(key, readers) for key, readers in self._reads.items()]
+        """One asset per source, but for those that somebody else defines, with the key that the project file gives."""
+        return [
+            self._spec(key, readers)
+            for key, readers in self._reads.items()
+            if not all(read.asset is not None and read.asset.is_elsewhere for _, read, _ in readers)
+        ]
 
     def _spec(self, key: dg.AssetKey, readers: list[tuple[str, ReadConfig, str]]) -> dg.AssetSpec:
         reads = [read for _, read, _ in readers]
         connection = self._project.config.connections[reads[0].connection]
         shown = list(dict.fromkeys(text for _, _, text in readers))
+        given = [read.asset for read in reads if read.asset is not None]
         return dg.AssetSpec(
             key,
-            group_name=SOURCES_GROUP,
+            group_name=next((one.group for one in given if one.group), SOURCES_GROUP),
+            owners=list(dict.fromkeys(owner for one in given for owner in one.every_owner)),
+            deps=list(dict.fromkeys(dg.AssetKey(above) for one in given for above in one.upstream)),
             kinds={read.format for read in reads},
             description=f"`{'`, `'.join(shown)}` of connection `{reads[0].connection}` ({connection.type}).",
-            metadata={"dagster/uri": readers[0][0]},
+            metadata={"dagster/uri": readers[0][0], **_declared(reads)},
         )
 
     def _node(self, key: NodeKey) -> Node:
@@ -79,7 +93,9 @@ class Sources:
             self._made[key] = Node.of(self._project, key)
         return self._made[key]
 
-    def _key(self, connection: str, path: str) -> dg.AssetKey:
-        found = self._names.source(connection, path)
-        # A connection and a path may be named like a pipeline and a node.
-        return found.with_prefix(SOURCES_GROUP) if found in self._taken else found
+
+def _declared(reads: Iterable[ReadConfig]) -> dict[str, dg.TableSchema]:
+    """The columns of a source, if the project file declares them: column lineage leads to them."""
+    ddl = next((read.declared for read in reads if read.declared is not None), None)
+    columns = () if ddl is None else columns_of(ddl)
+    return {"dagster/column_schema": dg.TableSchema.from_name_type_dict(dict(columns))} if columns else {}

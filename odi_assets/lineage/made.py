@@ -1,0 +1,129 @@
+"""What columns are made of: plain data, without Spark and without a parser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Origin(NamedTuple):
+    """A column of a view that a query reads."""
+
+    view: str
+    column: str
+
+
+Origins = frozenset[Origin]
+NONE: Origins = frozenset()
+
+
+class NotFollowed(Exception):
+    """What columns are made of cannot be read; the text says why, as part of a sentence."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a value is made of.
+
+    Attributes:
+        values: the columns whose values go into it.
+        conditions: the columns that decide about it: of CASE, of windows, of filters of aggregates.
+    """
+
+    values: Origins = NONE
+    conditions: Origins = NONE
+
+    @property
+    def all(self) -> Origins:
+        return self.values | self.conditions
+
+    def deciding(self) -> Made:
+        """The same, where it decides and no value of it goes in."""
+        return Made(NONE, self.all)
+
+    @staticmethod
+    def of(parts: Iterable[Made]) -> Made:
+        """What is made of several parts."""
+        found = [part for part in parts if part.values or part.conditions]
+        if len(found) < 2:
+            return found[0] if found else NOTHING
+        return Made(
+            frozenset().union(*(one.values for one in found)), frozenset().union(*(o.conditions for o in found))
+        )
+
+
+NOTHING = Made()
+
+
+@dataclass(frozen=True)
+class Unlisted:
+    """Further columns of a view whose columns are not known: they have the names that they have there.
+
+    Attributes:
+        without: names, in small letters, that are left out of them.
+    """
+
+    view: str
+    without: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a query gives.
+
+    Attributes:
+        columns: in order, each with its name.
+        decided: the columns that decide which rows there are: filters, joins, groups, orders.
+        unlisted: in place of columns that cannot be named.
+    """
+
+    columns: tuple[tuple[str, Made], ...]
+    decided: Origins = NONE
+    unlisted: Unlisted | None = None
+
+    def column(self, name: str) -> Made | None:
+        """What the column is made of; None if there is none of this name.
+
+        Raises:
+            NotFollowed: there are several.
+        """
+        folded = name.casefold()
+        found = [made for one, made in self.columns if one.casefold() == folded]
+        if len(found) > 1:
+            raise NotFollowed(f"there are several columns `{name}`")
+        if found:
+            return found[0]
+        if self.unlisted is None or folded in self.unlisted.without:
+            return None
+        return Made(frozenset({Origin(self.unlisted.view, name)}))
+
+    def renamed(self, names: Iterable[str]) -> Rows:
+        """The same rows with other names for all columns.
+
+        Raises:
+            NotFollowed: it is not known which columns there are.
+        """
+        given = tuple(names)
+        if not given:
+            return self
+        if self.unlisted is not None or len(given) != len(self.columns):
+            raise NotFollowed(f"the columns that get the names {', '.join(given)} are not known")
+        return Rows(tuple((name, made) for name, (_, made) in zip(given, self.columns, strict=True)), self.decided)
+
+
+@dataclass(frozen=True)
+class Views:
+    """The views that a query may read, with their columns; None for one whose columns are not known."""
+
+    columns: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
+
+    def rows(self, name: str) -> Rows | None:
+        """The rows of a view; None if there is no such view."""
+        view = next((one for one in self.columns if one.casefold() == name.casefold()), None)
+        if view is None:
+            return None
+        names = self.columns[view]
+        if names is None:
+            return Rows((), unlisted=Unlisted(view))
+        return Rows(tuple((column, Made(frozenset({Origin(view, column)}))) for column in names))

@@ -1,0 +1,195 @@
+"""The lineage of all columns of a project, node by node, over the columns that its tables and sources have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Protocol
+
+from odi_assets.config.graph import NodeKey
+from odi_assets.config.models import NodeConfig, ReadConfig
+from odi_assets.delta.table import TableHandle
+from odi_assets.lineage.made import NotFollowed, Rows
+from odi_assets.lineage.node_lineage import NodeLineage, applied_rows, owners_of, same_rows, stored_rows
+from odi_assets.lineage.query_rows import query_rows
+from odi_assets.nodes.project import Project
+from odi_assets.sources.marks import READ
+
+Columns = tuple[str, ...]
+NEEDS_PLAN = "it is a Python function, and only Spark's plan says what it does"
+
+
+class Plans(Protocol):
+    """Plans nodes, whose SQL or function is not understood without Spark."""
+
+    def rows(self, key: NodeKey) -> Rows:
+        """What the transform of a node gives.
+
+        Raises:
+            NotFollowed: there is no plan, or it does not say it.
+        """
+
+
+class ProjectLineage:
+    """Reads lineage as it is asked for, and remembers it.
+
+    Args:
+        plans: gives what plans functions, and SQL that is not understood without Spark; None: nothing does.
+    """
+
+    def __init__(self, project: Project, plans: Callable[[ProjectLineage], Plans] | None = None) -> None:
+        self.project = project
+        self._plans = plans
+        self._nodes: dict[NodeKey, NodeLineage] = {}
+        self._tables: dict[NodeKey, TableHandle] = {}
+        self._sources: dict[str, Columns | None] = {}
+
+    def node(self, key: NodeKey) -> NodeLineage:
+        """The lineage of a node.
+
+        Raises:
+            ConfigError: there is no such node, or its SQL file cannot be read.
+            TableError: a table cannot be looked at.
+        """
+        waiting = [key]
+        while waiting:
+            one = waiting[-1]
+            owners = (o for o in self.owners(one).values() if isinstance(o, NodeKey))
+            first = [o for o in owners if o not in self._nodes and o != one and not self.table(o).exists]
+            if first and one not in self._nodes:
+                # Its columns are those that the nodes above give, whose tables are not there yet.
+                waiting += first
+                continue
+            if one not in self._nodes:
+                self._nodes[one] = self._read(one)
+            waiting.pop()
+        return self._nodes[key]
+
+    def of_run(self, key: NodeKey, given: Rows | None, stored: Columns) -> NodeLineage:
+        """The lineage of a node that has run: its table is not looked at.
+
+        Args:
+            given: what its transform gave; None if it is read here.
+            stored: the columns of its table.
+
+        Raises:
+            NotFollowed: it is not known.
+        """
+        node = self.project.graph.node(key)
+        views = {} if given is not None or node.transform is None else self.views(key)
+        if given is None:
+            given = self._given(key, node, views or dict.fromkeys(self._own_views(key)), stored)
+        return NodeLineage(key, stored, stored_rows(given, node, views), self.owners(key))
+
+    def table(self, key: NodeKey) -> TableHandle:
+        """The table of a node, which may not be there yet."""
+        if key not in self._tables:
+            self._tables[key] = TableHandle.open(self.project.target(key))
+        return self._tables[key]
+
+    def owners(self, key: NodeKey) -> dict[str, NodeKey | str]:
+        """By view that a node reads, whose it is: a node's, or a source's, as ``odi ls`` names it."""
+        node, resolve = self.project.graph.node(key), self.project.graph.resolve
+        upstream = {view: resolve(key, given.node) for view, given in node.inputs.items() if given.node}
+        reads = {at: self._writer(read) for at, read in node.reads.items()}
+        writers = {at: writer for at, writer in reads.items() if writer is not None}
+        database = ""
+        if node.apply is not None:
+            log = self.project.graph.node(resolve(key, node.apply.changes)).read
+            database = f"{log.connection}:{node.apply.table}" if log is not None else ""
+        return owners_of(node, upstream, writers, database)
+
+    @cached_property
+    def _places(self) -> dict[str, NodeKey]:
+        return {self.project.target(key).uri: key for key in self.project.graph.nodes}
+
+    def _writer(self, read: ReadConfig) -> NodeKey | None:
+        """The node whose table a ``read`` reads by its path."""
+        if not read.stored_at or read.READS != "table":
+            return None
+        return self._places.get(self.project.location(read.connection, read.stored_at).uri)
+
+    # -- one node
+
+    def views(self, key: NodeKey) -> dict[str, Columns | None]:
+        """By view that a node reads, its columns; None where they are not known."""
+        node = self.project.graph.node(key)
+        reads = {at[1] if len(at) > 1 else READ: read for at, read in node.reads.items()}
+        owners = self.owners(key)
+        return {view: self._columns(owners[view], reads.get(view)) for view in self._own_views(key)}
+
+    def _own_views(self, key: NodeKey) -> list[str]:
+        node = self.project.graph.node(key)
+        return list(dict.fromkeys([*([READ] if node.read is not None else []), *node.inputs]))
+
+    def _columns(self, owner: NodeKey | str, read: ReadConfig | None) -> Columns | None:
+        if isinstance(owner, NodeKey):
+            if self.table(owner).exists:
+                return tuple(self.table(owner).columns)
+            return self._nodes[owner].columns if owner in self._nodes else None
+        if read is None:
+            return None
+        if (named := read.all_columns) is not None:
+            return tuple(named)
+        if owner not in self._sources:
+            table = read.READS == "table" and TableHandle.open(self.project.location(read.connection, read.stored_at))
+            self._sources[owner] = tuple(table.columns) if table and table.exists else None
+        return self._sources[owner]
+
+    def _read(self, key: NodeKey) -> NodeLineage:
+        views = self.views(key)
+        try:
+            stored = tuple(self.table(key).columns) if self.table(key).exists else None
+            return self._lineage(key, self._given(key, self.project.graph.node(key), views, stored), views)
+        except NotFollowed as unknown:
+            table = self.table(key)
+            columns = tuple(table.columns) if table.exists else None
+            return NodeLineage(key, columns, None, self.owners(key), str(unknown))
+
+    def _lineage(self, key: NodeKey, rows: Rows, views: Mapping[str, Columns | None]) -> NodeLineage:
+        found = stored_rows(rows, self.project.graph.node(key), views)
+        table = self.table(key)
+        stored = tuple(table.columns) if table.exists else ()
+        folded = {name.casefold() for name in stored}
+        columns = (*stored, *(name for name, _ in found.columns if name.casefold() not in folded))
+        is_known = table.exists or found.unlisted is None
+        return NodeLineage(key, columns if is_known else None, found, self.owners(key))
+
+    def _given(
+        self, key: NodeKey, node: NodeConfig, views: Mapping[str, Columns | None], stored: Columns | None
+    ) -> Rows:
+        """What the transform of a node gives.
+
+        Raises:
+            NotFollowed: that is not known.
+        """
+        if node.apply is not None:
+            if stored is None:
+                raise NotFollowed("its columns are those of the database's table, which its first run finds")
+            keys = tuple(name for name in node.write.keys if name != "*")
+            return applied_rows(stored, keys, next(iter(node.inputs)))
+        if node.transform is None:
+            return _as_it_is(views, stored)
+        if node.transform.function is None:
+            try:
+                return query_rows(node.transform.sql_text(self.project.root), tuple(views.items()))
+            except NotFollowed:
+                if self._plans is None:
+                    raise
+        if self._plans is None:
+            raise NotFollowed(NEEDS_PLAN)
+        return self._planned.rows(key)
+
+    @cached_property
+    def _planned(self) -> Plans:
+        assert self._plans is not None
+        return self._plans(self)
+
+
+def _as_it_is(views: Mapping[str, Columns | None], stored: Columns | None) -> Rows:
+    if len(views) != 1:
+        raise NotFollowed("it has no transform that makes one table of its inputs")
+    ((view, columns),) = views.items()
+    if columns is None and stored is None:
+        raise NotFollowed("the columns of its source are known once it has run")
+    return same_rows(view, columns or stored or ())
