@@ -11,10 +11,10 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.explain.absence import Absence
 from odi_assets.explain.evidence.collect import key_sql, only_asked
-from odi_assets.explain.evidence.verdicts import key_parts
 from odi_assets.explain.log import captured_in_log, followed_in_log
-from odi_assets.explain.places import KeyFinding, KeyTrace, SearchedPlace, Trace, some_names
+from odi_assets.explain.places import Trace, some_names
 from odi_assets.explain.spans import Stay, stays
+from odi_assets.explain.verdicts import KeyExplanation, KeyVerdict, SearchedPlace, key_parts
 from odi_assets.explain.way import Followed, followed_nodes, rows_of
 from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.node import Node
@@ -42,7 +42,7 @@ def trace(
     columns: Sequence[str],
     keys: Sequence[str],
     table: str | None = None,
-) -> list[KeyTrace]:
+) -> list[KeyExplanation]:
     """Follow ``keys`` to the table of a node.
 
     Args:
@@ -103,7 +103,7 @@ def _present(node: Node, stay: Stay) -> SearchedPlace:
     run = f" (run {stay.since_run[:8]})" if stay.since_run else ""
     since = f"since version {stay.since}{run}" if stay.since is not None else "since before its log begins"
     text = f"{node} has {counted(stay.rows, 'row')} of it, {since}"
-    return SearchedPlace(str(node), KeyFinding.PRESENT, text, stay.rows, stay.since, stay.since_run)
+    return SearchedPlace(str(node), KeyVerdict.PRESENT, text, stay.rows, stay.since, stay.since_run)
 
 
 def _look_into_source(found: Trace, source: Source, columns: tuple[str, ...]) -> None:
@@ -115,10 +115,10 @@ def _look_into_source(found: Trace, source: Source, columns: tuple[str, ...]) ->
             total, names = sum(in_files.values()), tuple(sorted(name for name in in_files if name))
             where = f" in {some_names(names)}" if names else ""
             text = f"{source.label} has {counted(total, 'row')} of it{where}"
-            found.add(key, SearchedPlace(source.label, KeyFinding.PRESENT, text, total, files=names, is_source=True))
+            found.add(key, SearchedPlace(source.label, KeyVerdict.PRESENT, text, total, files=names, is_source=True))
         else:
             text = f"{source.label} has no row of it"
-            found.add(key, SearchedPlace(source.label, KeyFinding.NOT_LANDED, text, is_source=True))
+            found.add(key, SearchedPlace(source.label, KeyVerdict.NOT_LANDED, text, is_source=True))
 
 
 def _by_file(found: Trace, source: Source, rows: DataFrame, columns: tuple[str, ...]) -> dict[str, dict[str, int]]:
@@ -135,21 +135,28 @@ def _by_file(found: Trace, source: Source, rows: DataFrame, columns: tuple[str, 
 # -- the answer --------------------------------------------------------------------------------------------------------
 
 
-def _conclusion(found: Trace, node: str, key: str) -> KeyTrace:
-    places, changes = tuple(found.places[key]), tuple(found.changes[key])
+def _conclusion(found: Trace, node: str, key: str) -> KeyExplanation:
+    places = tuple(found.places[key])
+
+    def answer(verdict: KeyVerdict, sentence: str, absent_since: str | None = None) -> KeyExplanation:
+        changes = tuple(found.changes[key])
+        return KeyExplanation(
+            key_parts(key), verdict, sentence, places=places, absent_since=absent_since, changes=changes
+        )
+
     last = found.at[key][node]
-    if last.finding is KeyFinding.PRESENT:
-        return KeyTrace(key_parts(key), last.finding, f"{_capital(last.text)}.", None, places, changes)
+    if last.verdict is KeyVerdict.PRESENT:
+        return answer(last.verdict, f"{_capital(last.text)}.")
     # The reason is at the first place that lacks the key although a place before it has the key.
-    tables = [place for place in places if not place.files and place.finding is not KeyFinding.PRESENT]
-    cause = next((place for place in tables if not (place.is_source or place.finding is KeyFinding.NOT_LANDED)), None)
-    if cause is None or (not any(place.rows for place in places) and last.finding is KeyFinding.NOT_LANDED):
+    tables = [place for place in places if not place.files and place.verdict is not KeyVerdict.PRESENT]
+    cause = next((place for place in tables if not (place.is_source or place.verdict is KeyVerdict.NOT_LANDED)), None)
+    if cause is None or (not any(place.rows for place in places) and last.verdict is KeyVerdict.NOT_LANDED):
         looked = dict.fromkeys(place.name for place in places if place.is_source)
         sentence = (
             f"It has not landed: {' and '.join(looked) or node} {'have' if len(looked) > 1 else 'has'} no row of it."
         )
-        return KeyTrace(key_parts(key), KeyFinding.NOT_LANDED, sentence, None, places, changes)
-    return KeyTrace(key_parts(key), cause.finding, f"{_capital(cause.text)}.", cause.name, places, changes)
+        return answer(KeyVerdict.NOT_LANDED, sentence)
+    return answer(cause.verdict, f"{_capital(cause.text)}.", cause.name)
 
 
 def _capital(text: str) -> str:

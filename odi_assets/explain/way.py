@@ -40,9 +40,6 @@ def followed_nodes(project: Project, spark: SparkSession, key: NodeKey, columns:
         if one not in wanted:
             continue
         node = Node.of(project, one)
-        if node.kind.explained_by is not None and one != key:
-            found.append(Followed(node, wanted[one], {}, None))
-            continue
         if node.config.apply is not None or node.captures:
             # The columns of the table lie in the values of the log.
             found.append(Followed(node, wanted[one], {}, None))

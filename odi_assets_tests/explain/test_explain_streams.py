@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from benchmarks.streaming.truth import Truth, clean_log, disagreements, truth, wrongly_decided
 from odi_assets.config.graph import NodeKey
-from odi_assets.explain.evidence.verdicts import KeyExplanation
 from odi_assets.explain.stream import StreamExplainer, explain
+from odi_assets.explain.verdicts import KeyExplanation
 from odi_assets.nodes.project import Project
 from odi_assets.sample.orders_payments import batches, write
 from odi_assets_tests.nodes.support import Sandbox
