@@ -118,6 +118,7 @@ def test_what_cannot_be_asked_is_said_to_be_so(example: Path, odi: Odi, monkeypa
         (["explain", "paid_order", "--key", "x"], "there is no node named `paid_order`"),
         (["explain", "paid_orders", "--keys-from", "nowhere"], "there is no file and no table nowhere"),
         (["explain", "-c", "shop/odibi.yaml", "orders", "--key", "x", "--state"], "shop.orders is no stream"),
+        (["stream", "explain", "paid_orders"], "here it is: odi explain NODE --key KEY"),
         (["explain", "--key", "x"], "no node is named"),
         (["explain", "paid_orders", "--key", "x", "--since", "1"], "--since goes only with --checkpoint"),
         (["explain", "paid_orders", "--key", "x", "--checkpoint", "lake"], "NODE does not go with --checkpoint"),

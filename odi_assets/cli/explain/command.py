@@ -19,12 +19,12 @@ from odi_assets.explain.batch import trace
 from odi_assets.explain.checkpoint import explain_key, key_names
 from odi_assets.explain.log import table_of_log
 from odi_assets.explain.stream import StreamExplainer, key_text
+from odi_assets.explain.verdicts import KeyExplanation
 from odi_assets.nodes.node import Node
 from odi_assets.spark.session import open_session
 from odi_assets.streams.kind import StreamKind
 
 if TYPE_CHECKING:
-    from odi_assets.explain.verdicts import KeyExplanation
     from odi_assets.nodes.project import Project
 
 _COMPARED = 100
