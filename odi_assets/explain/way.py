@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -102,8 +103,6 @@ def _outline(spark: SparkSession, node: Node, frames: Mapping[str, DataFrame]) -
     try:
         return read_outline(spark, schemas, transform)
     except Exception as error:  # noqa: BLE001  a user's function may raise anything when it is given streams
-        import logging
-
         logging.getLogger(__name__).debug("no plan of %s: %s", node, error)
         return None
 

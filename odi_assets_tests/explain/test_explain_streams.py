@@ -134,12 +134,12 @@ def test_a_key_of_a_batch_node_is_followed_through_the_stream_above_it(sandbox: 
     def asked(column: str, *keys: str) -> list[KeyExplanation]:
         return trace(sandbox.project, sandbox.spark, sandbox.state, NodeKey("p", "bought"), [column], keys)
 
-    there, late, unknown = asked("bought", "ord-43", "ord-573", "ord-99999")
+    there, late, unknown = asked("bought", "ord-43", "ord-574", "ord-99999")
     assert there.verdict == "PRESENT"
     names = ["landing:orders/*.json", "landing:payments/*.json", "p.paid", "p.bought"]
     assert [place.name for place in there.places] == names
     assert there.places[1].files == ("payments/0000.json",)
-    (of_stream,) = answers(sandbox, ["ord-573"])
+    (of_stream,) = answers(sandbox, ["ord-574"])
     assert (late.verdict, late.absent_since) == (of_stream.verdict, "p.paid")
     assert late.sentence == f"p.paid has no row of it: {of_stream.sentence}"
     assert unknown.verdict == "NO_COUNTERPART"

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.errors import TableError
-from odi_assets.util.lazy import pa
+from odi_assets.util.lazy import pa, pl
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,8 +136,6 @@ def _undecided(frame: pd.DataFrame, rows: pa.Table) -> pa.Table:
 
 
 def _of_polars(frame: Any, name: str) -> pa.Table:
-    import polars as pl
-
     frame = frame.collect() if isinstance(frame, pl.LazyFrame) else frame
     # Polars gives out addresses of Python's objects as bytes.
     odd = next((label for label, kind in frame.schema.items() if any(one == pl.Object for one in _within(kind))), None)
@@ -165,8 +163,6 @@ def frame_as(rows: pa.Table, wanted: Any) -> Any:
     if package == "pandas":
         return rows.to_pandas()
     if package == "polars":
-        import polars as pl
-
         found = pl.from_arrow(rows)
         return found.lazy() if name == "LazyFrame" and isinstance(found, pl.DataFrame) else found
     return rows

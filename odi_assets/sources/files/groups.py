@@ -12,7 +12,7 @@ from odi_assets.sources.files.folders import column_name
 from odi_assets.sources.files.parquet.footer import footer_schema
 from odi_assets.sources.files.parquet.texts import with_utf_8
 from odi_assets.sources.files.settings import FileFormat
-from odi_assets.spark.lazy import F
+from odi_assets.spark.lazy import F, spark_errors
 from odi_assets.tables.columns import quoted
 
 if TYPE_CHECKING:
@@ -64,12 +64,10 @@ def read_as_is(
     Raises:
         SourceError: two columns have one name, or a type is one that Spark does not have.
     """
-    from pyspark.errors import AnalysisException
-
     try:
         rows = files.load(spark, paths, **empty_option(way))
         rows.schema  # noqa: B018  Spark Connect looks at the files only now
-    except AnalysisException as error:
+    except spark_errors.AnalysisException as error:
         condition = error.getCondition() or ""
         if condition.startswith("PARQUET_TYPE"):
             from odi_assets.sources.files.parquet.nanoseconds import with_nanoseconds

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.errors import SourceError
 from odi_assets.sources.cdc.look import LookTooLongError
 from odi_assets.sources.cdc.postgres.waiting import TAKEN_FIX, SlotTakenError
+from odi_assets.util.lazy import psycopg
 
 if TYPE_CHECKING:
     from odi_assets.sources.cdc.postgres.server import ServerSession
@@ -63,12 +64,9 @@ def peeked(
 
 def _failed_peek(result: Any, label: str, *, is_short: bool) -> Exception:
     """The error that a peek has ended with. The server's words may be of any language."""
-    from psycopg.pq import DiagnosticField
-
     error = as_error(result)
-    code, function = (
-        result.error_field(field) for field in (DiagnosticField.SQLSTATE, DiagnosticField.SOURCE_FUNCTION)
-    )
+    fields = psycopg.pq.DiagnosticField
+    code, function = (result.error_field(field) for field in (fields.SQLSTATE, fields.SOURCE_FUNCTION))
     if code == b"55006":
         return SlotTakenError(f"{label}: {error}", fix=TAKEN_FIX, label=label)
     if code == b"57014" and is_short:
@@ -80,8 +78,6 @@ def _failed_peek(result: Any, label: str, *, is_short: bool) -> Exception:
 
 
 def as_error(result: Any) -> Exception:
-    import psycopg
-
     text = result.error_message.decode(errors="replace") if result.error_message else "no answer"
     return psycopg.DatabaseError(text.strip())
 
