@@ -17,6 +17,7 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import Node
 from odi_assets.spark.lazy import F, spark_errors
+from odi_assets.spark.session import open_session
 from odi_assets.streams.planning.marks import checkpoint_of
 from odi_assets.util.words import counted
 
@@ -122,8 +123,6 @@ def open_reader(place: CheckpointPlace, *, logs_only: bool = True) -> Iterator[C
     Raises:
         CheckpointError: there is no checkpoint; this is checked before Spark starts.
     """
-    from odi_assets.spark.session import open_session
-
     found = place.location
     with stdout_kept_for_data(), copy_of_remote(found, logs_only=logs_only) as copy:
         handle = open_session(place.project.config.spark if place.project else None, app_name="odi checkpoint")

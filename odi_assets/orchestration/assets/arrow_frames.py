@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.errors import TableError
+from odi_assets.tables.undecided import marked
 from odi_assets.util.lazy import pa, pl
 
 if TYPE_CHECKING:
@@ -129,8 +130,6 @@ def _times_in(value: Any) -> Iterator[datetime]:
 
 def _undecided(frame: pd.DataFrame, rows: pa.Table) -> pa.Table:
     """``rows`` with a mark at columns whose type pandas made up: without a value, it says `float64` or `object`."""
-    from odi_assets.tables.undecided import marked
-
     kinds = {str(label): str(kind) for label, kind in frame.dtypes.items()}
     return marked(rows, [label for label, kind in kinds.items() if kind in ("float64", "object")])
 

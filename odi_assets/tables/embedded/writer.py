@@ -15,6 +15,7 @@ from odi_assets.errors import TableError
 from odi_assets.tables.engine import WriteResult, WriteSpec
 from odi_assets.tables.modes.base import Write, mode_of
 from odi_assets.tables.reader import read_staged
+from odi_assets.tables.rules import require_kept, rules_of
 from odi_assets.tables.schema import aligned, delete_marker, require_same_partitioning, with_open_types
 from odi_assets.tables.schema_plan import schema_after
 
@@ -94,8 +95,6 @@ def _admitted(write: Write) -> FileChanges:
     Raises:
         TableError: the table does not admit the rows, or the removal of others; no file is left of the write.
     """
-    from odi_assets.tables.rules import require_kept, rules_of
-
     handle, mode = write.handle, write.spec.mode
     rules = rules_of(handle, write.schema_json, write.df)
     if mode.traits.replaces_columns and handle.live_files:
