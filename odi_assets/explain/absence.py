@@ -10,7 +10,7 @@ from odi_assets.config.models import StatefulIncrement
 from odi_assets.config.models.checks import FAILED_CHECKS
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError, LossError, TargetBehindStateError
-from odi_assets.explain.evidence.collect import key_sql, only_asked
+from odi_assets.explain.evidence.collect import first_failing_sql, key_sql, only_asked
 from odi_assets.explain.places import Trace, some_names
 from odi_assets.explain.spans import Stay
 from odi_assets.explain.stream import StreamExplainer
@@ -264,7 +264,7 @@ class Absence:
             if not conditions or rows is None:
                 continue
             key = key_sql([quoted(column) for column in self.followed.sources[source.name]])
-            frame = rows.alias(source.name).selectExpr(f"{key} AS key", f"{_failed_sql(conditions)} AS failed")
+            frame = rows.alias(source.name).selectExpr(f"{key} AS key", f"{first_failing_sql(conditions)} AS failed")
             grouped = only_asked(frame, keys).groupBy("key")
             for row in grouped.agg(F.min("failed").alias("best"), F.max("failed").alias("failed")).collect():
                 if row["best"] >= 0:
@@ -294,7 +294,7 @@ class Absence:
                 rows = only_asked(rows, keys)
                 conditions = self._conditions(one.views[other])
                 counterparts = right.alias(one.views[other]).selectExpr(
-                    f"{one.sides[other]} AS there", f"{_failed_sql(conditions)} AS failed"
+                    f"{one.sides[other]} AS there", f"{first_failing_sql(conditions)} AS failed"
                 )
                 # By value, -1 if a row of it meets all conditions, else the last one that stopped a row.
                 best = F.when(F.min("failed") < 0, -1).otherwise(F.max("failed")).alias("failed")
@@ -330,12 +330,6 @@ class Absence:
             kept = rows.select("_odi_key", *map(quoted, columns)).join(table, columns)
             given |= {row["_odi_key"]: "replaced" for row in kept.select("_odi_key").distinct().collect()}
         return given
-
-
-def _failed_sql(conditions: Sequence[Condition]) -> str:
-    """SQL of the place of the first condition that a row does not meet; -1 if it meets all."""
-    cases = " ".join(f"WHEN NOT coalesce({one.sql}, false) THEN {place}" for place, one in enumerate(conditions))
-    return f"CASE {cases} ELSE -1 END" if cases else "-1"
 
 
 def _with_reason(gone: SearchedPlace, reason: SearchedPlace) -> SearchedPlace:

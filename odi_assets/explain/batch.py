@@ -12,7 +12,7 @@ from odi_assets.errors import ConfigError
 from odi_assets.explain.absence import Absence
 from odi_assets.explain.evidence.collect import key_sql, only_asked
 from odi_assets.explain.log import captured_in_log, followed_in_log
-from odi_assets.explain.places import Trace, some_names
+from odi_assets.explain.places import Trace, present, some_names
 from odi_assets.explain.spans import Stay, stays
 from odi_assets.explain.verdicts import KeyExplanation, KeyVerdict, SearchedPlace, key_parts
 from odi_assets.explain.way import Followed, followed_nodes, rows_of
@@ -80,7 +80,7 @@ def _look(found: Trace, followed: Followed) -> None:
     absent = [key for key in found.keys if key not in there or not there[key].rows]
     for key in found.keys:
         if key not in absent:
-            found.add(key, _present(node, there[key]))
+            found.add(key, present(node, there[key]))
     if absent:
         Absence(found, followed, handle).explain(absent, there)
 
@@ -97,13 +97,6 @@ def _stays(found: Trace, handle: TableHandle, columns: tuple[str, ...]) -> dict[
             column=missing,
         )
     return stays(found.spark, handle, key_sql([quoted(known[column.lower()]) for column in columns]), found.keys)
-
-
-def _present(node: Node, stay: Stay) -> SearchedPlace:
-    run = f" (run {stay.since_run[:8]})" if stay.since_run else ""
-    since = f"since version {stay.since}{run}" if stay.since is not None else "since before its log begins"
-    text = f"{node} has {counted(stay.rows, 'row')} of it, {since}"
-    return SearchedPlace(str(node), KeyVerdict.PRESENT, text, stay.rows, stay.since, stay.since_run)
 
 
 def _look_into_source(found: Trace, source: Source, columns: tuple[str, ...]) -> None:

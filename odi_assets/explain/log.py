@@ -9,7 +9,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, OdiError
 from odi_assets.explain.log_changes import ChangeOp, KeyHistory, TableLog
-from odi_assets.explain.places import Trace
+from odi_assets.explain.places import Trace, present
 from odi_assets.explain.spans import Stay
 from odi_assets.explain.verdicts import KeyVerdict, LoggedKeyChange, SearchedPlace, key_parts
 from odi_assets.nodes.node import Node
@@ -139,10 +139,7 @@ def _in_table(node: Node, above: SearchedPlace, history: KeyHistory, stay: Stay 
     waiting = [change for change in history.changes if name not in change.applied_by]
     then = f"; {counted(len(waiting), 'change')} of it not applied yet: odi run {node.command}" if waiting else ""
     if stay is not None and stay.rows:
-        run = f" (run {stay.since_run[:8]})" if stay.since_run else ""
-        since = f"since version {stay.since}{run}" if stay.since is not None else "since before its log begins"
-        text = f"{name} has {counted(stay.rows, 'row')} of it, {since}{then}"
-        return SearchedPlace(name, KeyVerdict.PRESENT, text, stay.rows, stay.since, stay.since_run)
+        return present(node, stay, then)
     version, run_id = (stay.gone, stay.gone_run) if stay else (None, None)
     last = history.last(history.changes)
     if last is not None and history.is_removed_by(last):

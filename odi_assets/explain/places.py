@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from odi_assets.explain.verdicts import LoggedKeyChange, SearchedPlace
+from odi_assets.explain.spans import Stay
+from odi_assets.explain.verdicts import KeyVerdict, LoggedKeyChange, SearchedPlace
+from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
 from odi_assets.state.backend import StateBackend
+from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +40,14 @@ class Trace:
         if place.name not in self.at[key]:
             self.places[key].append(place)
             self.at[key][place.name] = place
+
+
+def present(node: Node, stay: Stay, then: str = "") -> SearchedPlace:
+    """The table of a node, which has the key; ``then`` goes on with the sentence about it."""
+    run = f" (run {stay.since_run[:8]})" if stay.since_run else ""
+    since = f"since version {stay.since}{run}" if stay.since is not None else "since before its log begins"
+    text = f"{node} has {counted(stay.rows, 'row')} of it, {since}{then}"
+    return SearchedPlace(str(node), KeyVerdict.PRESENT, text, stay.rows, stay.since, stay.since_run)
 
 
 def some_names(names: Sequence[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -63,7 +62,7 @@ def explain_join(definition: QueryDefinition, evidence: Evidence) -> Iterator[Ke
     ends = _ends(sides, pairs)
     batches = np.maximum(left.last[pairs.left], right.last[pairs.right])
     best = _best_pairs([left.key[place] for place in pairs.left], ends, batches)
-    by_key = [_places(rows) for rows in sides.rows]
+    by_key = [rows.by_key() for rows in sides.rows]
     for key in evidence.keys:
         places = tuple(found.get(key, ()) for found in by_key)
         rows = tuple(_fates_of(definition, evidence, sides, side, places[side], key) for side in (0, 1))
@@ -121,13 +120,6 @@ def _best_pairs(keys: Sequence[str], ends: Integers, batches: Integers) -> dict[
     """By key, the pair that is the answer; of equal ones, that which was joined first."""
     order = np.lexsort((batches, ends))[::-1]
     return {keys[place]: int(place) for place in order}
-
-
-def _places(rows: EvidenceRows) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = defaultdict(list)
-    for place, key in enumerate(rows.key):
-        found[key].append(place)
-    return found
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -63,7 +63,7 @@ class _Session:
 def explain_single(definition: QueryDefinition, evidence: Evidence) -> Iterator[KeyExplanation]:
     """The answers, in the order of the keys."""
     inputs = [
-        (_decided(definition, given, evidence, rows), _places(rows))
+        (_decided(definition, given, evidence, rows), rows.by_key())
         for given, rows in zip(definition.inputs, evidence.rows, strict=True)
     ]
     judge = _JUDGES[definition.kind]
@@ -84,13 +84,6 @@ def _decided(definition: QueryDefinition, given: Input, evidence: Evidence, rows
         removed = (fates.removed_first, fates.removed_last) if definition.expires else None
         duplicates = find_duplicates(rows, rows.identity, fates.accepted, fates.unknown, removed)
     return _Decided(definition, given, evidence, rows, fates, duplicates)
-
-
-def _places(rows: EvidenceRows) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, key in enumerate(rows.key):
-        places[key].append(place)
-    return places
 
 
 def _or_withheld(decided: _Decided, place: int, found: RowFate) -> RowFate:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.errors import SourceError
 from odi_assets.sources.cdc.look import LookTooLongError
 from odi_assets.sources.cdc.postgres.waiting import TAKEN_FIX, SlotTakenError
+from odi_assets.sources.sql.keys import postgres_text
 from odi_assets.util.lazy import psycopg
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def peeked(
     bound = f"{upto >> 32:X}/{upto & 0xFFFFFFFF:X}"
     query = (
         "DECLARE odi_peek BINARY NO SCROLL CURSOR FOR SELECT data FROM pg_logical_slot_peek_binary_changes("
-        f"{_literal(slot)}, '{bound}', {'NULL' if most is None else most}, 'proto_version', '1', "
-        f"'publication_names', {_literal(identifier(publication))})"
+        f"{postgres_text(slot)}, '{bound}', {'NULL' if most is None else most}, 'proto_version', '1', "
+        f"'publication_names', {postgres_text(identifier(publication))})"
     )
     with session.opened.transaction():
         session.rows(query)
@@ -84,8 +85,3 @@ def as_error(result: Any) -> Exception:
 
 def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "''")
-    return f"E'{escaped}'"
