@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from odi_assets.config.graph import NodeKey
@@ -15,7 +16,7 @@ from odi_assets.explain.log import captured_in_log, followed_in_log
 from odi_assets.explain.places import Trace, present, some_names
 from odi_assets.explain.spans import Stay, stays
 from odi_assets.explain.verdicts import KeyExplanation, KeyVerdict, SearchedPlace, key_parts
-from odi_assets.explain.way import Followed, followed_nodes, rows_of
+from odi_assets.explain.way import Followed, followed_nodes, rows_of, upstream
 from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
@@ -30,6 +31,8 @@ from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from odi_assets.explain.stream import StreamExplainer
 
 _FILE = "_odi_file"
 
@@ -62,6 +65,35 @@ def trace(
             else:
                 captured_in_log(found, followed.node, table, followed.columns)
     return [_conclusion(found, str(key), one) for one in keys]
+
+
+def with_places_above(explainer: StreamExplainer, answers: Sequence[KeyExplanation]) -> list[KeyExplanation]:
+    """The answers of a stream; where an input is the table of a node that has no row of a key, with the places above.
+
+    Raises:
+        SourceError, TableError: something on the way cannot be read.
+    """
+    node, found = explainer.node, {one.text: one for one in answers}
+    above = upstream(node)
+    for given in explainer.definition.inputs:
+        columns = [part.removeprefix(f"{given.view}.").strip("`") for part in given.key]
+        absent = [
+            key
+            for key, one in found.items()
+            if any(row.input == given.view and row.fate is KeyVerdict.NEVER_ARRIVED for row in one.rows)
+        ]
+        if not absent or given.source not in above or not set(columns) <= set(given.columns):
+            continue
+        state = node.project.open_state()
+        for one in trace(node.project, explainer.spark, state, above[given.source], columns, absent):
+            answer = found[one.text]
+            found[one.text] = replace(
+                answer,
+                sentence=f"{answer.sentence} {one.sentence}",
+                places=(*answer.places, *one.places),
+                absent_since=one.absent_since,
+            )
+    return list(found.values())
 
 
 # -- looking -----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import SourceError
-from odi_assets.explain.batch import trace
+from odi_assets.explain.batch import trace, with_places_above
+from odi_assets.explain.stream import StreamExplainer
 from odi_assets.explain.verdicts import KeyExplanation, KeyVerdict
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -66,6 +67,14 @@ PIPELINE += """\
     write: {connection: lake, path: big}
 """
 
+PIPELINE += """\
+  - name: live
+    inputs: {raw: raw}
+    stream: {output_mode: update, state_partitions: 1}
+    transform: {sql: "SELECT id, count(*) AS n FROM raw GROUP BY id"}
+    write: {connection: lake, path: live, mode: upsert, keys: [id]}
+"""
+
 HEAD = "id,customer,amount,at"
 
 
@@ -76,7 +85,7 @@ def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sandb
     made.land("customers.csv", ["name,city", "ann,Bonn", "bob,Berlin"])
     first = ["1,ann,10,2024-01-01 10:00:00", "2,bob,0,2024-01-01 11:00:00", "3,dan,7,2024-01-01 12:00:00"]
     made.land("orders/1.csv", [HEAD, *first, "4,ann,99,2024-01-01 13:00:00"])
-    for node in ("raw", "customers", "orders", "mart", "dearest", "late", "big"):
+    for node in ("raw", "customers", "orders", "mart", "dearest", "late", "big", "live"):
         made.run(node)
     made.land("orders/2.csv", [HEAD, "5,bob,5,2024-01-01 09:00:00", "1,bob,12,2024-01-02 10:00:00"])
     for node in ("raw", "orders", "late", "big"):
@@ -171,3 +180,13 @@ def test_a_source_that_cannot_be_looked_at_is_an_error_and_nothing_that_has_not_
             ask(shop, "raw", "99", column="id")
     finally:
         broken.unlink()
+
+
+def test_a_key_that_never_came_to_a_stream_is_followed_through_the_nodes_above_it(shop: Sandbox) -> None:
+    explainer = StreamExplainer.of(shop.project, NodeKey("p", "live"), shop.spark)
+    counted, unread, unknown = with_places_above(explainer, list(explainer.explain(["1", "6", "7"])))
+    assert (counted.verdict, counted.places) == (KeyVerdict.COUNTED, ())
+    assert (unread.verdict, unread.absent_since) == (KeyVerdict.NEVER_ARRIVED, "p.raw")
+    assert [place.name for place in unread.places] == ["landing:orders/*.csv", "p.raw"]
+    assert "p.raw has not read it yet" in unread.sentence
+    assert "It has not landed" in unknown.sentence

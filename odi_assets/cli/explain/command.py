@@ -15,7 +15,7 @@ from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import note, stdout_kept_for_data
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import CheckpointError, ConfigError
-from odi_assets.explain.batch import trace
+from odi_assets.explain.batch import trace, with_places_above
 from odi_assets.explain.checkpoint import explain_key, key_names
 from odi_assets.explain.log import table_of_log
 from odi_assets.explain.stream import StreamExplainer, key_text
@@ -143,7 +143,7 @@ def _of_stream(explainer: StreamExplainer, named: NamedKeys, state: bool | None)
             if state:
                 raise
             note(f"These answers are not compared with the query's state: {error.message}")
-    return [*found, *answers]
+    return [*with_places_above(explainer, found), *answers]
 
 
 def _columns(project: Project, node: Node, table: str | None) -> tuple[Sequence[str], Sequence[str], str | None]:
