@@ -17,8 +17,12 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.errors import OdiError
 from odi_assets.nodes.events import Listener, NodeEvent, nobody
 from odi_assets.nodes.execution.checks.bad_rows import out_of_step
+from odi_assets.nodes.history.repair import own_rows
+from odi_assets.nodes.history.resume import verdict
+from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.forecast import Forecast, forecasts
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.result import REWIND
 from odi_assets.nodes.run_history import RunHistory
 from odi_assets.nodes.run_node import NodeRun, run_node
 from odi_assets.nodes.stop_signals import stop_signals
@@ -33,6 +37,8 @@ _log = logging.getLogger(__name__)
 
 SERVICE = "service"
 """The trigger of a service in the run history."""
+_LOOKED_AT = 20
+"""Rows of history that are asked for the last run of a node."""
 
 
 @dataclass
@@ -93,13 +99,24 @@ class NodeService:
         return self._run(state, due) if due else None
 
     def _due(self, state: StateBackend) -> set[NodeKey]:
-        found = set()
+        found: set[NodeKey] = set()
         for one in forecasts(self.project, state, self.keys):
             if self.stop.is_set():
                 return set()
-            if _has_work(one):
+            follows = not found.isdisjoint(self.project.graph.upstream(one.key))
+            if _has_news(one) or (one.action != "nothing" and (follows or self._is_behind(state, one.key))):
                 found.add(one.key)
         return found
+
+    def _is_behind(self, state: StateBackend, key: NodeKey) -> bool:
+        """Whether something changed for a node since it last succeeded. A node that reads its inputs whole writes
+        whenever it runs. Of a source that has to be read to know, nothing is supposed."""
+        rows = own_rows(self.project, state.list_runs(pipeline=key.pipeline, node=key.node, limit=_LOOKED_AT))
+        last = next((row for row in rows if row.partition_key is None and row.trigger != REWIND), None)
+        if last is None or not last.status.succeeded:
+            return True
+        knows = all(source.knows_changes for source in Node.of(self.project, key).sources)
+        return knows and not verdict(self.project, state, key, last).skip
 
     def _run(self, state: StateBackend, due: set[NodeKey]) -> OdiError | None:
         def is_partial(pipeline: str) -> bool:
@@ -152,8 +169,11 @@ class NodeService:
             session.stop()
 
 
-def _has_work(found: Forecast) -> bool:
-    if found.action != "nothing" or found.plan is None:
-        return True
+def _has_news(found: Forecast) -> bool:
+    """Whether a node has something to do, whatever its last run did: a source moved, or something is left undone."""
     plan = found.plan
+    if found.action == "error" or plan is None:
+        return found.action == "error"
+    if not plan.nothing_new and (plan.node.kind.leaves_work or any(read.moves for read in plan.reads)):
+        return True
     return any(read.is_to_be_noted for read in plan.reads) or bool(out_of_step(plan.node, plan.target))

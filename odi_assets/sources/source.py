@@ -167,6 +167,11 @@ class Source(ABC):
         """Where it is, without secrets."""
 
     @property
+    def knows_changes(self) -> bool:
+        """Whether :meth:`change_since` can tell, without reading the source, that no row of it changed."""
+        return True
+
+    @property
     def watchable(self) -> bool:
         """Whether the source can say, without being read, that it is ahead of its mark."""
         return False

@@ -121,7 +121,8 @@ def mariadb(server: Server) -> Iterator[OddDatabase]:
     address = f"mariadb://{USER}:{quote(PASSWORD, safe='')}@127.0.0.1:{server.port}/{DATABASE}"
     found = OddDatabase(address, lambda one: "`" + one.replace("`", "``") + "`", execute, words)
     yield found
-    execute(*(f"DROP TABLE {found.quote(name)}" for name, *_ in execute("SHOW TABLES LIKE 'odd%'")))
+    tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()"
+    execute(*(f"DROP TABLE {found.quote(name)}" for (name,) in execute(tables) if name.lower().startswith("odd")))
 
 
 KINDS = {"postgres": postgres, "mariadb": mariadb}

@@ -27,7 +27,7 @@ def span_of(text: str) -> timedelta:
     try:
         return parse_span(text)
     except PydanticCustomError as error:
-        raise ConfigError(f"--every {text}: {error.message()}", fix="write it as 10s, 1m or 1h") from error
+        raise ConfigError(f"--every {text} is no time", fix="write it as 10s, 1m or 1h") from error
 
 
 def serve(project: Project, keys: Sequence[NodeKey], every: str) -> None:

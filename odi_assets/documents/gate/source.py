@@ -129,6 +129,10 @@ class DrivenSource(Source):
         """
         return {**self.rows.position(), CURSOR: self._shown(self._look().stream)}
 
+    @property
+    def knows_changes(self) -> bool:
+        return self.rows.knows_changes
+
     def change_since(self, then: Position | None) -> str | None:
         before, now = (then or {}).get(CURSOR), self._shown(self._look().stream)
         if then is not None and before != now:

@@ -168,6 +168,10 @@ class LogSource(Source):
         with self.opened() as log:
             return {"lsn": log.text(log.log_end()), **log.position()}
 
+    @property
+    def knows_changes(self) -> bool:
+        return False
+
     def change_since(self, then: Position | None) -> str | None:
         del then
         return "what the log holds is not known without reading it"

@@ -124,6 +124,11 @@ class SqlSource(Source):
     def position(self) -> Position:
         return self.snapshot().position
 
+    @property
+    def knows_changes(self) -> bool:
+        is_followed = isinstance(self.increment, StatefulIncrement) and not reads_again(self.increment)
+        return is_followed and self._driver is not None
+
     def change_since(self, then: Position | None) -> str | None:
         if not isinstance(self.increment, StatefulIncrement) or reads_again(self.increment):
             return _UNKNOWN
@@ -195,8 +200,12 @@ class CursorTableSource(SqlSource):
         above = mark if isinstance(mark, SnapshotMark) else None
         return plan_snapshot(self._table(), above)
 
+    @property
+    def knows_changes(self) -> bool:
+        return self.watchable and not self._increment.watermark_lag
+
     def change_since(self, then: Position | None) -> str | None:
-        if not self.watchable or self._increment.watermark_lag:
+        if not self.knows_changes:
             return _UNKNOWN
         now = self.position()
         return (
