@@ -11,7 +11,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.explain.absence import Absence
-from odi_assets.explain.evidence.collect import key_sql, only_asked
+from odi_assets.explain.evidence.collect import FILE, key_sql, only_asked
 from odi_assets.explain.log import captured_in_log, followed_in_log
 from odi_assets.explain.places import Trace, present, some_names
 from odi_assets.explain.spans import Stay, stays
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from odi_assets.explain.stream import StreamExplainer
-
-_FILE = "_odi_file"
 
 
 def trace(
@@ -150,10 +148,10 @@ def _by_file(found: Trace, source: Source, rows: DataFrame, columns: tuple[str, 
     base = getattr(source.unwaited, "base", None)
     root = "" if base is None else file_uri_key(base.uri).rstrip("/") + "/"
     key = key_sql([quoted(column) for column in columns])
-    frame = rows.withColumn(_FILE, F.input_file_name()).selectExpr(f"{key} AS key", _FILE)
+    frame = rows.withColumn(FILE, F.input_file_name()).selectExpr(f"{key} AS key", FILE)
     counts: dict[str, dict[str, int]] = defaultdict(dict)
-    for row in only_asked(frame, found.keys).groupBy("key", _FILE).count().collect():
-        counts[row["key"]][file_uri_key(row[_FILE]).removeprefix(root) if row[_FILE] else ""] = row["count"]
+    for row in only_asked(frame, found.keys).groupBy("key", FILE).count().collect():
+        counts[row["key"]][file_uri_key(row[FILE]).removeprefix(root) if row[FILE] else ""] = row["count"]
     return counts
 
 

@@ -20,6 +20,7 @@ from odi_assets.explain.evidence.evidence import NO_TIME, NOT_READ, Booleans, Ev
 from odi_assets.explain.evidence.similar import normalized_sql
 from odi_assets.spark.arrow import dataframe_of
 from odi_assets.spark.plans.definition import JOINED, SEPARATOR, Condition, Input, QueryDefinition
+from odi_assets.tables.columns import quoted
 from odi_assets.tables.reader import file_uri_key
 from odi_assets.util.lazy import pc
 
@@ -73,7 +74,7 @@ def collect_rows(
     with."""
     asked = dataframe_of(spark, pa.table({"asked": pa.array(keys, pa.string())}))
     asked = asked.selectExpr("asked", f"{normalized_sql('asked')} AS plain")
-    read = source.frame.select(*_quoted({*given.columns, FILE})).alias(given.view)
+    read = source.frame.select(*map(quoted, sorted({*given.columns, FILE}))).alias(given.view)
     needs_columns = definition.is_join or bool(definition.withheld)
     columns = _computed(definition, given) | {"file": f"{given.view}.{FILE}"}
     columns |= {f"c_{name}": f"{given.view}.`{name}`" for name in given.columns if needs_columns}
@@ -212,13 +213,9 @@ def collect_pairs(spark: SparkSession, definition: QueryDefinition, left: FoundR
 
 def count_written(table: DataFrame, columns: Sequence[str], keys: Sequence[str]) -> dict[str, int]:
     """How many rows a table has of each key."""
-    found = only_asked(table.selectExpr(f"{key_sql([f'`{name}`' for name in columns])} AS key"), keys)
+    found = only_asked(table.selectExpr(f"{key_sql([*map(quoted, columns)])} AS key"), keys)
     counted = found.groupBy("key").count().toArrow()
     return dict(zip(counted["key"].to_pylist(), counted["count"].to_pylist(), strict=True))
-
-
-def _quoted(names: set[str]) -> list[str]:
-    return [f"`{name}`" for name in sorted(names)]
 
 
 def failing_groups(spark: SparkSession, definition: QueryDefinition, found: FoundRows, accepted: Booleans) -> Integers:
