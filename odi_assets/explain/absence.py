@@ -127,7 +127,8 @@ class Absence:
 
     def _of_stream(self, keys: Sequence[str]) -> Iterator[tuple[str, SearchedPlace]]:
         """Why the query of a stream node did not write keys that are absent from its table."""
-        node, unasked = self.node, f"--key says why: odi explain {self.node} --key COLUMN=VALUE, of a column it reads"
+        node = self.node
+        unasked = f"its query has another key: odi explain {node} --key COLUMN=VALUE asks by a column that it reads"
         try:
             explainer = StreamExplainer.of(self.found.project, node.key, self.found.spark)
             answers = explainer.of_columns(self.followed.columns, keys)
@@ -136,8 +137,7 @@ class Absence:
         for key in keys:
             answer = answers.get(key)
             if answer is None:
-                text = f"{node} has no row of it, and the key of its query is another one; {unasked}"
-                yield key, SearchedPlace(str(node), KeyVerdict.UNEXPLAINED, text)
+                yield key, SearchedPlace(str(node), KeyVerdict.UNEXPLAINED, f"{node} has no row of it; {unasked}")
                 continue
             said = "; ".join(answer.disagreements)
             text = f"{node} has no row of it: {said or answer.sentence.rstrip('.')}"
