@@ -128,7 +128,7 @@ class Absence:
     def _of_stream(self, keys: Sequence[str]) -> Iterator[tuple[str, SearchedPlace]]:
         """Why the query of a stream node did not write keys that are absent from its table."""
         node = self.node
-        unasked = f"its query has another key: odi explain {node} --key COLUMN=VALUE asks by a column that it reads"
+        unasked = f"its query has another key. To ask by a column that it reads: odi explain {node} --key COLUMN=VALUE"
         try:
             explainer = StreamExplainer.of(self.found.project, node.key, self.found.spark)
             answers = explainer.of_columns(self.followed.columns, keys)

@@ -79,7 +79,7 @@ class StreamExplainer:
         """
         node = Node.of(project, key)
         if not isinstance(node.kind, StreamKind):
-            raise ConfigError(f"{node} is no stream node", fix=f"odi explain {node} follows its keys")
+            raise ConfigError(f"{node} is no stream node", fix=f"to follow its keys: odi explain {node} --key KEY")
         inputs = {one.name: one for one in stream_inputs(node)}
         target = TableHandle.open(node.target.location)
         marks = stream_marks(node, target)

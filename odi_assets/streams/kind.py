@@ -85,7 +85,7 @@ class StreamKind(NodeKind):
     def require_auditable(self, node: Node) -> None:
         raise ConfigError(
             f"{node} is a stream, whose batches are not ranges of its sources",
-            fix=f"odi explain {node} --key … follows a row through it",
+            fix=f"to follow a row through it: odi explain {node} --key KEY",
             node=str(node),
         )
 

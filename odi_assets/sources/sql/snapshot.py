@@ -103,4 +103,6 @@ class SqlSnapshot(SourceSnapshot):
 
     def reader(self, spark: SparkSession) -> RelationReader:
         """What Spark reads of it."""
+        from odi_assets.sources.sql.reader import RelationReader
+
         return RelationReader(spark, self.relation, self.partition_column, self.pieces, self.options)
