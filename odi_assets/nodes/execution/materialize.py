@@ -12,8 +12,6 @@ from odi_assets.delta.commit import Stamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.advance import advance
-from odi_assets.nodes.execution.apply import applied
-from odi_assets.nodes.execution.checks.guard import Guard
 from odi_assets.nodes.execution.deduplicate import each_once, without_loaded
 from odi_assets.nodes.execution.deliveries import DELIVERY, numbered
 from odi_assets.nodes.execution.errors import computation_named
@@ -22,7 +20,6 @@ from odi_assets.nodes.execution.ordering import require_typed_order
 from odi_assets.nodes.execution.outcomes import succeeded
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
-from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.kinds import CommitsItself, OpenedStore, Service, open_node_store
 from odi_assets.nodes.planning.partition_column import require_partition_column
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
@@ -30,7 +27,6 @@ from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.spark.call_sites import without_call_sites
 from odi_assets.spark.death import death_named
-from odi_assets.spark.own_session import OwnSession
 from odi_assets.spark.session import REQUIRED_CONF
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.engine import WriteResult, engine_of
@@ -39,6 +35,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from odi_assets.nodes.execution.checks.guard import Guard
+    from odi_assets.spark.own_session import OwnSession
     from odi_assets.tables.parts import TableParts
 
 
@@ -123,6 +121,8 @@ def compute(plan: NodePlan, spark: SparkSession, service: Service | None = None)
 def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
     node, own = plan.node, None
     if node.config.transform or any(spark.conf.get(key, None) != value for key, value in REQUIRED_CONF.items()):
+        from odi_assets.spark.own_session import OwnSession
+
         own = OwnSession(spark)
     with own or nullcontext(), computation_named(node, plan.reads):
         resolved = resolve(plan, spark)
@@ -137,11 +137,15 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
                     require_partition_column(node, read.label, sources[read.name].columns)
             require_typed_order(resolved, sources)
             if node.config.apply is not None:
+                from odi_assets.nodes.execution.apply import applied
+
                 df = applied(next(iter(sources.values())), resolved, spark)
             elif node.config.transform is None and len(sources) == 1:
                 (df,) = sources.values()
                 df = numbered(df, resolved)
             else:
+                from odi_assets.nodes.execution.transform import transformed
+
                 open_store = _store_opener(resolved, opened)
                 df = transformed(spark, node.config, node.project.root, sources, str(node), open_store)
         if within is not None and df is not None and within.column in df.columns:
@@ -184,6 +188,8 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
         facts["store"] = store.stage()
     guard = None
     if plan.node.config.checks:
+        from odi_assets.nodes.execution.checks.guard import Guard
+
         if not engine_of(plan.target).admits:
             raise ConfigError(
                 f"{plan.node} has checks, and the table engine `{plan.target.location.table_engine}` makes none",

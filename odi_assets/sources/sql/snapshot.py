@@ -14,13 +14,13 @@ from odi_assets.sources.cursor.types import TypeName
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.marks import UNRESOLVED, Unresolved
 from odi_assets.sources.snapshot import Position, SourceSnapshot
-from odi_assets.sources.sql.reader import RelationReader
 from odi_assets.sources.sql.statements import Relation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from odi_assets.sources.snapshot import Partitions
+    from odi_assets.sources.sql.reader import RelationReader
 
 
 @dataclass(frozen=True)

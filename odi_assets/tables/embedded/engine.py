@@ -18,7 +18,6 @@ from odi_assets.delta.protocol import BY_FILES
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.spark.arrow import dataframe_of
 from odi_assets.tables.changed_rows import affected_rows, changed_rows
-from odi_assets.tables.embedded.arrow import write_arrow
 from odi_assets.tables.embedded.writer import write_dataframe
 from odi_assets.tables.engine import TableEngine, WriteResult, WriteSpec
 from odi_assets.tables.modes.base import Write
@@ -78,6 +77,7 @@ class EmbeddedEngine(TableEngine):
         open_spark: Callable[[], SparkSession],
     ) -> WriteResult:
         """Needs no JVM, but for what Arrow cannot write exactly."""
+        from odi_assets.tables.embedded.arrow import write_arrow
 
         def by_spark(rows: pa.Table, spec: WriteSpec, stamp: Stamp) -> WriteResult:
             return self.write(dataframe_of(open_spark(), rows), handle, spec, stamp)

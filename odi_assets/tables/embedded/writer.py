@@ -15,7 +15,6 @@ from odi_assets.errors import TableError
 from odi_assets.tables.engine import WriteResult, WriteSpec
 from odi_assets.tables.modes.base import Write, mode_of
 from odi_assets.tables.reader import read_staged
-from odi_assets.tables.rules import require_kept, rules_of
 from odi_assets.tables.schema import aligned, delete_marker, require_same_partitioning, with_open_types
 from odi_assets.tables.schema_plan import schema_after
 
@@ -95,6 +94,8 @@ def _admitted(write: Write) -> FileChanges:
     Raises:
         TableError: the table does not admit the rows, or the removal of others; no file is left of the write.
     """
+    from odi_assets.tables.rules import require_kept, rules_of
+
     handle, mode = write.handle, write.spec.mode
     rules = rules_of(handle, write.schema_json, write.df)
     if mode.traits.replaces_columns and handle.live_files:
