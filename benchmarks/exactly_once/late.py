@@ -1,6 +1,6 @@
 """A node that is a thousand commits behind its source, against one that is one commit behind: CPU of the same rows.
 
-What a run takes is that of its process and its JVM, from their start: a late node is mostly run once.
+What a run takes is what `odi run` takes with its JVM, from their start: a late node is mostly run once.
 """
 
 from __future__ import annotations

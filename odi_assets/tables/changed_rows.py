@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from odi_assets.delta.changes import TableChanges
 from odi_assets.delta.table import TableHandle
+from odi_assets.spark.arrow import dataframe_of
 from odi_assets.spark.lazy import F, T
 from odi_assets.tables.columns import quoted, same_keys
 from odi_assets.tables.reader import by_file_uri, file_uri_key, read_files
+from odi_assets.util.lazy import pa
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -42,9 +44,7 @@ def _with_versions(
     """``rows`` with the version that each came in, and once more for each of ``key_sets`` that its upsert is by."""
     known = by_file_uri(handle.location, changes.files)
     commits = {file.path: commit for commit in changes.commits for file in commit.files}
-    schema = T.StructType().add(_FILE, T.StringType()).add(_VERSION, T.LongType())
-    for number in range(len(key_sets)):
-        schema = schema.add(f"{_REPLACES}{number}", T.LongType())
+    names = [_FILE, _VERSION, *(f"{_REPLACES}{number}" for number in range(len(key_sets)))]
     found = []
     # As Spark itself spells them, so that nothing has to be decoded for each row.
     for uri in rows.inputFiles():
@@ -52,7 +52,9 @@ def _with_versions(
         by = [commit.version if commit.updated and commit.keys == keys else None for keys in key_sets]
         # It has two ways to spell a local one.
         found += [(text, commit.version, *by) for text in {uri, uri.replace("file:///", "file:/", 1)}]
-    versioned = rows.join(F.broadcast(rows.sparkSession.createDataFrame(found, schema)), _FILE, "left")
+    schema = pa.schema([(name, pa.string() if name == _FILE else pa.int64()) for name in names])
+    versions = pa.table([list(column) for column in zip(*found, strict=True)], schema)
+    versioned = rows.join(F.broadcast(dataframe_of(rows.sparkSession, versions)), _FILE, "left")
     unknown = F.raise_error(F.concat(F.lit("no commit is known to have added "), _FILE)).cast(T.LongType())
     return versioned.withColumn(_VERSION, F.coalesce(_VERSION, unknown))
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.checkpoints import check_against, local_copy
+from odi_assets.checkpoints import check_against
 from odi_assets.checkpoints.compare import CheckpointDifference, DifferenceEffect
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.result import RunInfo
-from odi_assets.streams.execution.changed_settings import require_settings_hold
 from odi_assets.streams.planning.marks import settings_of
 from odi_assets.streams.planning.plan import StreamPlan
 from odi_assets.streams.query.progress_log import ProgressLog
@@ -48,11 +45,9 @@ def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> 
     before: Changed = {} if last is None or plan.request.full_refresh else last.changed
     if stamp is None or CommitFacts.of(stamp).code_version == run.code_version:
         return before
-    with _readable(plan) as checkpoint:
+    with ProgressLog(plan.checkpoint).readable() as checkpoint:
         if checkpoint is None:
             return {}
-        if last is not None:
-            require_settings_hold(plan, last, checkpoint)
         conf, store = query_conf(settings), _store(plan.checkpoint, rows)
         found = check_against(checkpoint, rows, conf, output_mode=settings.output_mode, store=store)
     for one in found:
@@ -90,18 +85,3 @@ def _store(checkpoint: Location, rows: DataFrame) -> tuple[str, Mapping[str, Any
     """Where the query is planned, if that is not on this machine: a server of Spark Connect does not see its files."""
     is_here = checkpoint.is_local or hasattr(rows, "_jdf")
     return None if is_here else (checkpoint.uri, checkpoint.fsspec_options)
-
-
-@contextmanager
-def _readable(plan: StreamPlan) -> Iterator[Path | None]:
-    """The checkpoint, or a copy of its logs; None if there is nothing to compare with."""
-    place = plan.checkpoint
-    if place.is_local:
-        # A full refresh has a checkpoint of its own, which is not there yet.
-        path = Path(place.uri)
-        yield path if (path / "offsets").is_dir() else None
-    elif ProgressLog(place).query() is not None:
-        with local_copy(place.uri, place.fsspec_options, logs_only=True) as copy:
-            yield copy
-    else:
-        yield None

@@ -32,11 +32,11 @@ from odi_assets.spark.own_session import OwnSession
 from odi_assets.spark.session import apply_conf
 from odi_assets.state.records import RunStatus
 from odi_assets.streams.execution.batch import BatchCommitter
-from odi_assets.streams.execution.changed_settings import compared_settings
 from odi_assets.streams.execution.check import require_fits_checkpoint
 from odi_assets.streams.execution.definition import late_times
 from odi_assets.streams.execution.kept_rows import KeptRows
 from odi_assets.streams.execution.ledger import StreamLedger, records_of
+from odi_assets.streams.planning.changed_settings import compared_settings
 from odi_assets.streams.planning.kept_rows import kept_mark, kept_tables
 from odi_assets.streams.planning.marks import settings_of, stream_facts, stream_stamps
 from odi_assets.streams.planning.plan import StreamPlan

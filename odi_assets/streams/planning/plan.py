@@ -27,6 +27,7 @@ from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source
 from odi_assets.streams.inputs.files import StreamedFiles
 from odi_assets.streams.inputs.input import News, StreamedInput
+from odi_assets.streams.planning.changed_settings import require_settings_hold
 from odi_assets.streams.planning.inputs import news_of, read_before, require_unread, stream_inputs, with_way_back
 from odi_assets.streams.planning.kept_rows import KeptMark, kept_marks
 from odi_assets.streams.planning.marks import StreamMarks, next_checkpoint, require_in_step, stream_marks
@@ -154,7 +155,8 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
     Raises:
         ConfigError: it cannot be run as requested.
         IdentityMismatchError: the table is another node's, its rows are of another query, or rows would be read again.
-        CheckpointError, TargetBehindStateError: checkpoint and table do not belong together.
+        CheckpointError, TargetBehindStateError: checkpoint and table do not belong together, or a setting that
+            their rows depend on was edited.
         LossError: a full refresh would lose rows, and the request does not say that it may.
         SourceError, TableError: an input cannot be examined.
     """
@@ -169,6 +171,7 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
     marks = stream_marks(node, target)
     if not request.full_refresh:
         require_in_step(node, marks)
+        require_settings_hold(node, marks)
     fence = app_id(node.key)
     hwm = None if marks.last is None else marks.last.mark
     streams = stream_inputs(node)

@@ -10,10 +10,13 @@ import hashlib
 import json
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from odi_assets.checkpoints.copies import local_copy
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError
 
@@ -54,6 +57,18 @@ class ProgressLog:
     def _store(self) -> tuple[Any, str]:
         filesystem, root = self.location.in_store()
         return filesystem, root.rstrip("/")
+
+    @contextmanager
+    def readable(self) -> Iterator[Path | None]:
+        """The checkpoint, or a copy of its logs, on this machine; None if there is none yet."""
+        if self.location.is_local:
+            path = Path(self.location.uri)
+            yield path if (path / "offsets").is_dir() else None
+        elif self.query() is not None:
+            with local_copy(self.location.uri, self.location.fsspec_options, logs_only=True) as copy:
+                yield copy
+        else:
+            yield None
 
     def query(self) -> str | None:
         """The id of its query; None if there is no checkpoint.

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import IdentityMismatchError, OdiError, SourceError
+from odi_assets.errors import CheckpointError, IdentityMismatchError, OdiError, SourceError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.recovery.findings import Disagreement, Kind
 from odi_assets.nodes.remedies import remedy_of
 from odi_assets.spark.connect_worker import TOKEN_REMEDY
+from odi_assets.streams.planning.changed_settings import require_settings_hold
 from odi_assets.streams.planning.inputs import require_goes_on, require_known
 from odi_assets.streams.planning.kept_rows import (
     batches_text,
@@ -44,6 +45,8 @@ def checkpoint_and_table(node: Node, target: TableHandle) -> Iterator[Disagreeme
     elif not marks.match.can_go_on:
         why = out_of_step(node, marks)
         yield Disagreement(node.key, Kind.STREAM_APART, why.message, str(why.fix))
+    if marks.match.can_go_on:
+        yield from _edited(node, marks)
     yield from _kept_rows(node, target, marks)
     try:
         require_goes_on(node, marks)
@@ -52,6 +55,14 @@ def checkpoint_and_table(node: Node, target: TableHandle) -> Iterator[Disagreeme
     if marks.last is not None and marks.last.token_logged:
         text = f"batch {marks.last.batch} was computed by a Spark Connect server that has its token in its log"
         yield Disagreement(node.key, Kind.TOKEN_LOGGED, text, TOKEN_REMEDY)
+
+
+def _edited(node: Node, marks: StreamMarks) -> Iterator[Disagreement]:
+    """An edited setting that the rows of checkpoint and table depend on."""
+    try:
+        require_settings_hold(node, marks)
+    except CheckpointError as error:
+        yield Disagreement(node.key, Kind.REDEFINED, error.message, str(error.fix))
 
 
 def _kept_rows(node: Node, target: TableHandle, marks: StreamMarks) -> Iterator[Disagreement]:

@@ -12,10 +12,12 @@ import pytest
 from pydantic import BaseModel
 from pyspark.sql import SparkSession
 
+from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import StreamSettings
 from odi_assets.config.models.stream import HealthLimits, StreamInput, Watermark
 from odi_assets.config.models.writes import WriteConfig
 from odi_assets.errors import CheckpointError, OdiError, TableError
+from odi_assets.nodes.recovery.doctor import examine
 from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.streams.execution.test_streams import event
 
@@ -134,6 +136,14 @@ def gone_on(root: Path, spark: SparkSession, node: Mapping[str, Any]) -> Sandbox
     return box
 
 
+def named_without_a_run(box: Sandbox) -> None:
+    """Plan and doctor name what a run stops at, and its remedy."""
+    with pytest.raises(CheckpointError) as raised:
+        box.plan("sums")
+    found = {one.message: one.remedy for one in examine(box.project, box.state, [NodeKey("p", "sums")])}
+    assert found[raised.value.message] == raised.value.fix
+
+
 def test_each_key_has_a_verdict() -> None:
     assert set(VERDICTS) == {*keys_of(StreamSettings, "stream"), *keys_of(WriteConfig, "write")}
 
@@ -147,6 +157,8 @@ def test_an_edited_key_loses_and_repeats_nothing_or_stops(tmp_path: Path, spark:
         return
     with pytest.raises(verdict.error):
         gone_on(tmp_path, spark, edited(key, verdict.value))
+    if verdict.error is CheckpointError:
+        named_without_a_run(opened(tmp_path, spark, edited(key, verdict.value)))
     assert rows(gone_on(tmp_path, spark, NODE)) == ALL
 
 

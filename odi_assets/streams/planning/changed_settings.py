@@ -6,15 +6,14 @@ Spark notes none of them in the checkpoint: it would go on, and lose or repeat r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from odi_assets.checkpoints import inspect
 from odi_assets.config.models import NodeConfig, WriteMode
 from odi_assets.errors import CheckpointError
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.stream_facts import StreamFacts
-from odi_assets.streams.planning.plan import StreamPlan
+from odi_assets.nodes.node import Node, code_version
+from odi_assets.streams.planning.marks import StreamMarks
 
 _OUTPUT, _KEYS = "stream.output_mode", "write.keys"
 _SAME_IN_ALL_MODES = {"dedupe", "dedupeWithinWatermark", "symmetricHashJoin"}
@@ -35,43 +34,45 @@ def compared_settings(config: NodeConfig) -> dict[str, Any]:
     return found
 
 
-def require_settings_hold(plan: StreamPlan, last: StreamFacts, checkpoint: Path) -> None:
+def require_settings_hold(node: Node, marks: StreamMarks) -> None:
     """Compare the settings of a node with its last batch's.
-
-    Args:
-        checkpoint: the folder of the query's checkpoint, or a copy of its logs.
 
     Raises:
         CheckpointError: rows would be lost, or be there twice.
     """
-    before, now = last.settings or _settings_of_before(plan), compared_settings(plan.node.config)
+    if marks.last is None or marks.stamp is None:
+        return
+    facts = CommitFacts.of(marks.stamp)
+    if facts.code_version == code_version(node.project, node.key):
+        return
+    before, now = marks.last.settings or _settings_of_before(facts), compared_settings(node.config)
     changed = {key: (before[key], now[key]) for key in before.keys() & now.keys() if before[key] != now[key]}
     if not changed:
         return
-    operators = {one.name or "" for one in inspect(checkpoint).operators}
-    for key, why in _harms(plan, changed, operators, has_watermark=last.watermark_ms > 0):
+    with marks.log.readable() as checkpoint:
+        operators = set() if checkpoint is None else {one.name or "" for one in inspect(checkpoint).operators}
+    for key, why in _harms(node.config.write.mode, changed, operators, has_watermark=marks.last.watermark_ms > 0):
         was, is_now = (_shown(value) for value in changed[key])
         raise CheckpointError(
-            f"{plan.node}: `{key}` was {was} in its last batch and is {is_now} now: {why}",
-            fix=f"put `{key}` back, or start over: odi run {plan.node.command} --full-refresh",
-            path=plan.checkpoint.uri,
-            node=str(plan.node),
+            f"{node}: `{key}` was {was} in its last batch and is {is_now} now: {why}",
+            fix=f"put `{key}` back, or start over: odi run {node.command} --full-refresh",
+            path=marks.log.location.uri,
+            node=str(node),
         )
 
 
-def _settings_of_before(plan: StreamPlan) -> Mapping[str, Any]:
+def _settings_of_before(facts: CommitFacts) -> Mapping[str, Any]:
     """What the last batch shows of its settings, if a version of odi_assets wrote it that did not note them."""
-    stamp = plan.marks.stamp
-    mode = None if stamp is None else CommitFacts.of(stamp).mode
-    return {_OUTPUT: "append"} if mode in (WriteMode.APPEND.value, WriteMode.APPEND_ONCE.value) else {}
+    is_append = facts.mode in (WriteMode.APPEND.value, WriteMode.APPEND_ONCE.value)
+    return {_OUTPUT: "append"} if is_append else {}
 
 
 def _harms(
-    plan: StreamPlan, changed: Mapping[str, tuple[Any, Any]], operators: set[str], *, has_watermark: bool
+    mode: WriteMode, changed: Mapping[str, tuple[Any, Any]], operators: set[str], *, has_watermark: bool
 ) -> Iterator[tuple[str, str]]:
     """The settings that the query cannot go on with, and why."""
     if _OUTPUT in changed:
-        why = _harm_of_mode(*changed[_OUTPUT], plan.node.config.write.mode, operators, has_watermark=has_watermark)
+        why = _harm_of_mode(*changed[_OUTPUT], mode, operators, has_watermark=has_watermark)
         if why is not None:
             yield _OUTPUT, why
     if _KEYS in changed:
