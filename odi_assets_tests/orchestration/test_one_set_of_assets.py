@@ -98,6 +98,47 @@ def test_a_blocking_check_of_a_user_stops_what_is_below_however_the_run_is_start
     assert not any("copies" in step for step in started)
 
 
+@pytest.mark.usefixtures("spark")
+def test_later_ticks_of_the_sensor_keep_back_what_is_below_a_check_until_it_passes(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    project, passes = shop(tmp_path), {"now": False}
+
+    @dg.asset_check(asset=SALES, blocking=True)
+    def by_hand() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=passes["now"])
+
+    definitions = dg.Definitions.merge(build_definitions(project), dg.Definitions(asset_checks=[by_hand]))
+
+    def tick() -> dg.SensorExecutionData:
+        with dg.build_sensor_context(instance, repository_def=definitions.get_repository_def()) as context:
+            return definitions.resolve_sensor_def("shop_new_data").evaluate_tick(context)
+
+    def run(data: dg.SensorExecutionData) -> list[dg.AssetKey]:
+        (request,) = data.run_requests or ()
+        job = definitions.resolve_job_def("shop")
+        found = job.execute_in_process(
+            instance=instance, tags=request.tags, asset_selection=request.asset_selection, raise_on_error=False
+        )
+        return [event.asset_key for event in found.get_asset_materialization_events() if event.asset_key]
+
+    assert run(tick()) == [SALES]
+    held = tick()
+    assert not held.run_requests
+    assert "the check `by_hand` of shop.sales has failed: evaluate it once more, or run shop.sales" in str(
+        held.skip_message
+    )
+    # New rows above run with their check, and it blocks what is below once more.
+    (project.root / "landing" / "extra" / "2.csv").write_text("3,5.0,2024-01-03\n")
+    assert run(tick()) == [SALES]
+    assert not tick().run_requests
+    passes["now"] = True
+    checks = definitions.resolve_implicit_global_asset_job_def()
+    evaluated = checks.get_subset(asset_selection=set(), asset_check_selection={dg.AssetCheckKey(SALES, "by_hand")})
+    assert evaluated.execute_in_process(instance=instance).success
+    assert run(tick()) == [COPIES]
+
+
 def test_owners_tags_and_the_retry_policy_are_in_the_job_of_a_pipeline_with_partitions(tmp_path: Path) -> None:
     project = shop(tmp_path, PARTITION)
     definitions = build_definitions(project, retry_policy=dg.RetryPolicy(max_retries=2))

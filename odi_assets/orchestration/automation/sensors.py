@@ -14,6 +14,7 @@ from odi_assets.delta.position import table_position
 from odi_assets.errors import OdiError
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.automation.attempts import RequestDecision, due_tags, verdict
+from odi_assets.orchestration.automation.blocked import held_back
 from odi_assets.orchestration.automation.pipeline_job import PipelineJob
 from odi_assets.orchestration.automation.source_lag import Positions, Watch
 from odi_assets.orchestration.metadata import UP_TO_DATE
@@ -81,8 +82,10 @@ def evaluate(
     reported = _tell(context, project, positions, verdicts, cursor.get("told", {}))
     context.update_cursor(_shown(watch, positions, reported))
     due = [key for key, found in verdicts.items() if found.due]
-    wanted = _with_others(project, due, running.keys())
-    notes = _notes(positions, verdicts, running)
+    chosen = _with_others(project, due, running.keys())
+    held = held_back(context, project, chosen)
+    wanted, due = ([key for key in keys if key not in held] for keys in (chosen, due))
+    notes = " ".join(filter(None, [_notes(positions, verdicts, running), *(f"{k}: {why}." for k, why in held.items())]))
     if not wanted:
         return dg.SkipReason(notes if positions.ahead else f"{_nothing(positions)} {notes}".strip())
     context.log.info("Due: %s. %s", _list({key: positions.ahead[key] for key in due}), notes)
