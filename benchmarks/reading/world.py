@@ -120,12 +120,17 @@ class World:
         """Put facts into the source.
 
         Args:
-            without_cursor: a row beside them that is no fact: no column that may be a cursor has a value.
+            without_cursor: a row beside them that is no fact: no column that may be a cursor has a value, and no fact has
+                its key.
         """
         new = list(facts)
         self.facts += new
         rows = [{k: v for k, v in fact.values().items() if k != "x" or self.facts_have_x} for fact in new]
-        rows += [{**rows[0], "uid": _NO_FACT, "seq": None, "at": None, "day": None}] if without_cursor else []
+        rows += (
+            [{**rows[0], "uid": _NO_FACT, "id": _NO_FACT, "seq": None, "at": None, "day": None}]
+            if without_cursor
+            else []
+        )
         source = self.node.get("read", {"format": "delta"})
         if source["format"] == "sql":
             self.server.add(rows)

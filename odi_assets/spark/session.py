@@ -51,6 +51,8 @@ LOCAL_CONF: Mapping[str, str] = {
     # With a local master, the driver and its executors share a machine: no name look-up, no other networks.
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    # No more of them run at once than there are cores, and each costs some milliseconds.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
 }
 """More settings for a local master only: executors of a cluster could not reach such a driver."""
 
