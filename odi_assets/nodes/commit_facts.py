@@ -81,6 +81,7 @@ class HwmOrigin:
         table_id: the id of the node's table; None in an HWM that was set by hand.
         commit: identifies the commit of that table whose HWM it is (see ``delta.history.commit_digest``).
         measures: by source, what its mark measures.
+        accepted: somebody accepted the table as it was then. Later commits of the table have its rows, and more.
     """
 
     node: str | None = None
@@ -89,6 +90,7 @@ class HwmOrigin:
     table_id: str | None = None
     measures: Mapping[str, Identity] = field(default_factory=dict)
     commit: str | None = None
+    accepted: bool | None = None
 
     def of_version(self, table: Location, version: int | None) -> HwmOrigin:
         """The origin of an HWM that belongs to ``version`` of the node's ``table``; None stands for no table."""

@@ -12,6 +12,7 @@ from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.state.backend import StateBackend
+from odi_assets.state.records import HwmEntry
 
 _log = logging.getLogger(__name__)
 
@@ -27,9 +28,9 @@ def advance(
     """Write the HWM of commit ``version`` into state. State is an index of it: the commit is what counts."""
     if hwm is None:
         return
-    seen = plan.start.current
     of_commit = None if origin is None else origin.of_version(plan.target.location, version)
-    try:
+
+    def write(seen: HwmEntry | None) -> None:
         state.compare_and_set(
             plan.node.state_key,
             hwm.value,
@@ -39,6 +40,17 @@ def advance(
             run_id=run_id,
             origin=of_commit.to_json() if of_commit else None,
         )
+
+    try:
+        try:
+            write(plan.start.current)
+        except StateConflictError:
+            # Who accepts a table as it is changes nothing for a run that is under way.
+            now = state.get_entry(plan.node.state_key)
+            accepted = HwmOrigin.from_json(now.origin) if now else None
+            if accepted is None or not accepted.accepted:
+                raise
+            write(now)
     except StateConflictError:
         _log.warning(
             "%s: its HWM was changed by somebody else while it ran; their value stays, and the commit of version %s "

@@ -162,7 +162,7 @@ def is_newer(stamp: CommittedStamp, entry: HwmEntry | None, target: TableHandle)
     if entry is None:
         return True
     facts, origin = CommitFacts.of(stamp), HwmOrigin.from_json(entry.origin)
-    if is_index(entry):
+    if is_index(entry) or (origin is not None and origin.accepted):
         # An index of another table, or of an earlier commit, says less than the log. One of this very commit may have
         # moved on since: files were renamed, commits upstream changed no row.
         of_other = origin is not None and origin.table_id not in (None, target.table_id)

@@ -40,7 +40,7 @@ def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | No
     commit = NO_TABLE if target.version is None else target.version
     mark, origin = _as_sources_are(node, _without_lost_ledger(start.hwm, target), start.origin)
     if origin is not None:
-        origin = replace(origin, table_id=target.table_id if target.exists else None)
+        origin = replace(origin, table_id=target.table_id if target.exists else None, accepted=True)
         origin = origin.of_version(target.location, target.version)
     return state.compare_and_set(
         node.state_key,
