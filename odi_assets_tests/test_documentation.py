@@ -15,6 +15,7 @@ from odi_assets.config.models import AutomationConfig
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.run_history import RunHistory
 from odi_assets.nodes.run_node import NodeRun, run_node
+from odi_assets_tests import rooms
 from odi_assets_tests.pages import DOCUMENTS, ROOT, blocks, is_as_printed, project_of
 
 LANDED = {
@@ -106,6 +107,10 @@ def test_what_a_document_links_to_exists(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         if "://" not in target:
             assert (document.parent / target).exists(), target
+
+
+def test_the_picture_of_the_rooms_is_drawn_from_the_import_contracts() -> None:
+    assert rooms.picture() in rooms.PAGE.read_text(encoding="utf-8"), "python -m odi_assets_tests.rooms draws it"
 
 
 def test_every_test_that_a_document_names_exists() -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from odi_assets.config.graph import NodeKey
-    from odi_assets.explain.evidence.verdicts import KeyExplanation
+    from odi_assets.explain.verdicts import KeyExplanation
     from odi_assets.nodes.project import Project
 
 ORDERS, IN_FILE = 100_000, 5_000

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.sample.orders_payments import OrdersAndPayments
 
 if TYPE_CHECKING:
-    from odi_assets.explain.evidence.verdicts import KeyExplanation
+    from odi_assets.explain.verdicts import KeyExplanation
 
 DELAY = timedelta(minutes=2)
 RANGE = timedelta(minutes=5)

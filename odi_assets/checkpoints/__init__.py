@@ -1,4 +1,4 @@
-"""Checkpoints of Structured Streaming queries: what is in them, what they are good for, and why a row is missing.
+"""Checkpoints of Structured Streaming queries: what is in them, what they are good for, and how queries are doing.
 
 :func:`inspect`, :func:`judge`, :func:`check_files` and :func:`read_schemas` read files alone. Everything else needs a
 Spark session when it is called, and is imported when it is first named.
@@ -14,7 +14,6 @@ from odi_assets.checkpoints.inspect import Checkpoint, MicroBatch, Operator, Sta
 if TYPE_CHECKING:
     from odi_assets.checkpoints.compare import CheckpointDifference, DifferenceEffect, check_against
     from odi_assets.checkpoints.copies import copy_of_remote, local_copy
-    from odi_assets.checkpoints.explain import KeyFate, KeyReport, KeyVerdict, SideOfKey, explain_key
     from odi_assets.checkpoints.files import CheckpointFiles, FileFault, StoreVersions, check_files
     from odi_assets.checkpoints.health import BatchHealth, Excess, Health, StoreHealth, excesses, measure
     from odi_assets.checkpoints.reader import CheckpointReader
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 _PLACES = {
     "compare": ("CheckpointDifference", "DifferenceEffect", "check_against"),
     "copies": ("copy_of_remote", "local_copy"),
-    "explain": ("KeyFate", "KeyReport", "KeyVerdict", "SideOfKey", "explain_key"),
     "files": ("CheckpointFiles", "FileFault", "StoreVersions", "check_files"),
     "health": ("BatchHealth", "Excess", "Health", "StoreHealth", "excesses", "measure"),
     "reader": ("CheckpointReader",),
@@ -44,12 +42,8 @@ __all__ = [
     "Excess",
     "FileFault",
     "Health",
-    "KeyFate",
-    "KeyReport",
-    "KeyVerdict",
     "MicroBatch",
     "Operator",
-    "SideOfKey",
     "StateSchema",
     "StateVariable",
     "StoreHealth",
@@ -59,7 +53,6 @@ __all__ = [
     "check_files",
     "copy_of_remote",
     "excesses",
-    "explain_key",
     "inspect",
     "judge",
     "local_copy",

@@ -16,6 +16,7 @@ from uuid import uuid4
 from odi_assets.checkpoints.inspect import inspect, local_path
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError
+from odi_assets.util.lazy import fsspec
 
 _CHANGED = ("mtime", "LastModified", "last_modified", "updated", "created")
 """What the file systems of fsspec call the time of a file's last change."""
@@ -73,8 +74,6 @@ def scratch_in_store(uri: str, options: Mapping[str, Any]) -> Iterator[str]:
     Raises:
         CheckpointError: the store cannot be read, or nothing be removed from it.
     """
-    import fsspec
-
     parent, _, name = uri.rstrip("/").rpartition("/")
     with _errors_named(parent):
         filesystem, folder = fsspec.core.url_to_fs(parent, **options)
@@ -109,8 +108,6 @@ def _remove(filesystem: Any, path: str) -> None:
 
 
 def _fetch(uri: str, options: Mapping[str, Any], copy: Path, logs_only: bool) -> None:
-    import fsspec
-
     with _errors_named(uri):
         filesystem, root = fsspec.core.url_to_fs(uri, **options)
         filesystem.invalidate_cache()

@@ -8,7 +8,7 @@ rows of ``meta_batches``, which outlive the checkpoint's retention too.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -444,8 +444,3 @@ def health_rows(health: Health) -> Iterator[dict[str, Any]]:
             "commit_ms": batch.commit_ms,
             "load_ms": batch.load_ms,
         }
-
-
-def all_labels(batches: Iterable[BatchHealth]) -> list[str]:
-    """The stores or operators whose rows are known of any of the batches."""
-    return sorted({label for batch in batches for label in batch.rows})

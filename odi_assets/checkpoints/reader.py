@@ -29,7 +29,7 @@ from odi_assets.checkpoints.inspect import (
     rows_store,
 )
 from odi_assets.errors import CheckpointError
-from odi_assets.spark.lazy import F
+from odi_assets.spark.lazy import F, java_errors, spark_errors
 from odi_assets.spark.session import apply_conf, open_session
 
 if TYPE_CHECKING:
@@ -266,12 +266,9 @@ class CheckpointReader:
         Raises:
             CheckpointError: Spark could not read the state, for instance because its query has just cleaned it away.
         """
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-        from pyspark.errors import PySparkException
-
         try:
             yield
-        except (PySparkException, Py4JError) as error:
+        except (spark_errors.PySparkException, java_errors.Py4JError) as error:
             raise CheckpointError(
                 f"Spark cannot read the state in {self.path}: {gist(error)}",
                 fix=f"`odi checkpoint metadata {self.path}` lists its operators, stores and batches, "

@@ -40,7 +40,7 @@ _GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
                 "Print rows of a node's table. Which ones comes as it may: a table has no order.",
             ),
             "explain": (
-                "explain.batch:explain",
+                "explain.command:explain",
                 "Follow a key from its source through each node to a table: where it is, or where and why it was lost.",
             ),
             "audit": (
@@ -160,11 +160,6 @@ _GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
                 "stream.run:run",
                 "Run a stream node until SIGTERM or Ctrl-C, which end it after the batch that it computes.",
             ),
-            "explain": (
-                "explain.stream:explain",
-                "Say what became of the rows of a key: matched, counted, waiting, too late, filtered out, or never "
-                "there.",
-            ),
         },
     ),
     "checkpoint": (
@@ -188,10 +183,6 @@ _GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "health": (
                 "checkpoint.health:health",
                 "Tell how a query is doing. With limits in a stream node's `health`, exits with 1 if they are passed.",
-            ),
-            "explain": (
-                "checkpoint.explain:explain",
-                "Tell whether a key of a stream-stream join waits on either side, was purged, or was never stored.",
             ),
         },
     ),

@@ -22,6 +22,7 @@ from odi_assets.cli.terminal.output import (
     short_value,
     stdout_kept_for_data,
 )
+from odi_assets.nodes.audit.audit import audit as compare
 from odi_assets.nodes.audit.found import differences
 from odi_assets.spark.session import open_session
 from odi_assets.util.words import counted
@@ -74,8 +75,6 @@ def _audit(project: Project, key: NodeKey, by: str | None) -> Audit:
         progress.add_task(what, total=None)
         handle = open_session(project.config.spark)
         try:
-            from odi_assets.nodes.audit.audit import audit as compare
-
             return compare(project, handle.spark, project.open_state(), key, by)
         finally:
             handle.stop()

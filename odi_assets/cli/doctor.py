@@ -23,6 +23,9 @@ from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.errors import ConfigError, TableError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.start import table_and_start
+from odi_assets.nodes.recovery.accept import accept as accept_table
+from odi_assets.nodes.recovery.doctor import examine, kept_gaps, unfinished
+from odi_assets.nodes.recovery.files import files_of_system, not_looked_at
 from odi_assets.nodes.recovery.findings import NOTED, Kind, lasting
 from odi_assets.nodes.recovery.recover import find_recovery, recover_hwm
 from odi_assets.util.words import counted
@@ -72,9 +75,6 @@ def doctor(
 
     Every live file is looked for, with its size; ledgers, checkpoints of streams and kept rows are opened.
     """
-    from odi_assets.nodes.recovery.doctor import examine, kept_gaps, unfinished
-    from odi_assets.nodes.recovery.files import files_of_system, not_looked_at
-
     project = settings.project()
     state, keys = project.open_state(), selected_nodes(project, pipeline, node)
     of_system = lasting(lambda deeply: list(files_of_system(project, state, deep=deeply)), deep=deep)
@@ -173,8 +173,6 @@ def accept(
     yes: YesOption = False,
 ) -> None:
     """Go on above the HWM with a table that was dropped, restored or emptied: what it lost is not loaded again."""
-    from odi_assets.nodes.recovery.accept import accept as accept_table
-
     project = settings.project()
     key = project.node_named(node)
     own, state = Node.of(project, key), project.open_state()

@@ -12,6 +12,7 @@ import typer
 from odi_assets.cli.terminal.output import data, note
 from odi_assets.errors import ConfigError
 from odi_assets.sample.examples import NEXT, Example, Step, create
+from odi_assets.scaffold.project import ProjectRequest, create_for
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -71,8 +72,6 @@ def init(
         raise ConfigError("--example and --from are two projects", fix="give one of them")
     if cdc and append_only:
         raise ConfigError("a capture sees all changes: --append-only says nothing there", fix="leave it out")
-    from odi_assets.scaffold.project import ProjectRequest, create_for
-
     wanted = ProjectRequest(tuple(schema or ()), tuple(tables or ()), tuple(append_only or ()), cdc)
     written, project = create_for(folder, source, wanted)
     _show(folder, written, _steps_of(project))

@@ -15,6 +15,7 @@ from odi_assets.errors import ConfigError, OdiError
 from odi_assets.spark.jvm.archive import Archive
 from odi_assets.spark.jvm.java import find_java
 from odi_assets.spark.jvm.launch import DirectStartUnavailable, archive_of, launch_command
+from odi_assets.spark.jvm.prepare import prepare as prepare_archive
 from odi_assets.spark.jvm.scripts_home import home_for_scripts
 from odi_assets.spark.session import classic_conf
 
@@ -31,8 +32,6 @@ def show(settings: Settings, as_json: JsonOption = False) -> None:
 
 def prepare(settings: Settings, as_json: JsonOption = False) -> None:
     """Make the archive of classes now. A run without one makes it behind itself."""
-    from odi_assets.spark.jvm.prepare import prepare as prepare_archive
-
     java, archive, command = _standing(settings)
     if command is not None and (archive.is_usable or archive.can_be_made or archive.has_failed):
         if not as_json:

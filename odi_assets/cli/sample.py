@@ -10,6 +10,7 @@ from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.options import Settings, YesOption
 from odi_assets.cli.terminal.output import data, note
 from odi_assets.config.graph import state_key
+from odi_assets.delta.table import TableHandle
 from odi_assets.sample.landing import arrive as land
 from odi_assets.sample.landing import reset as put_back
 from odi_assets.sample.tables import PIPELINE
@@ -46,8 +47,6 @@ def reset(
 
 
 def _announce(project: Project, days: int | None) -> None:
-    from odi_assets.delta.table import TableHandle
-
     keys = project.pipeline_nodes(PIPELINE)
     set_keys = {entry.key for entry in project.open_state().list_hwms()}
     marks = [name for name in (state_key(key, project.graph.node(key)) for key in keys) if name in set_keys]

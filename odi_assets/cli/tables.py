@@ -13,6 +13,7 @@ from odi_assets.cli.terminal.output import Column, data_json, data_table, note
 from odi_assets.cli.terminal.selection import selected_nodes
 from odi_assets.delta.maintenance.maintain import MaintenanceOptions
 from odi_assets.errors import ConfigError
+from odi_assets.nodes.recovery import repair as repairs
 from odi_assets.nodes.recovery.maintenance import maintain_node
 from odi_assets.util.words import counted
 
@@ -115,8 +116,6 @@ def repair(
     Nothing is deleted: what is taken out of a table is moved to _odi_aside in its folder. Rows of a commit that is set
     aside are read again by the node's next run.
     """
-    from odi_assets.nodes.recovery import repair as repairs
-
     project = settings.project()
     state = project.open_state()
     if system and tables:

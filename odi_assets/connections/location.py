@@ -24,6 +24,7 @@ from odi_assets.config.table_engines import EMBEDDED
 from odi_assets.connections.cached import S3A, own_scheme, uncached_options
 from odi_assets.errors import ConfigError
 from odi_assets.util.extras import pip_install
+from odi_assets.util.lazy import fsspec
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -123,8 +124,6 @@ class Location:
         Raises:
             ConfigError: the package that knows such stores is not installed.
         """
-        import fsspec
-
         try:
             filesystem, path = fsspec.core.url_to_fs(self.uri, **self.fsspec_options)
         except (ImportError, ValueError) as error:

@@ -15,15 +15,12 @@ import shlex
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.errors import DamagedTableError, Owner, deltalake_calls, store_options
-from odi_assets.util.lazy import pa, pq
-
-if TYPE_CHECKING:
-    from pyarrow.fs import PyFileSystem
+from odi_assets.util.lazy import pa, pa_fs, pq
 
 LOG = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"
@@ -216,9 +213,7 @@ def _listed(location: Location) -> Iterator[tuple[str, int | None]]:
             for path in log.iterdir() if is_there(log) else ():
                 yield path.name, path.stat().st_size if path.is_file() else None
             return
-        from pyarrow.fs import FileSelector
-
-        for info in file_system(location).get_file_info(FileSelector(LOG, allow_not_found=True)):
+        for info in file_system(location).get_file_info(pa_fs.FileSelector(LOG, allow_not_found=True)):
             yield info.base_name, info.size if info.is_file else None
 
 
@@ -241,13 +236,12 @@ def log_file(location: Location, name: str) -> bytes | None:
             return None
 
 
-def file_system(location: Location) -> PyFileSystem:
+def file_system(location: Location) -> pa_fs.PyFileSystem:
     """deltalake's own storage as a file system: its errors are known here, and no SDK of a cloud is needed."""
     from deltalake.fs import DeltaStorageHandler
-    from pyarrow.fs import PyFileSystem
 
     uri = f"file://{quote(location.uri)}" if location.is_local else location.uri
-    return PyFileSystem(DeltaStorageHandler(uri, store_options(location)))
+    return pa_fs.PyFileSystem(DeltaStorageHandler(uri, store_options(location)))
 
 
 def _faults_of_commits(

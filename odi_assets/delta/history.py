@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.connections.location import Location
 from odi_assets.delta.damage import actions_in, commit_file, file_system, torn
 from odi_assets.delta.errors import deltalake_calls
-from odi_assets.util.lazy import pq
+from odi_assets.util.lazy import pa, pq
 
 if TYPE_CHECKING:
     from pyarrow.fs import PyFileSystem
@@ -163,8 +163,6 @@ def app_ids_in(location: Location) -> set[str]:
 
 
 def _app_ids(storage: PyFileSystem) -> Iterator[str]:
-    from pyarrow import ArrowException
-
     try:
         with storage.open_input_file("_delta_log/_last_checkpoint") as stream:
             last = json.loads(stream.read())
@@ -176,7 +174,7 @@ def _app_ids(storage: PyFileSystem) -> Iterator[str]:
         try:
             with storage.open_input_file(f"_delta_log/{name}.parquet") as stream:
                 found = pq.ParquetFile(stream).read(["txn"], use_threads=False).column("txn").to_pylist()
-        except ArrowException as error:
+        except pa.ArrowException as error:
             raise OSError(f"{name}.parquet: {error}") from error
         yield from (one["appId"] for one in found if one is not None)
 

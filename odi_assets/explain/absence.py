@@ -10,9 +10,11 @@ from odi_assets.config.models import StatefulIncrement
 from odi_assets.config.models.checks import FAILED_CHECKS
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError, LossError, TargetBehindStateError
-from odi_assets.explain.evidence.collect import key_sql, only_asked
-from odi_assets.explain.places import KeyFinding, SearchedPlace, Trace, some_names
+from odi_assets.explain.evidence.collect import first_failing_sql, key_sql, only_asked
+from odi_assets.explain.places import Trace, some_names
 from odi_assets.explain.spans import Stay
+from odi_assets.explain.stream import StreamExplainer
+from odi_assets.explain.verdicts import KeyVerdict, SearchedPlace
 from odi_assets.explain.way import Followed, rows_of, upstream
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.checks.bad_rows import quarantine_of
@@ -24,6 +26,7 @@ from odi_assets.sources.reads import NothingNew, Read, UnresolvedRead
 from odi_assets.sources.source import Source
 from odi_assets.spark.lazy import F
 from odi_assets.spark.plans.definition import Condition
+from odi_assets.streams.kind import StreamKind
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.engine import engine_of
 
@@ -58,20 +61,14 @@ class Absence:
                     waiting.append(key)
                 else:
                     self.found.add(key, gone[key])
-            elif not self._has_source(key):
-                self.found.add(key, self._never_came(key))
-            else:
+            elif self._has_source(key) or isinstance(self.node.kind, StreamKind):
                 waiting.append(key)
+            else:
+                self.found.add(key, self._never_came(key))
         if not waiting:
             return
-        if self.node.kind.explained_by is not None:
-            for key in waiting:
-                fix = f"{self.node.kind.explained_by} {self.node} says why"
-                self.found.add(
-                    key, SearchedPlace(str(self.node), KeyFinding.UNEXPLAINED, f"{self.node} has no row of it: {fix}")
-                )
-            return
-        for key, place in self._reasons(waiting):
+        reasons = self._of_stream if isinstance(self.node.kind, StreamKind) else self._reasons
+        for key, place in reasons(waiting):
             self.found.add(key, _with_reason(gone[key], place) if key in gone else place)
 
     def _has_source(self, key: str) -> bool:
@@ -89,12 +86,12 @@ class Absence:
         if above:
             where = " and ".join(place.name for place in above)
             return SearchedPlace(
-                str(self.node), above[0].finding, f"{self.node} has no row of it, for {where} has none"
+                str(self.node), above[0].verdict, f"{self.node} has no row of it, for {where} has none"
             )
         columns = ", ".join(f"`{column}`" for column in self.followed.columns)
         text = f"{self.node} has no row of it; {columns} is computed there, so the key cannot be followed to what it "
         text += "reads: ask by a column that it takes unchanged, with --key COLUMN=VALUE, or ask the nodes above it"
-        return SearchedPlace(str(self.node), KeyFinding.UNEXPLAINED, text)
+        return SearchedPlace(str(self.node), KeyVerdict.UNEXPLAINED, text)
 
     def _gone(self, key: str, stay: Stay) -> SearchedPlace:
         keys = self.node.config.write.keys
@@ -104,10 +101,10 @@ class Absence:
         if replaced:
             text = f"{self.node} had it {since}until version {stay.gone}{run} put a newer row with the same "
             text += f"{', '.join(keys)} in its place"
-            return SearchedPlace(str(self.node), KeyFinding.REPLACED, text, 0, stay.gone, stay.gone_run)
+            return SearchedPlace(str(self.node), KeyVerdict.REPLACED, text, 0, stay.gone, stay.gone_run)
         did = "replaced rows" if stay.gone_mode in ("overwrite", "partition_overwrite") else "took it out"
         text = f"{self.node} had it {since}until version {stay.gone}{run} {did}, and has no row of it now"
-        return SearchedPlace(str(self.node), KeyFinding.DELETED, text, 0, stay.gone, stay.gone_run)
+        return SearchedPlace(str(self.node), KeyVerdict.DELETED, text, 0, stay.gone, stay.gone_run)
 
     def _kept_keys(self, key: str, stay: Stay) -> bool:
         """Whether a row with the keys of the row that is gone is in the table now."""
@@ -128,6 +125,25 @@ class Absence:
     def _is_key(self, key: str) -> Any:
         return F.expr(self._key_sql) == F.lit(key)
 
+    def _of_stream(self, keys: Sequence[str]) -> Iterator[tuple[str, SearchedPlace]]:
+        """Why the query of a stream node did not write keys that are absent from its table."""
+        node = self.node
+        unasked = f"its query has another key. To ask by a column that it reads: odi explain {node} --key COLUMN=VALUE"
+        try:
+            explainer = StreamExplainer.of(self.found.project, node.key, self.found.spark)
+            answers = explainer.of_columns(self.followed.columns, keys)
+        except _STOPPED as error:
+            answers, unasked = {}, error.message
+        for key in keys:
+            answer = answers.get(key)
+            if answer is None:
+                yield key, SearchedPlace(str(node), KeyVerdict.UNEXPLAINED, f"{node} has no row of it; {unasked}")
+                continue
+            said = "; ".join(answer.disagreements)
+            text = f"{node} has no row of it: {said or answer.sentence.rstrip('.')}"
+            verdict = KeyVerdict.UNEXPLAINED if said else answer.verdict
+            yield key, SearchedPlace(str(node), verdict, text)
+
     # -- reasons, where the sources have the key
 
     def _reasons(self, keys: Sequence[str]) -> Iterator[tuple[str, SearchedPlace]]:
@@ -138,7 +154,7 @@ class Absence:
         quarantined = self._quarantined(keys)
         for key in keys:
             if key in quarantined:
-                yield key, SearchedPlace(str(self.node), KeyFinding.QUARANTINED, quarantined[key])
+                yield key, SearchedPlace(str(self.node), KeyVerdict.QUARANTINED, quarantined[key])
                 continue
             yield key, self._reason(unread.get(key), failing.get(key), lacking.get(key), given.get(key))
 
@@ -160,29 +176,29 @@ class Absence:
     def _reason(self, unread: str | None, failing: str | None, lacking: str | None, given: str | None) -> SearchedPlace:
         node = self.node
         if unread:
-            return SearchedPlace(str(node), KeyFinding.NOT_READ, f"{node} has not read it yet: {unread}")
+            return SearchedPlace(str(node), KeyVerdict.NOT_READ, f"{node} has not read it yet: {unread}")
         if failing:
             text = f"{node} leaves it out: its rows do not meet `{failing}`"
-            return SearchedPlace(str(node), KeyFinding.FILTERED, text)
+            return SearchedPlace(str(node), KeyVerdict.FILTERED, text)
         if lacking:
-            return SearchedPlace(str(node), KeyFinding.LOST_BY_JOIN, f"{node} loses it in a join: {lacking}")
+            return SearchedPlace(str(node), KeyVerdict.LOST_BY_JOIN, f"{node} loses it in a join: {lacking}")
         if given is None:
             choices = self.followed.outline.choices if self.followed.outline else ()
             why = f": `{'`, `'.join(choices)}`" if choices else ""
-            return SearchedPlace(str(node), KeyFinding.LEFT_OUT, f"the transform of {node} gives no row of it{why}")
+            return SearchedPlace(str(node), KeyVerdict.LEFT_OUT, f"the transform of {node} gives no row of it{why}")
         if given == "replaced":
             text = f"a newer row with the same {', '.join(node.config.write.keys)} is in {node} instead"
-            return SearchedPlace(str(node), KeyFinding.REPLACED, text)
+            return SearchedPlace(str(node), KeyVerdict.REPLACED, text)
         stateful = [s for s in node.sources if isinstance(s.increment, StatefulIncrement)]
         if stateful:
-            return SearchedPlace(str(node), KeyFinding.LATE, self._late(stateful[0]))
+            return SearchedPlace(str(node), KeyVerdict.LATE, self._late(stateful[0]))
         changed = self._changed()
         if changed:
             text = f"{node} has not read it yet: {changed}. To read it: odi run {node.command}"
-            return SearchedPlace(str(node), KeyFinding.NOT_READ, text)
+            return SearchedPlace(str(node), KeyVerdict.NOT_READ, text)
         text = f"{node} would have it if it was computed now, and has not: what it reads changed since it was read, or "
         text += f"the node did. To recompute it: odi run {node.command} --full-refresh"
-        return SearchedPlace(str(node), KeyFinding.UNEXPLAINED, text)
+        return SearchedPlace(str(node), KeyVerdict.UNEXPLAINED, text)
 
     def _changed(self) -> str | None:
         """How a source that is read whole has changed since the node's last run, in words."""
@@ -248,7 +264,7 @@ class Absence:
             if not conditions or rows is None:
                 continue
             key = key_sql([quoted(column) for column in self.followed.sources[source.name]])
-            frame = rows.alias(source.name).selectExpr(f"{key} AS key", f"{_failed_sql(conditions)} AS failed")
+            frame = rows.alias(source.name).selectExpr(f"{key} AS key", f"{first_failing_sql(conditions)} AS failed")
             grouped = only_asked(frame, keys).groupBy("key")
             for row in grouped.agg(F.min("failed").alias("best"), F.max("failed").alias("failed")).collect():
                 if row["best"] >= 0:
@@ -278,7 +294,7 @@ class Absence:
                 rows = only_asked(rows, keys)
                 conditions = self._conditions(one.views[other])
                 counterparts = right.alias(one.views[other]).selectExpr(
-                    f"{one.sides[other]} AS there", f"{_failed_sql(conditions)} AS failed"
+                    f"{one.sides[other]} AS there", f"{first_failing_sql(conditions)} AS failed"
                 )
                 # By value, -1 if a row of it meets all conditions, else the last one that stopped a row.
                 best = F.when(F.min("failed") < 0, -1).otherwise(F.max("failed")).alias("failed")
@@ -316,14 +332,8 @@ class Absence:
         return given
 
 
-def _failed_sql(conditions: Sequence[Condition]) -> str:
-    """SQL of the place of the first condition that a row does not meet; -1 if it meets all."""
-    cases = " ".join(f"WHEN NOT coalesce({one.sql}, false) THEN {place}" for place, one in enumerate(conditions))
-    return f"CASE {cases} ELSE -1 END" if cases else "-1"
-
-
 def _with_reason(gone: SearchedPlace, reason: SearchedPlace) -> SearchedPlace:
     """Why a key that a table had is missing since the table was recomputed."""
-    if reason.finding in (KeyFinding.UNEXPLAINED, KeyFinding.LATE, KeyFinding.REPLACED):
+    if reason.verdict in (KeyVerdict.UNEXPLAINED, KeyVerdict.LATE, KeyVerdict.REPLACED):
         return gone
-    return replace(gone, finding=reason.finding, text=f"{gone.text}: {reason.text}")
+    return replace(gone, verdict=reason.verdict, text=f"{gone.text}: {reason.text}")

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.explain.absence import Absence
-from odi_assets.explain.evidence.collect import key_sql, only_asked
-from odi_assets.explain.evidence.verdicts import key_parts
+from odi_assets.explain.evidence.collect import FILE, key_sql, only_asked
 from odi_assets.explain.log import captured_in_log, followed_in_log
-from odi_assets.explain.places import KeyFinding, KeyTrace, SearchedPlace, Trace, some_names
+from odi_assets.explain.places import Trace, present, some_names
 from odi_assets.explain.spans import Stay, stays
-from odi_assets.explain.way import Followed, followed_nodes, rows_of
+from odi_assets.explain.verdicts import KeyExplanation, KeyVerdict, SearchedPlace, key_parts
+from odi_assets.explain.way import Followed, followed_nodes, rows_of, upstream
 from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
@@ -31,7 +32,7 @@ from odi_assets.util.words import counted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_FILE = "_odi_file"
+    from odi_assets.explain.stream import StreamExplainer
 
 
 def trace(
@@ -42,7 +43,7 @@ def trace(
     columns: Sequence[str],
     keys: Sequence[str],
     table: str | None = None,
-) -> list[KeyTrace]:
+) -> list[KeyExplanation]:
     """Follow ``keys`` to the table of a node.
 
     Args:
@@ -64,6 +65,35 @@ def trace(
     return [_conclusion(found, str(key), one) for one in keys]
 
 
+def with_places_above(explainer: StreamExplainer, answers: Sequence[KeyExplanation]) -> list[KeyExplanation]:
+    """The answers of a stream; where an input is the table of a node that has no row of a key, with the places above.
+
+    Raises:
+        SourceError, TableError: something on the way cannot be read.
+    """
+    node, found = explainer.node, {one.text: one for one in answers}
+    above = upstream(node)
+    for given in explainer.definition.inputs:
+        columns = [part.removeprefix(f"{given.view}.").strip("`") for part in given.key]
+        absent = [
+            key
+            for key, one in found.items()
+            if any(row.input == given.view and row.fate is KeyVerdict.NEVER_ARRIVED for row in one.rows)
+        ]
+        if not absent or given.source not in above or not set(columns) <= set(given.columns):
+            continue
+        state = node.project.open_state()
+        for one in trace(node.project, explainer.spark, state, above[given.source], columns, absent):
+            answer = found[one.text]
+            found[one.text] = replace(
+                answer,
+                sentence=f"{answer.sentence} {one.sentence}",
+                places=(*answer.places, *one.places),
+                absent_since=one.absent_since,
+            )
+    return list(found.values())
+
+
 # -- looking -----------------------------------------------------------------------------------------------------------
 
 
@@ -80,7 +110,7 @@ def _look(found: Trace, followed: Followed) -> None:
     absent = [key for key in found.keys if key not in there or not there[key].rows]
     for key in found.keys:
         if key not in absent:
-            found.add(key, _present(node, there[key]))
+            found.add(key, present(node, there[key]))
     if absent:
         Absence(found, followed, handle).explain(absent, there)
 
@@ -99,13 +129,6 @@ def _stays(found: Trace, handle: TableHandle, columns: tuple[str, ...]) -> dict[
     return stays(found.spark, handle, key_sql([quoted(known[column.lower()]) for column in columns]), found.keys)
 
 
-def _present(node: Node, stay: Stay) -> SearchedPlace:
-    run = f" (run {stay.since_run[:8]})" if stay.since_run else ""
-    since = f"since version {stay.since}{run}" if stay.since is not None else "since before its log begins"
-    text = f"{node} has {counted(stay.rows, 'row')} of it, {since}"
-    return SearchedPlace(str(node), KeyFinding.PRESENT, text, stay.rows, stay.since, stay.since_run)
-
-
 def _look_into_source(found: Trace, source: Source, columns: tuple[str, ...]) -> None:
     rows = rows_of(found.spark, source)
     counts = {} if rows is None else _by_file(found, source, rows, columns)
@@ -115,41 +138,48 @@ def _look_into_source(found: Trace, source: Source, columns: tuple[str, ...]) ->
             total, names = sum(in_files.values()), tuple(sorted(name for name in in_files if name))
             where = f" in {some_names(names)}" if names else ""
             text = f"{source.label} has {counted(total, 'row')} of it{where}"
-            found.add(key, SearchedPlace(source.label, KeyFinding.PRESENT, text, total, files=names, is_source=True))
+            found.add(key, SearchedPlace(source.label, KeyVerdict.PRESENT, text, total, files=names, is_source=True))
         else:
             text = f"{source.label} has no row of it"
-            found.add(key, SearchedPlace(source.label, KeyFinding.NOT_LANDED, text, is_source=True))
+            found.add(key, SearchedPlace(source.label, KeyVerdict.NOT_LANDED, text, is_source=True))
 
 
 def _by_file(found: Trace, source: Source, rows: DataFrame, columns: tuple[str, ...]) -> dict[str, dict[str, int]]:
     base = getattr(source.unwaited, "base", None)
     root = "" if base is None else file_uri_key(base.uri).rstrip("/") + "/"
     key = key_sql([quoted(column) for column in columns])
-    frame = rows.withColumn(_FILE, F.input_file_name()).selectExpr(f"{key} AS key", _FILE)
+    frame = rows.withColumn(FILE, F.input_file_name()).selectExpr(f"{key} AS key", FILE)
     counts: dict[str, dict[str, int]] = defaultdict(dict)
-    for row in only_asked(frame, found.keys).groupBy("key", _FILE).count().collect():
-        counts[row["key"]][file_uri_key(row[_FILE]).removeprefix(root) if row[_FILE] else ""] = row["count"]
+    for row in only_asked(frame, found.keys).groupBy("key", FILE).count().collect():
+        counts[row["key"]][file_uri_key(row[FILE]).removeprefix(root) if row[FILE] else ""] = row["count"]
     return counts
 
 
 # -- the answer --------------------------------------------------------------------------------------------------------
 
 
-def _conclusion(found: Trace, node: str, key: str) -> KeyTrace:
-    places, changes = tuple(found.places[key]), tuple(found.changes[key])
+def _conclusion(found: Trace, node: str, key: str) -> KeyExplanation:
+    places = tuple(found.places[key])
+
+    def answer(verdict: KeyVerdict, sentence: str, absent_since: str | None = None) -> KeyExplanation:
+        changes = tuple(found.changes[key])
+        return KeyExplanation(
+            key_parts(key), verdict, sentence, places=places, absent_since=absent_since, changes=changes
+        )
+
     last = found.at[key][node]
-    if last.finding is KeyFinding.PRESENT:
-        return KeyTrace(key_parts(key), last.finding, f"{_capital(last.text)}.", None, places, changes)
+    if last.verdict is KeyVerdict.PRESENT:
+        return answer(last.verdict, f"{_capital(last.text)}.")
     # The reason is at the first place that lacks the key although a place before it has the key.
-    tables = [place for place in places if not place.files and place.finding is not KeyFinding.PRESENT]
-    cause = next((place for place in tables if not (place.is_source or place.finding is KeyFinding.NOT_LANDED)), None)
-    if cause is None or (not any(place.rows for place in places) and last.finding is KeyFinding.NOT_LANDED):
+    tables = [place for place in places if not place.files and place.verdict is not KeyVerdict.PRESENT]
+    cause = next((place for place in tables if not (place.is_source or place.verdict is KeyVerdict.NOT_LANDED)), None)
+    if cause is None or (not any(place.rows for place in places) and last.verdict is KeyVerdict.NOT_LANDED):
         looked = dict.fromkeys(place.name for place in places if place.is_source)
         sentence = (
             f"It has not landed: {' and '.join(looked) or node} {'have' if len(looked) > 1 else 'has'} no row of it."
         )
-        return KeyTrace(key_parts(key), KeyFinding.NOT_LANDED, sentence, None, places, changes)
-    return KeyTrace(key_parts(key), cause.finding, f"{_capital(cause.text)}.", cause.name, places, changes)
+        return answer(KeyVerdict.NOT_LANDED, sentence)
+    return answer(cause.verdict, f"{_capital(cause.text)}.", cause.name)
 
 
 def _capital(text: str) -> str:

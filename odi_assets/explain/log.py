@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, OdiError
-from odi_assets.explain.evidence.verdicts import key_parts
 from odi_assets.explain.log_changes import ChangeOp, KeyHistory, TableLog
-from odi_assets.explain.places import KeyFinding, LoggedKeyChange, SearchedPlace, Trace
+from odi_assets.explain.places import Trace, present
 from odi_assets.explain.spans import Stay
+from odi_assets.explain.verdicts import KeyVerdict, LoggedKeyChange, SearchedPlace, key_parts
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.apply import applied_below, key_in_log, mark_of_log
 from odi_assets.nodes.project import Project
@@ -86,23 +86,23 @@ class CapturedKeys:
         for one, parts in asked.items():
             if why:
                 text = f"{name} cannot be looked at: {why}"
-                place = SearchedPlace(name, KeyFinding.UNEXPLAINED, text, is_source=True)
+                place = SearchedPlace(name, KeyVerdict.UNEXPLAINED, text, is_source=True)
             elif parts in there:
-                place = SearchedPlace(name, KeyFinding.PRESENT, f"{name} has a row of it now", 1, is_source=True)
+                place = SearchedPlace(name, KeyVerdict.PRESENT, f"{name} has a row of it now", 1, is_source=True)
             else:
-                place = SearchedPlace(name, KeyFinding.NOT_LANDED, f"{name} has no row of it now", is_source=True)
+                place = SearchedPlace(name, KeyVerdict.NOT_LANDED, f"{name} has no row of it now", is_source=True)
             self.found.add(one, place)
 
     def _in_log(self, one: str) -> SearchedPlace:
         changes, name = self.found.changes[one], str(self.capture)
         if changes:
             text = f"{name} has {counted(len(changes), 'change')} of it; the last one is {change_text(changes[-1])}"
-            return SearchedPlace(name, KeyFinding.PRESENT, text, len(changes))
+            return SearchedPlace(name, KeyVerdict.PRESENT, text, len(changes))
         server = next((place for place in self.found.places[one] if place.is_source and place.rows), None)
         if server is None:
-            return SearchedPlace(name, KeyFinding.NOT_LANDED, f"{name} has no change of it")
+            return SearchedPlace(name, KeyVerdict.NOT_LANDED, f"{name} has no change of it")
         text = f"{server.name} has a row of it, and {name} has not captured it yet. Run: odi run {self.capture.command}"
-        return SearchedPlace(name, KeyFinding.NOT_READ, text)
+        return SearchedPlace(name, KeyVerdict.NOT_READ, text)
 
 
 def followed_in_log(found: Trace, node: Node, columns: tuple[str, ...], there: dict[str, Stay]) -> None:
@@ -139,26 +139,23 @@ def _in_table(node: Node, above: SearchedPlace, history: KeyHistory, stay: Stay 
     waiting = [change for change in history.changes if name not in change.applied_by]
     then = f"; {counted(len(waiting), 'change')} of it not applied yet: odi run {node.command}" if waiting else ""
     if stay is not None and stay.rows:
-        run = f" (run {stay.since_run[:8]})" if stay.since_run else ""
-        since = f"since version {stay.since}{run}" if stay.since is not None else "since before its log begins"
-        text = f"{name} has {counted(stay.rows, 'row')} of it, {since}{then}"
-        return SearchedPlace(name, KeyFinding.PRESENT, text, stay.rows, stay.since, stay.since_run)
+        return present(node, stay, then)
     version, run_id = (stay.gone, stay.gone_run) if stay else (None, None)
     last = history.last(history.changes)
     if last is not None and history.is_removed_by(last):
         text = f"{name} has no row of it, for {_removal(last)}"
-        return SearchedPlace(name, KeyFinding.DELETED, text, 0, version, run_id)
+        return SearchedPlace(name, KeyVerdict.DELETED, text, 0, version, run_id)
     if last is not None and last in waiting:
         text = f"{name} has not applied it yet: {change_text(last)} is above what it has read"
-        return SearchedPlace(name, KeyFinding.NOT_READ, f"{text}. Run: odi run {node.command}")
+        return SearchedPlace(name, KeyVerdict.NOT_READ, f"{text}. Run: odi run {node.command}")
     if last is not None:
         text = f"{name} has applied {change_text(last)}, and has no row of it: somebody else changed its table. "
         text += f"odi audit {node} compares it with the database; odi run {node.command} --full-refresh makes it again"
-        return SearchedPlace(name, KeyFinding.UNEXPLAINED, text)
+        return SearchedPlace(name, KeyVerdict.UNEXPLAINED, text)
     if stay is not None:
         text = f"{name} had it until version {stay.gone}, which was made of new snapshots, and these have no row of it"
-        return SearchedPlace(name, KeyFinding.DELETED, text, 0, version, run_id)
-    return SearchedPlace(name, above.finding, f"{name} has no row of it, for {above.text}")
+        return SearchedPlace(name, KeyVerdict.DELETED, text, 0, version, run_id)
+    return SearchedPlace(name, above.verdict, f"{name} has no row of it, for {above.text}")
 
 
 def _removal(change: LoggedKeyChange) -> str:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.explain.evidence.collect import key_sql, only_asked
-from odi_assets.explain.places import LoggedKeyChange
+from odi_assets.explain.verdicts import ChangedValue, LoggedKeyChange
 from odi_assets.nodes.execution.log_rows import LogShape, facts_of, shown_text, text_of
 from odi_assets.nodes.planning.apply import types_of_log
 from odi_assets.sources.cdc.log import Op
@@ -84,7 +84,9 @@ class _RowReplay:
         # The first row of a key shows no change: what was there before is not in the log.
         names = after if before else ()
         changed = {
-            name: (before.get(name), after[name]) for name in names if before and before.get(name) != after[name]
+            name: ChangedValue(before.get(name), after[name])
+            for name in names
+            if before and before.get(name) != after[name]
         }
         return self._change(row, op, key, leaves, changed)
 
@@ -94,7 +96,7 @@ class _RowReplay:
         op: ChangeOp,
         key: Key,
         former: Key | None = None,
-        changed: Mapping[str, tuple[str | None, str | None]] | None = None,
+        changed: Mapping[str, ChangedValue] | None = None,
     ) -> LoggedKeyChange:
         lsn = None if row["lsn"] is None else position_text(self._mark, int(row["lsn"]))
         return LoggedKeyChange(

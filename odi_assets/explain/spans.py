@@ -11,14 +11,12 @@ from urllib.parse import unquote
 from odi_assets.delta.history import METADATA_KEY, actions_at
 from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import LiveFile, TableHandle
-from odi_assets.explain.evidence.collect import only_asked
+from odi_assets.explain.evidence.collect import FILE, only_asked
 from odi_assets.tables.engine import engine_of
 from odi_assets.tables.reader import by_file_uri, file_uri_key
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_FILE = "_odi_file"
 
 
 @dataclass(frozen=True)
@@ -73,11 +71,11 @@ def stays(
     lost = {file.path for file in lost_files(handle.location, old)} if old else set()
     files = [*handle.live_files, *(file for file in old if file.path not in lost)]
     by_uri = by_file_uri(handle.location, files)
-    rows = engine_of(handle).read_files(spark, handle, files, file_as=_FILE)
-    found = only_asked(rows.selectExpr(f"{key} AS key", _FILE), asked)
+    rows = engine_of(handle).read_files(spark, handle, files, file_as=FILE)
+    found = only_asked(rows.selectExpr(f"{key} AS key", FILE), asked)
     counts: dict[str, dict[str, int]] = defaultdict(dict)
-    for row in found.groupBy("key", _FILE).count().collect():
-        counts[row["key"]][by_uri[file_uri_key(row[_FILE])].path] = row["count"]
+    for row in found.groupBy("key", FILE).count().collect():
+        counts[row["key"]][by_uri[file_uri_key(row[FILE])].path] = row["count"]
     return {one: _stay(in_files, live, spans, stamps) for one, in_files in counts.items()}
 
 

@@ -23,14 +23,15 @@ from odi_assets.explain.evidence.evidence import Lost, Watermarks
 from odi_assets.explain.evidence.explain import Past, collect_evidence, decide
 from odi_assets.explain.evidence.fates import row_fates
 from odi_assets.explain.evidence.rows_text import row_fate
-from odi_assets.explain.evidence.verdicts import KeyExplanation, KeyOutcome
 from odi_assets.explain.evidence.words import capital
+from odi_assets.explain.verdicts import KeyExplanation, key_parts
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
 from odi_assets.spark.plans.definition import SEPARATOR, Input, QueryDefinition
 from odi_assets.streams.execution.definition import stream_definition
 from odi_assets.streams.execution.ledger import records_of
 from odi_assets.streams.inputs.input import StreamedInput
+from odi_assets.streams.kind import StreamKind
 from odi_assets.streams.planning.inputs import require_known, stream_inputs
 from odi_assets.streams.planning.marks import stream_marks
 from odi_assets.streams.query.progress_log import ProgressLog
@@ -77,10 +78,8 @@ class StreamExplainer:
             SourceError, TableError: an input cannot be looked at.
         """
         node = Node.of(project, key)
-        if node.kind.explained_by is None:
-            raise ConfigError(
-                f"{node} is no stream node", fix=f"ask `odi explain {node}`: it follows keys through batch nodes"
-            )
+        if not isinstance(node.kind, StreamKind):
+            raise ConfigError(f"{node} is no stream node", fix=f"to follow its keys: odi explain {node} --key KEY")
         inputs = {one.name: one for one in stream_inputs(node)}
         target = TableHandle.open(node.target.location)
         marks = stream_marks(node, target)
@@ -98,6 +97,17 @@ class StreamExplainer:
         sources = {name: source for name, (source, _) in self._sources.items()}
         evidence = collect_evidence(self.spark, self.definition, asked, sources, self._past, table)
         return decide(self.definition, evidence)
+
+    def of_columns(self, columns: Sequence[str], keys: Sequence[str]) -> dict[str, KeyExplanation]:
+        """The answers by key, for keys of some columns of the node's table; none if the query has another key."""
+        given = [name.lower() for name in columns]
+        of_query = [None if name is None else name.lower() for name in self.definition.output_key]
+        if None in of_query or sorted(filter(None, of_query)) != sorted(given):
+            return {}
+        order = [given.index(name) for name in of_query if name is not None]
+        texts = {key: SEPARATOR.join(key_parts(key)[place] for place in order) for key in keys}
+        answers = {one.text: one for one in self.explain(list(texts.values()))}
+        return {key: answers[text] for key, text in texts.items()}
 
     def confirmed(self, answers: Iterable[KeyExplanation]) -> list[KeyExplanation]:
         """The answers, with what the state of the query and its change feed say otherwise.
@@ -231,15 +241,11 @@ class StreamExplainer:
         fates = row_fates(given, found.rows, self._past.watermarks)
         rows = tuple(row_fate(given, found.rows, fates, place) for place in range(len(found.rows)))
         sentence = f"{capital(rows[0].text)}."
-        return [KeyExplanation((f"{column}={value}",), KeyOutcome(_of_null(rows[0].fate.value)), sentence, rows)]
+        return [KeyExplanation((f"{column}={value}",), rows[0].fate, sentence, rows)]
 
 
 def _ends(offsets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {name: offset.get("end") for name, offset in offsets.items()}
-
-
-def _of_null(fate: str) -> str:
-    return fate if fate in KeyOutcome.__members__ else KeyOutcome.NULL_KEY.value
 
 
 def _escaped(value: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -40,9 +41,6 @@ def followed_nodes(project: Project, spark: SparkSession, key: NodeKey, columns:
         if one not in wanted:
             continue
         node = Node.of(project, one)
-        if node.kind.explained_by is not None and one != key:
-            found.append(Followed(node, wanted[one], {}, None))
-            continue
         if node.config.apply is not None or node.captures:
             # The columns of the table lie in the values of the log.
             found.append(Followed(node, wanted[one], {}, None))
@@ -105,8 +103,6 @@ def _outline(spark: SparkSession, node: Node, frames: Mapping[str, DataFrame]) -
     try:
         return read_outline(spark, schemas, transform)
     except Exception as error:  # noqa: BLE001  a user's function may raise anything when it is given streams
-        import logging
-
         logging.getLogger(__name__).debug("no plan of %s: %s", node, error)
         return None
 

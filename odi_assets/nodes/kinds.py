@@ -113,14 +113,12 @@ class NodeKind:
         follows_every_source: its nodes take in what is new of each source, whether the source has an increment or not.
         leaves_work: a run may leave something to do that no source knows of, a batch that is planned among others.
         takes_rows_back: a node follows an input that went back by itself: its next run reads the input whole.
-        explained_by: the command that says what became of its nodes' rows; None: ``odi explain`` follows them.
     """
 
     keeps_hwm: ClassVar[bool] = True
     follows_every_source: ClassVar[bool] = False
     leaves_work: ClassVar[bool] = False
     takes_rows_back: ClassVar[bool] = True
-    explained_by: ClassVar[str | None] = None
 
     # -- a run
 

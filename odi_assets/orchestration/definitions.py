@@ -14,6 +14,7 @@ from odi_assets.nodes.kinds import kind_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, DeltaIOManager
+from odi_assets.orchestration.assets.log_lag import lag_check
 from odi_assets.orchestration.assets.nodes import node_asset
 from odi_assets.orchestration.assets.sources import Sources
 from odi_assets.orchestration.automation.jobs import pipeline_job, pipeline_schedule
@@ -122,8 +123,6 @@ def build_job(
 def _checks(project: Project, pipelines: Iterable[PipelineConfig]) -> dict[str, list[dg.AssetChecksDefinition]]:
     """By pipeline, the checks that the kinds of its nodes add, and of nodes that capture a log, on how far they are
     behind."""
-    from odi_assets.orchestration.assets.log_lag import lag_check
-
     found: dict[str, list[dg.AssetChecksDefinition]] = {}
     for pipeline in pipelines:
         nodes = {NodeKey(pipeline.pipeline, node.name): node for node in pipeline.nodes}

@@ -20,12 +20,11 @@ from odi_assets.config.models import SparkConfig
 from odi_assets.nodes.project import Project
 from odi_assets.spark.session import SessionHandle, open_session
 from odi_assets.state.backend import StateBackend
+from odi_assets.state.manager import StateManager
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
-
-    from odi_assets.state.manager import StateManager
 
 
 class SparkResource(dg.ConfigurableResource[Any]):
@@ -104,7 +103,5 @@ class StateResource(dg.ConfigurableResource[Any]):
     @property
     def manager(self) -> StateManager:
         """The public API of the state backend, as documented."""
-        from odi_assets.state.manager import StateManager
-
         root = Project.shared(self.project_file, self.environment).root
         return StateManager(project_root=str(root), backend=self.backend)

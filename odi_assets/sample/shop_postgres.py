@@ -18,6 +18,7 @@ from typing import Any
 
 from odi_assets.errors import ConfigError, OdiError
 from odi_assets.util.extras import install_command
+from odi_assets.util.lazy import psycopg
 
 FOLDER = "postgres"
 _DATABASE = "shop"
@@ -120,8 +121,6 @@ def execute(root: Path, statement: str) -> str:
 
 
 def _execute(root: Path, statements: list[str], database: str = _DATABASE) -> list[tuple[Any, ...]]:
-    import psycopg
-
     data = _made(root)
     if not _is_running(data):
         raise ConfigError("the server does not run", fix="python -m odi_assets.sample.shop_postgres start")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from odi_assets.errors import SourceError
+from odi_assets.spark.lazy import java_errors, spark_errors
 from odi_assets.spark.raised import error_text
 
 # Spark's error conditions, in the words of its error-conditions.json; py4j hands over the text alone.
@@ -54,12 +55,9 @@ def read_errors_named(label: str, tell: Iterable[Callable[[str], SourceError | N
         label: who reads: ``pipeline.node``.
         tell: what each of the sources makes of the text of an error; None if it is not about that source.
     """
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    from pyspark.errors import PySparkException
-
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except (spark_errors.PySparkException, java_errors.Py4JError) as error:
         text = error_text(error)
         named = (one(text) for one in tell)
         found = next((one for one in named if one is not None), None) or unreadable_file(label, text)

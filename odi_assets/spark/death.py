@@ -11,6 +11,7 @@ from typing import Any
 
 from odi_assets.errors import SparkDiedError
 from odi_assets.spark.jvm.gateway import said_no_memory
+from odi_assets.spark.lazy import java_errors
 
 _NO_MEMORY = "java.lang.OutOfMemoryError"
 _OUT_OF_MEMORY_EXIT = 52
@@ -84,12 +85,10 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _is_of_connection(error: BaseException) -> bool:
     """Whether the JVM gave no answer, or answered while it ended."""
-    from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
-
-    if isinstance(error, Py4JJavaError):
+    if isinstance(error, java_errors.Py4JJavaError):
         return said_no_memory() or any(text in str(error) for text in _ENDING)
     # py4j raises Py4JError itself, with no more than the call, where nobody answers.
-    return isinstance(error, ConnectionError | EOFError | Py4JError)
+    return isinstance(error, ConnectionError | EOFError | java_errors.Py4JError)
 
 
 def _exit_code() -> int | None:

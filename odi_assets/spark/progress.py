@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from odi_assets.spark.lazy import java_errors
+
 
 @dataclass(frozen=True)
 class Stages:
@@ -35,7 +37,6 @@ def running_stages() -> Stages | None:
 def _classic_stages() -> Stages | None:
     if "pyspark" not in sys.modules:
         return None
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
@@ -44,7 +45,7 @@ def _classic_stages() -> Stages | None:
     try:
         tracker = context.statusTracker()
         infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    except (Py4JError, AttributeError, OSError):
+    except (java_errors.Py4JError, AttributeError, OSError):
         # The session was stopped in the meantime, so nothing runs.
         return None
     return _sum((info.numCompletedTasks, info.numTasks) for info in infos if info is not None)

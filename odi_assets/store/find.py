@@ -14,6 +14,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, StateError
 from odi_assets.store.log import VersionLog
 from odi_assets.store.parts import REQUIRED
+from odi_assets.util.lazy import pa_fs
 
 _LOG = "_delta_log"
 
@@ -77,8 +78,6 @@ def _tables(folder: Location) -> Iterator[str]:
                 names.clear()
                 yield place
         return
-    import pyarrow.fs as pa_fs
-
     with TableHandle(folder, None, STORE).calls("listing state stores"):
         listed = file_system(folder).get_file_info(pa_fs.FileSelector("", recursive=True, allow_not_found=True))
     logs = {info.path.partition(f"{_LOG}/")[0].rstrip("/") for info in listed if f"{_LOG}/" in info.path}

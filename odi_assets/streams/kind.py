@@ -40,7 +40,6 @@ class StreamKind(NodeKind):
     leaves_work = True
     # A query never takes rows back that it has read.
     takes_rows_back = False
-    explained_by = "odi stream explain"
 
     def plan(self, node: Node, request: RunRequest) -> StreamPlan:
         return planned_stream(node, TableHandle.open(node.target.location), request)
@@ -86,7 +85,7 @@ class StreamKind(NodeKind):
     def require_auditable(self, node: Node) -> None:
         raise ConfigError(
             f"{node} is a stream, whose batches are not ranges of its sources",
-            fix=f"odi stream explain follows a row through it: odi stream explain {node} --key …",
+            fix=f"to follow a row through it: odi explain {node} --key KEY",
             node=str(node),
         )
 

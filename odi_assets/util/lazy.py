@@ -25,12 +25,20 @@ class LazyModule(ModuleType):
 
 
 if TYPE_CHECKING:
+    import croniter
+    import fsspec
+    import polars as pl
+    import psycopg
     import pyarrow as pa
     import pyarrow.compute as pc
+    import pyarrow.fs as pa_fs
     import pyarrow.parquet as pq
+    import pymysql
+    import sqlglot
     from sqlglot import exp
 else:
-    pa, pc, pq = (LazyModule(name) for name in ("pyarrow", "pyarrow.compute", "pyarrow.parquet"))
-    exp = LazyModule("sqlglot.expressions")
+    pa, pc, pa_fs, pq = (LazyModule(f"pyarrow{name}") for name in ("", ".compute", ".fs", ".parquet"))
+    sqlglot, exp = LazyModule("sqlglot"), LazyModule("sqlglot.expressions")
+    croniter, fsspec, pl, psycopg, pymysql = map(LazyModule, ("croniter", "fsspec", "polars", "psycopg", "pymysql"))
 
-__all__ = ["LazyModule", "exp", "pa", "pc", "pq"]
+__all__ = ["LazyModule", "croniter", "exp", "fsspec", "pa", "pa_fs", "pc", "pl", "pq", "psycopg", "pymysql", "sqlglot"]

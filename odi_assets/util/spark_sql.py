@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odi_assets.util.lazy import sqlglot
+
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
@@ -15,9 +17,7 @@ def parsed(sql: str) -> Expr | None:
         >>> parsed("SELECT a FROM") is None
         True
     """
-    from sqlglot import parse_one
-
     try:
-        return parse_one(sql, dialect="spark")
+        return sqlglot.parse_one(sql, dialect="spark")
     except Exception:  # noqa: BLE001  it makes functions while it parses, and they raise what they like at odd arguments
         return None

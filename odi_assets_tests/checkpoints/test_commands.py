@@ -161,11 +161,21 @@ def test_state_changes_and_timers_are_printed(
 def test_a_key_is_explained_and_health_is_told(
     join_checkpoint: Path, old_join_checkpoint: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    told = printed(capfd, "explain", str(join_checkpoint), "-k", "2", "-k", "x")
-    assert (told["verdict"], told["left"]["fate"], told["left"]["purged_in"]) == ("expired", "purged", [3])
-    told = printed(capfd, "explain", str(old_join_checkpoint), "-k", "5", "-k", "x")
-    assert told["verdict"] == "undecidable"
-    assert "minBatchesToRetain" in told["missing_evidence"]
+    capfd.readouterr()
+    keys = ("-k", "field1=x,field0=2", "-k", "field0=7,field1=x")
+    assert main(["explain", "--checkpoint", str(join_checkpoint), *keys, "--json"]) == 0
+    expired, waiting = json.loads(capfd.readouterr().out)
+    assert (expired["key"], expired["verdict"], waiting["verdict"]) == (["2", "x"], "EXPIRED", "WAITING")
+    assert (expired["state"]["left"]["fate"], expired["state"]["left"]["purged_in"]) == ("EXPIRED", [3])
+    assert (expired["state"]["last_batch"], expired["state"]["watermark"]) == (3, "2024-01-01T19:50:00Z")
+    assert waiting["state"]["left"]["rows"][0]["id"] == 7
+    Path("keys.txt").write_text("field0\tfield1\n5\tx\n", encoding="utf-8")
+    assert main(["explain", "--checkpoint", str(old_join_checkpoint), "--keys-from", "keys.txt", "--json"]) == 0
+    (gone,) = json.loads(capfd.readouterr().out)
+    assert gone["verdict"] == "UNDECIDABLE"
+    assert "minBatchesToRetain" in gone["lost"][0]
+    assert main(["explain", "--checkpoint", str(join_checkpoint), "-k", "2"]) == 2
+    assert "--key field0=…,field1=…" in capfd.readouterr().err
     told = printed(capfd, "health", str(join_checkpoint), "--batches", "1")
     assert told["batches"][-1]["state_rows"] == 5
 

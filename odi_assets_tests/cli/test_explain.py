@@ -1,4 +1,4 @@
-"""``odi init``, ``odi stream explain`` and ``odi explain``, as docs/streaming.md shows them."""
+"""``odi init`` and ``odi explain``, as docs/streaming.md shows them."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ def test_keys_come_from_files_and_tables(
     monkeypatch.chdir(example)
     keys = tmp_path / "keys.txt"
     keys.write_text("order_id\nord-43\nord-1000\n", encoding="utf-8")
-    answer = odi("stream", "explain", "paid_orders", "--keys-from", str(keys), "--json", "--no-state")
+    answer = odi("explain", "paid_orders", "--keys-from", str(keys), "--json", "--no-state")
     assert answer.code == 0
     told = json.loads(answer.out)
     assert [(one["key"], one["verdict"]) for one in told] == [("ord-43", "MATCHED"), ("ord-1000", "NO_COUNTERPART")]
     assert told[0]["rows"][0]["input"] == "orders"
-    answer = odi("stream", "explain", "paid_orders", "--keys-from", "lake:paid_orders", "--json", "--no-state")
+    answer = odi("explain", "paid_orders", "--keys-from", "lake:paid_orders", "--json", "--no-state")
     assert {one["verdict"] for one in json.loads(answer.out)} == {"MATCHED"}
     # A file is meant before a node of the same name.
     shutil.copy(keys, "by_customer")
-    answer = odi("stream", "explain", "paid_orders", "--keys-from", "by_customer", "--json", "--no-state")
+    answer = odi("explain", "paid_orders", "--keys-from", "by_customer", "--json", "--no-state")
     Path("by_customer").unlink()
     assert [one["key"] for one in json.loads(answer.out)] == ["ord-43", "ord-1000"]
 
@@ -91,12 +91,12 @@ def test_a_torn_state_leaves_answers_and_a_way_back(
     assert "5.changelog" in {file.name for file in torn}
     for file in torn:
         file.write_bytes(file.read_bytes()[:-7])
-    answer = odi("stream", "explain", "paid_orders", "--key", "ord-43")
+    answer = odi("explain", "paid_orders", "--key", "ord-43")
     assert (answer.code, answer.out.splitlines()[0]) == (0, "ord-43: MATCHED")
     assert "not compared with the query's state: " in answer.err
     assert "cannot be rebuilt" in answer.err
     assert " is torn" in answer.err
-    assert odi("stream", "explain", "paid_orders", "--key", "ord-43", "--state").code == 1
+    assert odi("explain", "paid_orders", "--key", "ord-43", "--state").code == 1
     late = example / "landing" / "payments" / "0099.json"
     late.write_text("", "utf-8")
     answer = odi("run", "--node", "paid_orders")
@@ -106,7 +106,7 @@ def test_a_torn_state_leaves_answers_and_a_way_back(
     assert "odi run orders_payments --node paid_orders --full-refresh" in answer.err
     assert odi("state", "rewind", "paid_orders", "--to-batch", "3", "--yes").code == 0
     assert odi("run", "--node", "paid_orders").code == 0
-    answer = odi("stream", "explain", "paid_orders", "--key", "ord-43", "--key", "ord-574")
+    answer = odi("explain", "paid_orders", "--key", "ord-43", "--key", "ord-574")
     assert (answer.code, answer.err) == (0, "")
     late.unlink()
 
@@ -114,10 +114,14 @@ def test_a_torn_state_leaves_answers_and_a_way_back(
 def test_what_cannot_be_asked_is_said_to_be_so(example: Path, odi: Odi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(example)
     for arguments, text in (
-        (["stream", "explain", "paid_orders"], "no key is named"),
-        (["stream", "explain", "paid_order", "--key", "x"], "there is no node named `paid_order`"),
-        (["stream", "explain", "paid_orders", "--keys-from", "nowhere"], "there is no file and no table nowhere"),
-        (["stream", "explain", "-c", "shop/odibi.yaml", "orders", "--key", "x"], "odi explain shop.orders"),
+        (["explain", "paid_orders"], "no key is named"),
+        (["explain", "paid_order", "--key", "x"], "there is no node named `paid_order`"),
+        (["explain", "paid_orders", "--keys-from", "nowhere"], "there is no file and no table nowhere"),
+        (["explain", "-c", "shop/odibi.yaml", "orders", "--key", "x", "--state"], "shop.orders is no stream"),
+        (["stream", "explain", "paid_orders"], "here it is: odi explain NODE --key KEY"),
+        (["explain", "--key", "x"], "no node is named"),
+        (["explain", "paid_orders", "--key", "x", "--since", "1"], "--since goes only with --checkpoint"),
+        (["explain", "paid_orders", "--key", "x", "--checkpoint", "lake"], "NODE does not go with --checkpoint"),
         (["explain", "-c", "shop/odibi.yaml", "orders", "--key", "x"], "--key COLUMN=VALUE"),
     ):
         answer = odi(*arguments)

@@ -7,8 +7,9 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import SourceError
-from odi_assets.explain.batch import trace
-from odi_assets.explain.places import KeyFinding, KeyTrace
+from odi_assets.explain.batch import trace, with_places_above
+from odi_assets.explain.stream import StreamExplainer
+from odi_assets.explain.verdicts import KeyExplanation, KeyVerdict
 from odi_assets_tests.nodes.support import Sandbox
 
 PIPELINE = """\
@@ -66,6 +67,14 @@ PIPELINE += """\
     write: {connection: lake, path: big}
 """
 
+PIPELINE += """\
+  - name: live
+    inputs: {raw: raw}
+    stream: {output_mode: update, state_partitions: 1}
+    transform: {sql: "SELECT id, count(*) AS n FROM raw GROUP BY id"}
+    write: {connection: lake, path: live, mode: upsert, keys: [id]}
+"""
+
 HEAD = "id,customer,amount,at"
 
 
@@ -76,7 +85,7 @@ def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sandb
     made.land("customers.csv", ["name,city", "ann,Bonn", "bob,Berlin"])
     first = ["1,ann,10,2024-01-01 10:00:00", "2,bob,0,2024-01-01 11:00:00", "3,dan,7,2024-01-01 12:00:00"]
     made.land("orders/1.csv", [HEAD, *first, "4,ann,99,2024-01-01 13:00:00"])
-    for node in ("raw", "customers", "orders", "mart", "dearest", "late", "big"):
+    for node in ("raw", "customers", "orders", "mart", "dearest", "late", "big", "live"):
         made.run(node)
     made.land("orders/2.csv", [HEAD, "5,bob,5,2024-01-01 09:00:00", "1,bob,12,2024-01-02 10:00:00"])
     for node in ("raw", "orders", "late", "big"):
@@ -85,20 +94,20 @@ def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sandb
     return made
 
 
-def ask(shop: Sandbox, node: str, *keys: str, column: str = "order_id") -> dict[str, KeyTrace]:
+def ask(shop: Sandbox, node: str, *keys: str, column: str = "order_id") -> dict[str, KeyExplanation]:
     found = trace(shop.project, shop.spark, shop.state, NodeKey("p", node), [column], keys)
     return {one.key[0]: one for one in found}
 
 
 def test_a_key_is_followed_from_file_to_mart(shop: Sandbox) -> None:
     found = ask(shop, "mart", "1", "2", "3", "5", "6", "7")
-    assert {key: one.finding for key, one in found.items()} == {
-        "1": KeyFinding.PRESENT,
-        "2": KeyFinding.FILTERED,
-        "3": KeyFinding.LOST_BY_JOIN,
-        "5": KeyFinding.NOT_READ,
-        "6": KeyFinding.NOT_READ,
-        "7": KeyFinding.NOT_LANDED,
+    assert {key: one.verdict for key, one in found.items()} == {
+        "1": KeyVerdict.PRESENT,
+        "2": KeyVerdict.FILTERED,
+        "3": KeyVerdict.LOST_BY_JOIN,
+        "5": KeyVerdict.NOT_READ,
+        "6": KeyVerdict.NOT_READ,
+        "7": KeyVerdict.NOT_LANDED,
     }
     there = found["1"]
     assert [place.name for place in there.places] == ["landing:orders/*.csv", "p.raw", "p.orders", "p.mart"]
@@ -121,37 +130,37 @@ def test_the_node_that_lost_it_is_named_with_the_reason(shop: Sandbox) -> None:
 
 def test_a_row_that_another_is_chosen_before_is_told_with_the_choice(shop: Sandbox) -> None:
     found = ask(shop, "dearest", "4", "5")
-    assert (found["4"].finding, found["5"].finding) == (KeyFinding.PRESENT, KeyFinding.LEFT_OUT)
+    assert (found["4"].verdict, found["5"].verdict) == (KeyVerdict.PRESENT, KeyVerdict.LEFT_OUT)
     assert "`place = 1`" in found["5"].sentence
 
 
 def test_a_counterpart_that_is_filtered_and_a_computed_column_are_told(shop: Sandbox) -> None:
     found = ask(shop, "big", "2", "3", "1", column="id")
-    assert {key: one.finding for key, one in found.items()} == {
-        "1": KeyFinding.PRESENT,
-        "2": KeyFinding.LOST_BY_JOIN,
-        "3": KeyFinding.LOST_BY_JOIN,
+    assert {key: one.verdict for key, one in found.items()} == {
+        "1": KeyVerdict.PRESENT,
+        "2": KeyVerdict.LOST_BY_JOIN,
+        "3": KeyVerdict.LOST_BY_JOIN,
     }
     assert "the rows of p.customers with name = 'bob' do not meet `c.city <> 'Berlin'`" in found["2"].sentence.replace(
         "customers.city", "c.city"
     )
     assert "p.customers has no row with name = 'dan'" in found["3"].sentence
     computed = ask(shop, "big", "PARIS", column="place")["PARIS"]
-    assert computed.finding is KeyFinding.UNEXPLAINED
+    assert computed.verdict is KeyVerdict.UNEXPLAINED
     assert "`place` is computed there" in computed.sentence
     # A day is not found among the times that it is made of, and that is no sign that it has not landed.
-    assert ask(shop, "big", "2024-01-02", column="day")["2024-01-02"].finding is KeyFinding.UNEXPLAINED
+    assert ask(shop, "big", "2024-01-02", column="day")["2024-01-02"].verdict is KeyVerdict.UNEXPLAINED
 
 
 def test_a_row_below_the_high_water_mark_came_late(shop: Sandbox) -> None:
     found = ask(shop, "late", "5", "1", column="id")
-    assert (found["5"].finding, found["1"].finding) == (KeyFinding.LATE, KeyFinding.PRESENT)
+    assert (found["5"].verdict, found["1"].verdict) == (KeyVerdict.LATE, KeyVerdict.PRESENT)
     assert "`at` was not above the high-water mark" in found["5"].sentence
 
 
 def test_what_a_newer_row_replaced_is_told_from_what_was_deleted(shop: Sandbox) -> None:
     found = ask(shop, "orders", "10", "99", column="amount")
-    assert (found["10"].finding, found["99"].finding) == (KeyFinding.REPLACED, KeyFinding.PRESENT)
+    assert (found["10"].verdict, found["99"].verdict) == (KeyVerdict.REPLACED, KeyVerdict.PRESENT)
     assert "put a newer row with the same order_id in its place" in found["10"].sentence
     gone = trace(shop.project, shop.spark, shop.state, NodeKey("p", "orders"), ["customer", "amount"], ["ann\x1f10"])
     assert gone[0].key == ("ann", "10")
@@ -160,7 +169,7 @@ def test_what_a_newer_row_replaced_is_told_from_what_was_deleted(shop: Sandbox) 
 def test_since_when_a_key_is_there_survives_rewritten_files(shop: Sandbox) -> None:
     shop.table("raw").table.optimize.compact()
     raw = ask(shop, "raw", "4", column="id")["4"]
-    assert (raw.finding, raw.places[-1].version) == (KeyFinding.PRESENT, 0)
+    assert (raw.verdict, raw.places[-1].version) == (KeyVerdict.PRESENT, 0)
 
 
 def test_a_source_that_cannot_be_looked_at_is_an_error_and_nothing_that_has_not_landed(shop: Sandbox) -> None:
@@ -171,3 +180,13 @@ def test_a_source_that_cannot_be_looked_at_is_an_error_and_nothing_that_has_not_
             ask(shop, "raw", "99", column="id")
     finally:
         broken.unlink()
+
+
+def test_a_key_that_never_came_to_a_stream_is_followed_through_the_nodes_above_it(shop: Sandbox) -> None:
+    explainer = StreamExplainer.of(shop.project, NodeKey("p", "live"), shop.spark)
+    counted, unread, unknown = with_places_above(explainer, list(explainer.explain(["1", "6", "7"])))
+    assert (counted.verdict, counted.places) == (KeyVerdict.COUNTED, ())
+    assert (unread.verdict, unread.absent_since) == (KeyVerdict.NEVER_ARRIVED, "p.raw")
+    assert [place.name for place in unread.places] == ["landing:orders/*.csv", "p.raw"]
+    assert "p.raw has not read it yet" in unread.sentence
+    assert "It has not landed" in unknown.sentence

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.explain.evidence.verdicts import KeyExplanation
 from odi_assets.explain.stream import StreamExplainer
+from odi_assets.explain.verdicts import KeyExplanation
 from odi_assets_tests.nodes.support import Sandbox
 
 ORDERS, FILES, SECONDS = 120, 3, 400

@@ -8,8 +8,8 @@ from pyspark.sql import Row, SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import TableHandle
-from odi_assets.explain.evidence.verdicts import KeyExplanation
 from odi_assets.explain.stream import StreamExplainer
+from odi_assets.explain.verdicts import KeyExplanation
 from odi_assets.nodes.node import code_version
 from odi_assets.nodes.result import RunInfo
 from odi_assets.streams.execution.run import StreamRun

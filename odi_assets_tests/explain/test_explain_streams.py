@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 
 from benchmarks.streaming.truth import Truth, clean_log, disagreements, truth, wrongly_decided
 from odi_assets.config.graph import NodeKey
-from odi_assets.explain.evidence.verdicts import KeyExplanation
+from odi_assets.explain.batch import trace
 from odi_assets.explain.stream import StreamExplainer, explain
+from odi_assets.explain.verdicts import KeyExplanation
 from odi_assets.nodes.project import Project
 from odi_assets.sample.orders_payments import batches, write
 from odi_assets_tests.nodes.support import Sandbox
@@ -46,6 +47,10 @@ PIPELINE = """\
         FROM bought JOIN payments p ON p.order_id = bought
         WHERE paid_at BETWEEN ordered_at - INTERVAL 5 MINUTES AND ordered_at + INTERVAL 5 MINUTES
     write: {{connection: lake, path: paid, mode: append}}
+  - name: bought
+    inputs: {{paid: paid}}
+    transform: {{sql: "SELECT order_id AS bought, customer FROM paid"}}
+    write: {{connection: lake, path: bought}}
 """
 PAID = NodeKey("p", "paid")
 
@@ -121,6 +126,26 @@ def test_a_row_without_a_key_is_found_by_another_column(sandbox: Sandbox) -> Non
     assert keys == []
     assert [(one.verdict, one.rows[0].file) for one in found] == [("NULL_KEY", "payments/0000.json")]
     assert explainer.keys_where("payment_id", "pay-43") == (["ord-43"], [])
+
+
+def test_a_key_of_a_batch_node_is_followed_through_the_stream_above_it(sandbox: Sandbox) -> None:
+    sandbox.run("bought")
+
+    def asked(column: str, *keys: str) -> list[KeyExplanation]:
+        return trace(sandbox.project, sandbox.spark, sandbox.state, NodeKey("p", "bought"), [column], keys)
+
+    there, late, unknown = asked("bought", "ord-43", "ord-574", "ord-99999")
+    assert there.verdict == "PRESENT"
+    names = ["landing:orders/*.json", "landing:payments/*.json", "p.paid", "p.bought"]
+    assert [place.name for place in there.places] == names
+    assert there.places[1].files == ("payments/0000.json",)
+    (of_stream,) = answers(sandbox, ["ord-574"])
+    assert (late.verdict, late.absent_since) == (of_stream.verdict, "p.paid")
+    assert late.sentence == f"p.paid has no row of it: {of_stream.sentence}"
+    assert unknown.verdict == "NO_COUNTERPART"
+    (other,) = asked("customer", "nobody")
+    assert (other.verdict, other.absent_since) == ("UNEXPLAINED", "p.paid")
+    assert "odi explain p.paid --key COLUMN=VALUE" in other.sentence
 
 
 def test_answers_are_a_dataframe(sandbox: Sandbox) -> None:

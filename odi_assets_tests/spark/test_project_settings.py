@@ -76,7 +76,7 @@ WAYS: dict[str, tuple[Example, Callable[[Project], None]]] = {
     "odi run of a stream": (STREAM, _typed("run --node paid_orders")),
     "odi explain": (FILES, _explain),
     "odi stream run": (STREAM, _typed("stream run paid_orders")),
-    "odi stream explain": (STREAM, _typed("stream explain paid_orders --key ord-1")),
+    "odi explain of a stream": (STREAM, _typed("explain paid_orders --key ord-1")),
     "Dagster": (FILES, _materialize),
     "Dagster, a stream": (STREAM, _materialize),
     "a checkpoint's reader": (STREAM, _a_reader),

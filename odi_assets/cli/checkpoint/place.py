@@ -16,7 +16,8 @@ from odi_assets.cli.terminal.output import Column, data_json, data_table, note, 
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import Node
-from odi_assets.spark.lazy import F
+from odi_assets.spark.lazy import F, spark_errors
+from odi_assets.spark.session import open_session
 from odi_assets.streams.planning.marks import checkpoint_of
 from odi_assets.util.words import counted
 
@@ -122,8 +123,6 @@ def open_reader(place: CheckpointPlace, *, logs_only: bool = True) -> Iterator[C
     Raises:
         CheckpointError: there is no checkpoint; this is checked before Spark starts.
     """
-    from odi_assets.spark.session import open_session
-
     found = place.location
     with stdout_kept_for_data(), copy_of_remote(found, logs_only=logs_only) as copy:
         handle = open_session(place.project.config.spark if place.project else None, app_name="odi checkpoint")
@@ -139,13 +138,11 @@ def collect_rows(reader: CheckpointReader, frame: DataFrame, where: str | None, 
     Raises:
         ConfigError: the condition is no SQL, or names columns that there are not.
     """
-    from pyspark.errors import AnalysisException, ParseException
-
     try:
         found = frame.where(where) if where else frame
         text = found.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row"))
         text.schema  # noqa: B018  through Connect, this is the first call that can raise an error
-    except (AnalysisException, ParseException) as error:
+    except (spark_errors.AnalysisException, spark_errors.ParseException) as error:
         raise ConfigError(
             f"--where cannot be understood: {str(error).splitlines()[0]}",
             fix=f"the columns are {frame.schema.simpleString()}",

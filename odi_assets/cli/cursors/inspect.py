@@ -21,6 +21,7 @@ from odi_assets.cli.terminal.output import Column, data, data_json, data_table, 
 from odi_assets.documents import Move, compare
 from odi_assets.documents import fingerprint as fingerprint_of
 from odi_assets.documents.files import BACKWARDS
+from odi_assets.documents.kept import give_out, name_of
 from odi_assets.errors import ConfigError, OdiError
 from odi_assets.state.values import to_json
 from odi_assets.util.words import counted
@@ -92,8 +93,6 @@ def _print(file: str, found: Inspection) -> None:
 
 def _tell_kept(settings: Settings, file: str) -> None:
     """Say what to restore a torn document from, if state has it."""
-    from odi_assets.documents.kept import give_out, name_of
-
     try:
         project = settings.project()
     except ConfigError:

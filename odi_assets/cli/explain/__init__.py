@@ -1,1 +1,1 @@
-"""``odi explain`` and ``odi stream explain``: where is my row?"""
+"""``odi explain``: where is my row?"""

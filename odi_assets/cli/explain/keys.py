@@ -6,14 +6,36 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from odi_assets.connections.location import Location
+from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.util.lazy import pa
 
 if TYPE_CHECKING:
     from odi_assets.nodes.project import Project
+
+KeysOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--key",
+        "-k",
+        metavar="KEY",
+        help="The key, or COLUMN=VALUE; of a key of several columns A=1,B=2. May be given again.",
+    ),
+]
+KeysFromOption = Annotated[
+    str | None,
+    typer.Option(
+        "--keys-from",
+        metavar="FILE|TABLE",
+        help="A file with a key in each line (- for standard input), or the key column of a Delta table: a folder, "
+        "CONNECTION:PATH or a node.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -29,35 +51,42 @@ class Asked:
     by_column: tuple[tuple[str, str], ...]
 
 
-def asked(
-    project: Project, given: Sequence[str], keys_from: str | None, names: Sequence[str], columns: Sequence[str]
-) -> Asked:
-    """The keys that the options name.
+@dataclass(frozen=True)
+class NamedKeys:
+    """The values of ``--key`` and ``--keys-from``."""
 
-    Args:
-        names: the columns of the key.
-        columns: all columns that rows may be asked for by.
+    given: Sequence[str]
+    keys_from: str | None
 
-    Raises:
-        ConfigError: none is named, or one does not fit the key.
-    """
-    keys, by_column = [], []
-    for text in given:
-        parts = _named(text, columns)
-        if parts is None:
-            keys.append(_alone(text, names))
-        elif {name.lower() for name in parts} == {name.lower() for name in names}:
-            by_name = {name.lower(): value for name, value in parts.items()}
-            keys.append(tuple(by_name[name.lower()] for name in names))
-        elif len(parts) == 1:
-            by_column.append(next(iter(parts.items())))
-        else:
-            raise ConfigError(f"{text} is not the whole key", fix=f"give {_example(names)}, or one COLUMN=VALUE")
-    if keys_from is not None:
-        keys += _keys_from(project, keys_from, names)
-    if not keys and not by_column:
-        raise ConfigError("no key is named", fix=f"give --key {_example(names)}, or --keys-from FILE")
-    return Asked(tuple(dict.fromkeys(keys)), tuple(dict.fromkeys(by_column)))
+    def asked(self, project: Project | None, names: Sequence[str], columns: Sequence[str] = ()) -> Asked:
+        """The keys that the options name.
+
+        Args:
+            project: where ``--keys-from`` finds nodes and connections.
+            names: the columns of the key.
+            columns: all columns that rows may be asked for by; without any, only whole keys may be asked for.
+
+        Raises:
+            ConfigError: none is named, or one does not fit the key.
+        """
+        keys, by_column = [], []
+        for text in self.given:
+            parts = _named(text, columns or names)
+            if parts is None:
+                keys.append(_alone(text, names))
+            elif {name.lower() for name in parts} == {name.lower() for name in names}:
+                by_name = {name.lower(): value for name, value in parts.items()}
+                keys.append(tuple(by_name[name.lower()] for name in names))
+            elif len(parts) == 1 and columns:
+                by_column.append(next(iter(parts.items())))
+            else:
+                other = ", or one COLUMN=VALUE" if columns else ""
+                raise ConfigError(f"{text} is not the whole key", fix=f"give {_example(names)}{other}")
+        if self.keys_from is not None:
+            keys += _keys_from(project, self.keys_from, names)
+        if not keys and not by_column:
+            raise ConfigError("no key is named", fix=f"give --key {_example(names)}, or --keys-from FILE")
+        return Asked(tuple(dict.fromkeys(keys)), tuple(dict.fromkeys(by_column)))
 
 
 def _named(text: str, columns: Sequence[str]) -> dict[str, str] | None:
@@ -89,7 +118,7 @@ def _example(names: Sequence[str]) -> str:
     return ",".join(f"{name}=…" for name in names) if len(names) > 1 else "KEY"
 
 
-def _keys_from(project: Project, place: str, names: Sequence[str]) -> list[tuple[str, ...]]:
+def _keys_from(project: Project | None, place: str, names: Sequence[str]) -> list[tuple[str, ...]]:
     if place == "-":
         return _lines(sys.stdin.read(), names)
     table = _table(project, place)
@@ -122,20 +151,18 @@ def _lines(text: str, names: Sequence[str]) -> list[tuple[str, ...]]:
     return found
 
 
-def _table(project: Project, place: str) -> Location | None:
+def _table(project: Project | None, place: str) -> Location | None:
     connection, colon, below = place.partition(":")
-    if colon and connection in project.config.connections:
+    if project and colon and connection in project.config.connections:
         return project.location(connection, below)
     # What is there is meant before a node of the same name.
     if Path(place).exists():
         return Location(str(Path(place).absolute())) if Path(place).is_dir() else None
-    node = project.find_node(place)
-    return None if node is None else project.target(node)
+    node = project.find_node(place) if project else None
+    return project.target(node) if project and node else None
 
 
 def _rows(location: Location, names: Sequence[str]) -> list[tuple[str, ...]]:
-    from odi_assets.delta.table import TableHandle
-
     handle = TableHandle.open(location)
     known = {name.lower(): name for name in handle.columns} if handle.exists else {}
     if not handle.exists or not all(name.lower() in known for name in names):

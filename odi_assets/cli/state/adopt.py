@@ -13,6 +13,7 @@ from odi_assets.cli.run.command import quiet_libraries
 from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.terminal.output import data_json, note, stdout_kept_for_data
+from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.spark.session import open_session
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ def adopt(
 ) -> None:
     """Go on with a table whose node, project or source was renamed or is followed in another way: its rows are the
     same."""
-    from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
-
     project = settings.project()
     state = project.open_state()
     pipelines = {pipeline.pipeline for pipeline in project.config.pipelines}

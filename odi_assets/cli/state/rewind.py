@@ -15,7 +15,11 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node
+from odi_assets.nodes.recovery import rewind as rewinds
+from odi_assets.nodes.recovery import table_versions
+from odi_assets.nodes.recovery.table_versions import versions
 from odi_assets.nodes.request import in_utc
+from odi_assets.streams.recovery.rewind import at_batch
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
@@ -71,9 +75,6 @@ def rewind(
     as_json: JsonOption = False,
 ) -> None:
     """Put a node's table and its HWM back together, in one commit, as a new version."""
-    from odi_assets.nodes.recovery import rewind as rewinds
-    from odi_assets.nodes.recovery import table_versions
-
     project = settings.project()
     key = project.node_named(node)
     state = project.open_state()
@@ -115,8 +116,6 @@ def rewind(
 
 
 def _at_batch(project: Project, key: NodeKey, number: int) -> Choice:
-    from odi_assets.streams.recovery.rewind import at_batch
-
     if project.graph.node(key).stream is None:
         raise ConfigError(f"{key} is no stream, and has no batches", fix=f"give another point: {_POINTS}")
     return at_batch(Node.of(project, key), number)
@@ -132,8 +131,6 @@ def _moment(text: str) -> datetime:
 
 
 def _list(project: Project, key: NodeKey, as_json: bool) -> None:
-    from odi_assets.nodes.recovery.table_versions import versions
-
     table = TableHandle.open(project.target(key))
     if not table.exists:
         note(f"{key} has no table at {table.location.uri}, so there is no version to go back to.")

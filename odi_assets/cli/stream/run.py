@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from odi_assets.cli.run.command import quiet_libraries
+from odi_assets.cli.run.progress import outcome
 from odi_assets.cli.run.service import span_of
 from odi_assets.cli.terminal.options import JsonOption, NodeArgument, Settings
 from odi_assets.cli.terminal.output import data_json, note, stdout_kept_for_data
 from odi_assets.spark.jvm.java import find_java
+from odi_assets.streams.service import serve
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -26,9 +28,6 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run a stream node until SIGTERM or Ctrl-C, which end it after the batch that it computes."""
-    from odi_assets.cli.run.progress import outcome
-    from odi_assets.streams.service import serve
-
     project = settings.project()
     key = project.node_named(node)
     interval = f"{int(span_of(every).total_seconds() * 1000)} milliseconds"

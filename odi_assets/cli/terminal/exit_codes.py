@@ -31,8 +31,10 @@ _ELSEWHERE = {
     "history": "odi runs list, or odi state history KEY",
     "schema": "odi config schema",
     "hwm": "odi state list",
+    # It was a command of `stream` and of `checkpoint`.
+    "explain": "odi explain NODE --key KEY, or odi explain --checkpoint PATH --key KEY",
 }
-"""Commands of other tools, and what does the same here."""
+"""Commands of other tools, and of versions before, and what does the same here."""
 
 
 def report(error: BaseException) -> int:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, about, closest
 from odi_assets.config.models import TransformConfig
+from odi_assets.util.lazy import sqlglot
 
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
@@ -121,12 +122,9 @@ def find_mistake(sql: str) -> Mistake | None:
     """Return what is wrong with a query: its brackets, commas, quotes, or the first error of its grammar."""
     if _CONTINUED_COMMENT.search(sql):
         return None
-    from sqlglot.dialects.spark import Spark
-    from sqlglot.errors import TokenError
-
     try:
-        tokens = Spark().tokenize(sql)
-    except TokenError as error:
+        tokens = sqlglot.dialects.Spark().tokenize(sql)
+    except sqlglot.TokenError as error:
         return _unclosed(sql, str(error.__cause__))
     written = [(token.start, sql[token.start : token.end + 1]) for token in tokens]
     while written and written[-1][1] == ";":
@@ -185,10 +183,9 @@ def _commas(sql: str, tokens: Tokens) -> Mistake | None:
 
 def _is_judged(tokens: list[Token]) -> bool:
     """Whether all of a query is syntax that sqlglot's parser takes as Spark does."""
-    from sqlglot.dialects.spark import Spark
-
-    words = _WORDS_OF_SPARK | Spark.Parser.NO_PAREN_FUNCTION_PARSERS.keys()
-    calls = Spark.Parser.FUNCTION_PARSERS.keys() - _PLAIN_CALLS
+    parser = sqlglot.dialects.Spark.Parser
+    words = _WORDS_OF_SPARK | parser.NO_PAREN_FUNCTION_PARSERS.keys()
+    calls = parser.FUNCTION_PARSERS.keys() - _PLAIN_CALLS
     for token, following in pairwise([*tokens, tokens[-1]]):
         kind, word, then = token.token_type.name, token.text.upper(), following.token_type.name
         if kind not in _JUDGED:
@@ -212,18 +209,15 @@ def _syntax_error(sql: str, tokens: list[Token]) -> Mistake | None:
 
 def _grammar_error(sql: str, tokens: list[Token]) -> Mapping[str, Any] | None:
     """What sqlglot says of the first error; None if it finds none that counts."""
-    from sqlglot.dialects.spark import Spark
-    from sqlglot.errors import ParseError, SqlglotError
-
-    parser = Spark().parser()
+    parser = sqlglot.dialects.Spark().parser()
     # A call is a name and arguments: how many of them a function takes is nothing of the grammar's.
-    parser.FUNCTIONS = {}  # type: ignore[misc]
+    parser.FUNCTIONS = {}
     try:
         parser.parse(tokens, sql)
-    except ParseError as error:
+    except sqlglot.ParseError as error:
         details = error.errors[0] if error.errors else {}
         return details if _GRAMMAR_ERROR.match(str(details.get("description") or "")) else None
-    except SqlglotError:
+    except sqlglot.errors.SqlglotError:
         return None
     return None
 
@@ -241,9 +235,7 @@ def _with_words_as_names(tokens: list[Token]) -> Iterator[list[Token]]:
 
 
 def _as_name(token: Token) -> Token:
-    from sqlglot import Token, TokenType
-
-    return Token(TokenType.IDENTIFIER, token.text, token.line, token.col, token.start, token.end)
+    return sqlglot.Token(sqlglot.TokenType.IDENTIFIER, token.text, token.line, token.col, token.start, token.end)
 
 
 def _never_closes(what: str, sql: str, start: int) -> Mistake:

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from odi_assets.config.diagnostics.mistakes import mistake, mistakes, refuse
+from odi_assets.util.lazy import croniter
 
 _NAME = "^[A-Za-z0-9_]+$"
 _TAG = r"^([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}$"
@@ -116,11 +117,9 @@ _UNKNOWN_TO_DAGSTER = re.compile(r"(?<![^\s,])(?:\d+w|w\d+|r(?:[(/][^\s,]*)?)(?!
 
 
 def _check_cron(schedule: str) -> str:
-    from croniter import CroniterError, croniter
-
     try:
-        fields = [] if _UNKNOWN_TO_DAGSTER.search(schedule) else croniter.expand(schedule)[0]
-    except CroniterError:
+        fields = [] if _UNKNOWN_TO_DAGSTER.search(schedule) else croniter.croniter.expand(schedule)[0]
+    except croniter.CroniterError:
         fields = []
     if len(fields) != len(_CRON_FIELDS):
         raise mistake(f"`{schedule}` is not a schedule: {_cron_reason(schedule)}", plain=_NOT_CRON)
@@ -133,15 +132,13 @@ _NOT_CRON = f"is not a schedule: {_CRON_HELP}"
 
 
 def _cron_reason(schedule: str) -> str:
-    from croniter import croniter
-
     given = schedule.split()
     if len(given) != len(_CRON_FIELDS):
         return f"it has {len(given)} fields; {_CRON_HELP}"
     for position, (name, text) in enumerate(zip(_CRON_FIELDS, given, strict=True)):
         alone = ["*"] * len(_CRON_FIELDS)
         alone[position] = text
-        if _UNKNOWN_TO_DAGSTER.search(text) or not croniter.is_valid(" ".join(alone)):
+        if _UNKNOWN_TO_DAGSTER.search(text) or not croniter.croniter.is_valid(" ".join(alone)):
             return f"the {name} cannot be `{text}`"
     return _CRON_HELP
 

@@ -15,6 +15,7 @@ from odi_assets.delta.on_disk import sync_commit
 from odi_assets.delta.protocol import require_removable
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import TableError
+from odi_assets.util.lazy import pa_fs
 
 _LISTED_FROM = 50
 """Fewer files than this are looked up one by one in a store; for more, the table's folder is listed."""
@@ -137,11 +138,11 @@ def _sizes(location: Location, paths: Sequence[str] | None) -> Callable[[str], i
     """A function that returns the size of the file at a path relative to the table; None if there is none."""
     if location.is_local:
         return lambda path: _local_size(location, path)
-    from pyarrow.fs import FileSelector
-
     few = paths is not None and len(paths) < _LISTED_FROM
     with deltalake_calls("looking for files of the Delta table", location):
-        found = file_system(location).get_file_info(list(paths or ()) if few else FileSelector("", recursive=True))
+        found = file_system(location).get_file_info(
+            list(paths or ()) if few else pa_fs.FileSelector("", recursive=True)
+        )
     return {info.path: int(info.size) for info in found if info.is_file}.get
 
 

@@ -33,6 +33,7 @@ from odi_assets.sources.cdc.postgres.server import ServerSession, Slot
 from odi_assets.sources.cdc.source import LogSource
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import NO_TABLE
+from odi_assets.util.lazy import psycopg
 from odi_assets.util.words import counted
 
 
@@ -156,8 +157,6 @@ def _require_log_above(database: PostgresDatabase, log: PostgresLog, mark: Captu
 
 def _require_publication(database: PostgresDatabase, session: ServerSession, slot: Slot, end: int) -> None:
     """Raises SourceError if the slot cannot be read through the publication from where it stands."""
-    import psycopg
-
     why = "the server has no such publication"
     if session.published(database.publication) is not None:
         try:

@@ -33,7 +33,6 @@ _IN_FLIGHT = re.compile(r"olake_next_cursor_.+|next_data|next_cdc_pos|processing
 
 _OWN_KEYS = {name.replace("_", ""): name for name in (*POSITION_KEYS, "chunks", "server_id")}
 """Keys that are no columns, by how they may be misspelled."""
-_CHUNK_KEYS = frozenset({"min", "max"})
 _SHARED_STATE_KEYS = frozenset({"lsn", "server_id", "state", "consumer_group_id", "position"})
 _BINLOG_FILE = re.compile(r"(.+)\.(\d{1,18})", flags=re.ASCII)
 _HEX = re.compile(r"(?:[0-9A-Fa-f]{2})+", flags=re.ASCII)

@@ -20,6 +20,7 @@ from odi_assets.explain.evidence.evidence import NO_TIME, NOT_READ, Booleans, Ev
 from odi_assets.explain.evidence.similar import normalized_sql
 from odi_assets.spark.arrow import dataframe_of
 from odi_assets.spark.plans.definition import JOINED, SEPARATOR, Condition, Input, QueryDefinition
+from odi_assets.tables.columns import quoted
 from odi_assets.tables.reader import file_uri_key
 from odi_assets.util.lazy import pc
 
@@ -73,7 +74,7 @@ def collect_rows(
     with."""
     asked = dataframe_of(spark, pa.table({"asked": pa.array(keys, pa.string())}))
     asked = asked.selectExpr("asked", f"{normalized_sql('asked')} AS plain")
-    read = source.frame.select(*_quoted({*given.columns, FILE})).alias(given.view)
+    read = source.frame.select(*map(quoted, sorted({*given.columns, FILE}))).alias(given.view)
     needs_columns = definition.is_join or bool(definition.withheld)
     columns = _computed(definition, given) | {"file": f"{given.view}.{FILE}"}
     columns |= {f"c_{name}": f"{given.view}.`{name}`" for name in given.columns if needs_columns}
@@ -97,10 +98,10 @@ def _computed(definition: QueryDefinition, given: Input) -> dict[str, str]:
         "key": key_sql(given.key),
         "time_us": given.time or nothing,
         "late_us": f"({given.late_time}) + {given.shift_ms * 1000}" if given.late_time else nothing,
-        "failed": _first_failing(given.every_condition),
+        "failed": first_failing_sql(given.every_condition),
         "identity": identity_sql(definition.identity),
         "windows_us": _windows_sql(definition.windows),
-        "after": _first_failing(definition.withheld) if definition.kind == "deduplication" else "-1",
+        "after": first_failing_sql(definition.withheld) if definition.kind == "deduplication" else "-1",
         "once_identity": identity_sql(once.identity if once else ()),
         "once_late_us": once.late_time if once and once.late_time else nothing,
     }
@@ -212,13 +213,9 @@ def collect_pairs(spark: SparkSession, definition: QueryDefinition, left: FoundR
 
 def count_written(table: DataFrame, columns: Sequence[str], keys: Sequence[str]) -> dict[str, int]:
     """How many rows a table has of each key."""
-    found = only_asked(table.selectExpr(f"{key_sql([f'`{name}`' for name in columns])} AS key"), keys)
+    found = only_asked(table.selectExpr(f"{key_sql([*map(quoted, columns)])} AS key"), keys)
     counted = found.groupBy("key").count().toArrow()
     return dict(zip(counted["key"].to_pylist(), counted["count"].to_pylist(), strict=True))
-
-
-def _quoted(names: set[str]) -> list[str]:
-    return [f"`{name}`" for name in sorted(names)]
 
 
 def failing_groups(spark: SparkSession, definition: QueryDefinition, found: FoundRows, accepted: Booleans) -> Integers:
@@ -236,14 +233,15 @@ def failing_groups(spark: SparkSession, definition: QueryDefinition, found: Foun
         of_row[place] = groups.setdefault((rows.key[place], int(starts[place])), len(groups))
     columns = {name: found.table[f"c_{name}"].take(places) for name in given.columns}
     frame = dataframe_of(spark, pa.table({"_group": pa.array(of_row[places]), **columns})).alias(given.view)
-    computed = frame.groupBy("_group").agg(expr(_first_failing(definition.withheld)).alias("after")).toArrow()
+    computed = frame.groupBy("_group").agg(expr(first_failing_sql(definition.withheld)).alias("after")).toArrow()
     failing = np.full(len(groups) + 1, -1, dtype=np.int64)
     failing[_integers(computed["_group"])] = _integers(computed["after"])
     # Rows of no group have the number -1, and so the last entry.
     return failing[of_row]
 
 
-def _first_failing(conditions: Sequence[Condition]) -> str:
+def first_failing_sql(conditions: Sequence[Condition]) -> str:
+    """SQL of the place of the first condition that a row does not meet; -1 if it meets all."""
     cases = "".join(f" WHEN NOT coalesce({one.sql}, false) THEN {place}" for place, one in enumerate(conditions))
     return f"CASE{cases} ELSE -1 END" if cases else "-1"
 

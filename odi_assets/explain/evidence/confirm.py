@@ -14,7 +14,7 @@ from odi_assets.checkpoints.files import first_changes
 from odi_assets.checkpoints.inspect import Operator, rows_store
 from odi_assets.checkpoints.reader import CheckpointReader, JoinSide
 from odi_assets.explain.evidence.collect import key_sql, only_asked
-from odi_assets.explain.evidence.verdicts import Fate, KeyExplanation, RowFate
+from odi_assets.explain.verdicts import KeyExplanation, KeyVerdict, RowFate
 from odi_assets.spark.lazy import F
 from odi_assets.spark.plans.definition import SEPARATOR, QueryDefinition
 from odi_assets.tables.columns import quoted
@@ -62,11 +62,11 @@ def _operator(reader: CheckpointReader, definition: QueryDefinition) -> Operator
     return found[0] if len(found) == 1 else None
 
 
-def _in_state(definition: QueryDefinition) -> Fate | None:
+def _in_state(definition: QueryDefinition) -> KeyVerdict | None:
     """The fate of rows whose key has to be in the state, and only of such rows; None if no fate is like that."""
     if definition.inputs[0].state_range_ms is None:
-        return {"aggregation": Fate.COUNTED, "deduplication": Fate.KEPT}.get(definition.kind)
-    return Fate.PENDING if definition.waits_for_watermark else None
+        return {"aggregation": KeyVerdict.COUNTED, "deduplication": KeyVerdict.KEPT}.get(definition.kind)
+    return KeyVerdict.PENDING if definition.waits_for_watermark else None
 
 
 def _of_join(
@@ -106,9 +106,9 @@ def _joined(
     said = []
     for place, given in enumerate(definition.inputs):
         rows = [row for row in answer.rows if row.input == given.view]
-        if any(row.fate is Fate.UNDECIDABLE for row in rows):
+        if any(row.fate is KeyVerdict.UNDECIDABLE for row in rows):
             continue
-        waiting = sum(row.fate is Fate.WAITING for row in rows)
+        waiting = sum(row.fate is KeyVerdict.WAITING for row in rows)
         there = held[place].get(key, 0)
         if there != waiting:
             said.append(f"the state after batch {batch} has {there} rows of {given.view} with this key, not {waiting}")
@@ -122,7 +122,7 @@ def _expired(
     if removed is None:
         return
     first = min(batch for _, batch in removed)
-    gone = [(row.batch, row.read_in) for row in rows if row.fate is Fate.EXPIRED and row.batch is not None]
+    gone = [(row.batch, row.read_in) for row in rows if row.fate is KeyVerdict.EXPIRED and row.batch is not None]
     expected = Counter(batch for batch, read_in in gone if batch >= first and batch != read_in)
     # Of a row that the batch which read it removes at once, a query of several operators has changes, one of one not.
     passing = Counter(batch for batch, read_in in gone if batch == read_in)
@@ -132,9 +132,11 @@ def _expired(
             yield f"the change feed says that batch {batch} removed {found} rows of {view}, not {expected[batch]}"
 
 
-def _single(answer: KeyExplanation, fate: Fate, withheld: set[str], there: bool, batch: int) -> KeyExplanation:
-    expected = any(row.fate is fate or (fate is not Fate.PENDING and row.condition in withheld) for row in answer.rows)
-    if expected == there or any(row.fate is Fate.UNDECIDABLE for row in answer.rows):
+def _single(answer: KeyExplanation, fate: KeyVerdict, withheld: set[str], there: bool, batch: int) -> KeyExplanation:
+    expected = any(
+        row.fate is fate or (fate is not KeyVerdict.PENDING and row.condition in withheld) for row in answer.rows
+    )
+    if expected == there or any(row.fate is KeyVerdict.UNDECIDABLE for row in answer.rows):
         return answer
     said = f"the state after batch {batch} has {'no' if expected else 'a'} group of this key"
     return replace(answer, disagreements=(*answer.disagreements, said))

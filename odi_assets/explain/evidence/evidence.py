@@ -7,6 +7,7 @@ one.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -126,6 +127,13 @@ class EvidenceRows:
             return self.late_us
         both = (self.late_us != NO_TIME) & (self.once_late_us != NO_TIME)
         return np.where(both, np.minimum(self.late_us, self.once_late_us), np.maximum(self.late_us, self.once_late_us))
+
+    def by_key(self) -> dict[str, list[int]]:
+        """The places of the rows of each key."""
+        places: dict[str, list[int]] = defaultdict(list)
+        for place, key in enumerate(self.key):
+            places[key].append(place)
+        return places
 
     def __len__(self) -> int:
         return len(self.key)

@@ -22,7 +22,7 @@ from odi_assets.explain.evidence.fates import row_fates
 from odi_assets.explain.evidence.following import followed, not_followed
 from odi_assets.explain.evidence.joins import explain_join, joined_pairs
 from odi_assets.explain.evidence.single import explain_single
-from odi_assets.explain.evidence.verdicts import KeyExplanation
+from odi_assets.explain.verdicts import KeyExplanation
 from odi_assets.spark.plans.definition import JOINED, QueryDefinition
 
 if TYPE_CHECKING:

@@ -6,31 +6,30 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from odi_assets.explain.evidence.evidence import Evidence
-from odi_assets.explain.evidence.verdicts import KeyExplanation, KeyOutcome
+from odi_assets.explain.verdicts import KeyExplanation, KeyVerdict
 from odi_assets.spark.plans.definition import QueryDefinition
 
 _ORDER = (
-    *(
-        KeyOutcome.MATCHED,
-        KeyOutcome.COUNTED,
-        KeyOutcome.KEPT,
-        KeyOutcome.REACHED,
-        KeyOutcome.PENDING,
-        KeyOutcome.UNDECIDABLE,
-    ),
-    *(KeyOutcome.COUNTERPART_NOT_READ, KeyOutcome.DUPLICATE_OF, KeyOutcome.COUNTERPART_LATE, KeyOutcome.DROPPED_LATE),
-    *(
-        KeyOutcome.COUNTERPART_FILTERED,
-        KeyOutcome.FILTERED,
-        KeyOutcome.NULL_KEY,
-        KeyOutcome.OUT_OF_WINDOW,
-        KeyOutcome.NO_COUNTERPART,
-    ),
+    KeyVerdict.MATCHED,
+    KeyVerdict.COUNTED,
+    KeyVerdict.KEPT,
+    KeyVerdict.REACHED,
+    KeyVerdict.PENDING,
+    KeyVerdict.UNDECIDABLE,
+    KeyVerdict.COUNTERPART_NOT_READ,
+    KeyVerdict.DUPLICATE_OF,
+    KeyVerdict.COUNTERPART_LATE,
+    KeyVerdict.DROPPED_LATE,
+    KeyVerdict.COUNTERPART_FILTERED,
+    KeyVerdict.FILTERED,
+    KeyVerdict.NULL_KEY,
+    KeyVerdict.OUT_OF_WINDOW,
+    KeyVerdict.NO_COUNTERPART,
 )
 """Of several pairs with one key, the verdict that comes first is the answer."""
 
-_WRITTEN = frozenset({KeyOutcome.MATCHED, KeyOutcome.COUNTED, KeyOutcome.KEPT, KeyOutcome.WRITTEN})
-_PASSED_ON = _WRITTEN | {KeyOutcome.REACHED}
+_WRITTEN = frozenset({KeyVerdict.MATCHED, KeyVerdict.COUNTED, KeyVerdict.KEPT, KeyVerdict.WRITTEN})
+_PASSED_ON = _WRITTEN | {KeyVerdict.REACHED}
 
 
 def followed(
@@ -41,7 +40,7 @@ def followed(
 ) -> Iterator[KeyExplanation]:
     """The answers of a join; for joined rows, with the answers of the operator behind the join."""
     for one in answers:
-        if one.verdict is not KeyOutcome.MATCHED:
+        if one.verdict is not KeyVerdict.MATCHED:
             yield one
             continue
         found = [behind[turn][key] for turn, key in evidence.passed_on.get(one.text, ())]
@@ -57,7 +56,7 @@ def _together(joined: KeyExplanation, found: Sequence[KeyExplanation], unsure: b
         sentence += f" It was joined {len(found):,} times; this came furthest."
     verdict = best.verdict
     if unsure and verdict not in _PASSED_ON:
-        verdict = KeyOutcome.UNDECIDABLE
+        verdict = KeyVerdict.UNDECIDABLE
         sentence += " It is not known whether other rows of the key were joined."
     return replace(
         best,
@@ -91,7 +90,7 @@ def not_followed(
             continue
         sentence = f"{one.sentence} What follows is not computed here: {definition.beyond}."
         sentence += _in_table(definition, evidence, one)
-        yield replace(one, verdict=KeyOutcome.REACHED, sentence=sentence, table_version=None)
+        yield replace(one, verdict=KeyVerdict.REACHED, sentence=sentence, table_version=None)
 
 
 def _in_table(definition: QueryDefinition, evidence: Evidence, one: KeyExplanation) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -14,8 +13,8 @@ from odi_assets.explain.evidence.evidence import Booleans, Evidence, EvidenceRow
 from odi_assets.explain.evidence.fates import RowFates, row_fates
 from odi_assets.explain.evidence.rows_text import describe, row_fate
 from odi_assets.explain.evidence.similar import similar_keys
-from odi_assets.explain.evidence.verdicts import Fate, KeyExplanation, KeyOutcome, RowFate, key_parts
 from odi_assets.explain.evidence.words import amount, capital, distance
+from odi_assets.explain.verdicts import KeyExplanation, KeyVerdict, RowFate, key_parts
 from odi_assets.spark.plans.definition import SEPARATOR, QueryDefinition
 
 
@@ -32,13 +31,13 @@ class _Pair(IntEnum):
 
 
 _VERDICTS = {
-    _Pair.MATCHED: KeyOutcome.MATCHED,
-    _Pair.UNKNOWN: KeyOutcome.UNDECIDABLE,
-    _Pair.NOT_READ: KeyOutcome.COUNTERPART_NOT_READ,
-    _Pair.LATE: KeyOutcome.COUNTERPART_LATE,
-    _Pair.FILTERED: KeyOutcome.COUNTERPART_FILTERED,
-    _Pair.DUPLICATE: KeyOutcome.DUPLICATE_OF,
-    _Pair.OUT_OF_WINDOW: KeyOutcome.OUT_OF_WINDOW,
+    _Pair.MATCHED: KeyVerdict.MATCHED,
+    _Pair.UNKNOWN: KeyVerdict.UNDECIDABLE,
+    _Pair.NOT_READ: KeyVerdict.COUNTERPART_NOT_READ,
+    _Pair.LATE: KeyVerdict.COUNTERPART_LATE,
+    _Pair.FILTERED: KeyVerdict.COUNTERPART_FILTERED,
+    _Pair.DUPLICATE: KeyVerdict.DUPLICATE_OF,
+    _Pair.OUT_OF_WINDOW: KeyVerdict.OUT_OF_WINDOW,
 }
 
 
@@ -63,7 +62,7 @@ def explain_join(definition: QueryDefinition, evidence: Evidence) -> Iterator[Ke
     ends = _ends(sides, pairs)
     batches = np.maximum(left.last[pairs.left], right.last[pairs.right])
     best = _best_pairs([left.key[place] for place in pairs.left], ends, batches)
-    by_key = [_places(rows) for rows in sides.rows]
+    by_key = [rows.by_key() for rows in sides.rows]
     for key in evidence.keys:
         places = tuple(found.get(key, ()) for found in by_key)
         rows = tuple(_fates_of(definition, evidence, sides, side, places[side], key) for side in (0, 1))
@@ -123,13 +122,6 @@ def _best_pairs(keys: Sequence[str], ends: Integers, batches: Integers) -> dict[
     return {keys[place]: int(place) for place in order}
 
 
-def _places(rows: EvidenceRows) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = defaultdict(list)
-    for place, key in enumerate(rows.key):
-        found[key].append(place)
-    return found
-
-
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
@@ -142,10 +134,10 @@ def _fates_of(
     lost = evidence.lost_rows[side] if evidence.lost_rows else None
     if lost is not None:
         text = f"{given.view} has no row of it now, and what it had is not all there: {lost.what}"
-        return (RowFate(given.view, Fate.UNDECIDABLE, text),)
+        return (RowFate(given.view, KeyVerdict.UNDECIDABLE, text),)
     similar = evidence.similar[side].get(key, ()) if evidence.similar else ()
     text = f"{given.view} has no row with this key" + (", but one that is almost the same" if similar else "")
-    return (RowFate(given.view, Fate.NEVER_ARRIVED, text),)
+    return (RowFate(given.view, KeyVerdict.NEVER_ARRIVED, text),)
 
 
 def _without_pair(
@@ -169,7 +161,7 @@ def _without_pair(
         sentence = f"{names[0]} has no row with this key, so there is nothing to join. " + capital(there[0].text)
     if similar:
         sentence += f". Almost the same key: {'; '.join(similar)}"
-    return KeyExplanation(key_parts(key), KeyOutcome.NO_COUNTERPART, f"{sentence}.", every, similar=similar)
+    return KeyExplanation(key_parts(key), KeyVerdict.NO_COUNTERPART, f"{sentence}.", every, similar=similar)
 
 
 def _with_pair(
@@ -190,13 +182,13 @@ def _with_pair(
     elif end is _Pair.OUT_OF_WINDOW:
         sentence, facts = _out_of_window(definition, evidence, sides, places, place)
     elif end is _Pair.LATE:
-        sentence = _rows_text(definition, sides, places, (Fate.DROPPED_LATE,))
+        sentence = _rows_text(definition, sides, places, (KeyVerdict.DROPPED_LATE,))
     elif end is _Pair.FILTERED:
-        sentence = _rows_text(definition, sides, places, (Fate.FILTERED, Fate.NULL_KEY))
+        sentence = _rows_text(definition, sides, places, (KeyVerdict.FILTERED, KeyVerdict.NULL_KEY))
     elif end is _Pair.DUPLICATE:
-        sentence = _rows_text(definition, sides, places, (Fate.DUPLICATE_OF,))
+        sentence = _rows_text(definition, sides, places, (KeyVerdict.DUPLICATE_OF,))
     elif end is _Pair.NOT_READ:
-        sentence = _rows_text(definition, sides, places, (Fate.NOT_READ,))
+        sentence = _rows_text(definition, sides, places, (KeyVerdict.NOT_READ,))
     else:
         sentence, facts = _unknown(definition, evidence, sides, places)
     return KeyExplanation(key_parts(key), _VERDICTS[end], f"{sentence}.", (*rows[0], *rows[1]), **facts)  # type: ignore[arg-type]
@@ -232,7 +224,9 @@ def _out_of_window(
     return sentence, {"condition": condition.text, "misses_by": by}
 
 
-def _rows_text(definition: QueryDefinition, sides: _Sides, places: tuple[int, int], fates: tuple[Fate, ...]) -> str:
+def _rows_text(
+    definition: QueryDefinition, sides: _Sides, places: tuple[int, int], fates: tuple[KeyVerdict, ...]
+) -> str:
     found = [row_fate(definition.inputs[s], sides.rows[s], sides.fates[s], places[s]) for s in (0, 1)]
     texts = [row.text for row in found if row.fate in fates]
     others = [row.input for row in found if row.fate not in fates]
@@ -243,7 +237,7 @@ def _unknown(
     definition: QueryDefinition, evidence: Evidence, sides: _Sides, places: tuple[int, int]
 ) -> tuple[str, dict[str, object]]:
     found = [row_fate(definition.inputs[s], sides.rows[s], sides.fates[s], places[s]) for s in (0, 1)]
-    not_known = capital(", and ".join(row.text for row in found if row.fate is Fate.UNDECIDABLE))
+    not_known = capital(", and ".join(row.text for row in found if row.fate is KeyVerdict.UNDECIDABLE))
     one_of = any(sides.fates[side].one_of[places[side]] for side in (0, 1))
     lost = _NOT_WRITTEN if one_of else evidence.lost_batches
     sentence = not_known if one_of or not lost else f"It is not known whether these rows were joined: {lost}"
@@ -253,19 +247,19 @@ def _unknown(
 def _checked(definition: QueryDefinition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
     """The answer, weighed against rows that may be missing from the evidence, and against the node's table."""
     lost = tuple(one for one in evidence.lost_rows if one is not None)
-    if lost and found.verdict not in (KeyOutcome.MATCHED, KeyOutcome.UNDECIDABLE):
+    if lost and found.verdict not in (KeyVerdict.MATCHED, KeyVerdict.UNDECIDABLE):
         sentence = f"It is not known: rows of this key may be gone. {capital(str(lost[0]))}."
-        found = replace(found, verdict=KeyOutcome.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)))
+        found = replace(found, verdict=KeyVerdict.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)))
     if evidence.written is None or not definition.is_whole:
         return found
     rows = evidence.written.get(SEPARATOR.join(found.key), 0)
-    if found.verdict is KeyOutcome.UNDECIDABLE and rows and not definition.outer:
+    if found.verdict is KeyVerdict.UNDECIDABLE and rows and not definition.outer:
         sentence = "Joined: the table has its row. It is no longer known in which batch."
-        return replace(found, verdict=KeyOutcome.MATCHED, sentence=sentence, table_version=None)
-    if found.verdict is KeyOutcome.MATCHED and not rows:
+        return replace(found, verdict=KeyVerdict.MATCHED, sentence=sentence, table_version=None)
+    if found.verdict is KeyVerdict.MATCHED and not rows:
         said = "the rows were joined, and the table has no row with this key: it was changed or removed there since"
         return replace(found, disagreements=(*found.disagreements, said))
-    if rows and not definition.outer and found.verdict not in (KeyOutcome.MATCHED, KeyOutcome.UNDECIDABLE):
+    if rows and not definition.outer and found.verdict not in (KeyVerdict.MATCHED, KeyVerdict.UNDECIDABLE):
         said = f"the table has {rows:,} row{'s' if rows > 1 else ''} with this key, which these inputs do not explain"
         return replace(found, disagreements=(*found.disagreements, said))
     return found

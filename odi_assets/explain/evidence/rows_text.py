@@ -7,8 +7,8 @@ from typing import Any
 
 from odi_assets.explain.evidence.evidence import NO_TIME, NOT_READ, EvidenceRows
 from odi_assets.explain.evidence.fates import RowFates
-from odi_assets.explain.evidence.verdicts import Fate, RowFate, moment
 from odi_assets.explain.evidence.words import distance, time_text, watermark_text
+from odi_assets.explain.verdicts import KeyVerdict, RowFate, moment
 from odi_assets.spark.plans.definition import Input
 
 
@@ -29,13 +29,13 @@ def row_fate(given: Input, rows: EvidenceRows, fates: RowFates, place: int) -> R
     what = describe(given, rows, place)
     if fates.null_key[place]:
         text = f"{what} has no key (NULL), and NULL is equal to nothing"
-        return RowFate(fate=Fate.NULL_KEY, text=text, batch=read_in(rows, place), **known)
+        return RowFate(fate=KeyVerdict.NULL_KEY, text=text, batch=read_in(rows, place), **known)
     if fates.filtered[place]:
         condition = given.every_condition[int(rows.failed[place])].text
         text = f"{what} does not meet `{condition}`, and was left out"
-        return RowFate(fate=Fate.FILTERED, text=text, batch=read_in(rows, place), condition=condition, **known)
+        return RowFate(fate=KeyVerdict.FILTERED, text=text, batch=read_in(rows, place), condition=condition, **known)
     if fates.not_read[place]:
-        return RowFate(fate=Fate.NOT_READ, text=f"{what} has landed, and no batch has read it yet", **known)
+        return RowFate(fate=KeyVerdict.NOT_READ, text=f"{what} has landed, and no batch has read it yet", **known)
     if fates.late[place]:
         return _dropped(rows, fates, place, what, known)
     if fates.duplicate[place]:
@@ -43,10 +43,10 @@ def row_fate(given: Input, rows: EvidenceRows, fates: RowFates, place: int) -> R
         return duplicate_of(given, rows, place, int(fates.once.of[place]))
     if fates.unknown[place] and fates.one_of[place]:
         text = f"it is not known whether {what} was kept: one of several that are the same to the deduplication was"
-        return RowFate(fate=Fate.UNDECIDABLE, text=text, **known)
+        return RowFate(fate=KeyVerdict.UNDECIDABLE, text=text, **known)
     if fates.unknown[place]:
         text = f"{what} may have come too late: the watermark it met is no longer known"
-        return RowFate(fate=Fate.UNDECIDABLE, text=text, **known)
+        return RowFate(fate=KeyVerdict.UNDECIDABLE, text=text, **known)
     return _kept(given, rows, fates, place, what, known)
 
 
@@ -64,25 +64,27 @@ def _dropped(rows: EvidenceRows, fates: RowFates, place: int, what: str, known: 
     text = f"{what} came too late: {by} the watermark {watermark_text(before_ms)}"
     text += f" when batch {batch} read it" if batch is not None else ""
     watermark = moment(before_ms)
-    return RowFate(fate=Fate.DROPPED_LATE, text=text, batch=batch, watermark=watermark, late_by=behind, **known)
+    return RowFate(fate=KeyVerdict.DROPPED_LATE, text=text, batch=batch, watermark=watermark, late_by=behind, **known)
 
 
 def _kept(given: Input, rows: EvidenceRows, fates: RowFates, place: int, what: str, known: dict[str, Any]) -> RowFate:
     if fates.needs_ms is None or rows.late_us[place] == NO_TIME:
-        return RowFate(fate=Fate.WAITING, text=f"{what} stays in the state for ever: no watermark removes it", **known)
+        return RowFate(
+            fate=KeyVerdict.WAITING, text=f"{what} stays in the state for ever: no watermark removes it", **known
+        )
     until = moment(int(fates.needs_ms[place]) - given.passed_by_ms)
     reaches = "passes" if given.passed_by_ms else "reaches"
     if fates.removed_first[place] >= NOT_READ:
         text = f"{what} waits in the state until the watermark {reaches} {time_text(until)}"
-        return RowFate(fate=Fate.WAITING, text=text, watermark=until, **known)
+        return RowFate(fate=KeyVerdict.WAITING, text=text, watermark=until, **known)
     first, last = int(fates.removed_first[place]), int(fates.removed_last[place])
     if first != last:
         text = f"{what} left the state when the watermark reached {time_text(until)}, in a batch no longer known"
-        return RowFate(fate=Fate.EXPIRED, text=text, watermark=until, **known)
+        return RowFate(fate=KeyVerdict.EXPIRED, text=text, watermark=until, **known)
     reached = int(fates.removed_at_ms[place])
     text = f"{what} left the state in batch {first}: its watermark {watermark_text(reached)} had "
     text += f"{'passed' if given.passed_by_ms else 'reached'} {time_text(until)}"
-    return RowFate(fate=Fate.EXPIRED, text=text, batch=first, watermark=moment(reached), **known)
+    return RowFate(fate=KeyVerdict.EXPIRED, text=text, batch=first, watermark=moment(reached), **known)
 
 
 def duplicate_of(given: Input, rows: EvidenceRows, place: int, earlier: int) -> RowFate:
@@ -96,7 +98,7 @@ def duplicate_of(given: Input, rows: EvidenceRows, place: int, earlier: int) -> 
     time_us = int(rows.time_us[place])
     return RowFate(
         given.view,
-        Fate.DUPLICATE_OF,
+        KeyVerdict.DUPLICATE_OF,
         text,
         batch=batch,
         read_in=batch,

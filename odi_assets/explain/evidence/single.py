@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,29 +13,25 @@ from odi_assets.explain.evidence.evidence import NO_TIME, NOT_READ, Evidence, Ev
 from odi_assets.explain.evidence.fates import RowFates, row_fates
 from odi_assets.explain.evidence.rows_text import describe, duplicate_of, read_in, row_fate
 from odi_assets.explain.evidence.similar import similar_keys
-from odi_assets.explain.evidence.verdicts import Fate, KeyExplanation, KeyOutcome, RowFate, key_parts, moment
 from odi_assets.explain.evidence.words import capital, time_text, watermark_text
+from odi_assets.explain.verdicts import KeyExplanation, KeyVerdict, RowFate, key_parts, moment
 from odi_assets.spark.plans.definition import SEPARATOR, Input, QueryDefinition
 
-_ORDER = (
-    *(Fate.COUNTED, Fate.KEPT, Fate.WRITTEN, Fate.REACHED, Fate.PENDING, Fate.UNDECIDABLE, Fate.NOT_READ),
-    *(Fate.DUPLICATE_OF, Fate.DROPPED_LATE, Fate.FILTERED, Fate.NULL_KEY, Fate.NEVER_ARRIVED),
-)
-"""Of several rows with one key, the fate that comes first is the verdict."""
-
 _SAID = {
-    Fate.COUNTED: "counted",
-    Fate.KEPT: "kept",
-    Fate.WRITTEN: "written",
-    Fate.REACHED: "read",
-    Fate.PENDING: "waiting to be counted",
-    Fate.UNDECIDABLE: "undecidable",
-    Fate.NOT_READ: "not read yet",
-    Fate.DUPLICATE_OF: "left out as duplicates",
-    Fate.DROPPED_LATE: "dropped as late",
-    Fate.FILTERED: "filtered out",
-    Fate.NULL_KEY: "without a key",
+    KeyVerdict.COUNTED: "counted",
+    KeyVerdict.KEPT: "kept",
+    KeyVerdict.WRITTEN: "written",
+    KeyVerdict.REACHED: "read",
+    KeyVerdict.PENDING: "waiting to be counted",
+    KeyVerdict.UNDECIDABLE: "undecidable",
+    KeyVerdict.NOT_READ: "not read yet",
+    KeyVerdict.DUPLICATE_OF: "left out as duplicates",
+    KeyVerdict.DROPPED_LATE: "dropped as late",
+    KeyVerdict.FILTERED: "filtered out",
+    KeyVerdict.NULL_KEY: "without a key",
 }
+_ORDER = (*_SAID, KeyVerdict.NEVER_ARRIVED)
+"""Of several rows with one key, the fate that comes first is the verdict."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ class _Session:
 def explain_single(definition: QueryDefinition, evidence: Evidence) -> Iterator[KeyExplanation]:
     """The answers, in the order of the keys."""
     inputs = [
-        (_decided(definition, given, evidence, rows), _places(rows))
+        (_decided(definition, given, evidence, rows), rows.by_key())
         for given, rows in zip(definition.inputs, evidence.rows, strict=True)
     ]
     judge = _JUDGES[definition.kind]
@@ -90,22 +86,15 @@ def _decided(definition: QueryDefinition, given: Input, evidence: Evidence, rows
     return _Decided(definition, given, evidence, rows, fates, duplicates)
 
 
-def _places(rows: EvidenceRows) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, key in enumerate(rows.key):
-        places[key].append(place)
-    return places
-
-
 def _or_withheld(decided: _Decided, place: int, found: RowFate) -> RowFate:
     """The fate of a row, unless a condition behind the operator kept it, or its group, from being written."""
     after = decided.rows.after
-    if after is None or after[place] < 0 or found.fate not in (Fate.COUNTED, Fate.KEPT):
+    if after is None or after[place] < 0 or found.fate not in (KeyVerdict.COUNTED, KeyVerdict.KEPT):
         return found
     condition = decided.definition.withheld[int(after[place])].text
     what = "its group" if decided.definition.kind == "aggregation" else "it"
     text = f"{found.text}; {what} does not meet `{condition}`, so it is not in the table"
-    return replace(found, fate=Fate.FILTERED, condition=condition, text=text)
+    return replace(found, fate=KeyVerdict.FILTERED, condition=condition, text=text)
 
 
 def _answer(key: str, rows: Sequence[RowFate]) -> KeyExplanation:
@@ -117,8 +106,8 @@ def _answer(key: str, rows: Sequence[RowFate]) -> KeyExplanation:
         sentence = f"{len(rows):,} rows: {', '.join(by_fate)}. {sentence}"
         others = [row for row in rows if row.fate is not best.fate]
         sentence += "".join(f". {capital(row.text)}" for row in others[:2])
-    batch = best.batch if best.fate in (Fate.COUNTED, Fate.KEPT, Fate.WRITTEN) else None
-    return KeyExplanation(key_parts(key), KeyOutcome(best.fate.value), f"{sentence}.", tuple(rows), batch)
+    batch = best.batch if best.fate in (KeyVerdict.COUNTED, KeyVerdict.KEPT, KeyVerdict.WRITTEN) else None
+    return KeyExplanation(key_parts(key), best.fate, f"{sentence}.", tuple(rows), batch)
 
 
 def _absent(definition: QueryDefinition, evidence: Evidence, key: str) -> KeyExplanation:
@@ -130,24 +119,24 @@ def _absent(definition: QueryDefinition, evidence: Evidence, key: str) -> KeyExp
     )
     text = f"{views[0]} has no row with this key" if len(views) == 1 else f"none of {', '.join(views)} has such a row"
     sentence = f"{text}. Almost the same key: {'; '.join(similar)}" if similar else text
-    rows = tuple(RowFate(view, Fate.NEVER_ARRIVED, f"{view} has no row with this key") for view in views)
-    return KeyExplanation(key_parts(key), KeyOutcome.NEVER_ARRIVED, f"{capital(sentence)}.", rows, similar=similar)
+    rows = tuple(RowFate(view, KeyVerdict.NEVER_ARRIVED, f"{view} has no row with this key") for view in views)
+    return KeyExplanation(key_parts(key), KeyVerdict.NEVER_ARRIVED, f"{capital(sentence)}.", rows, similar=similar)
 
 
 def _checked(definition: QueryDefinition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
     lost = tuple(one for one in evidence.lost_rows if one is not None)
-    if lost and found.verdict is KeyOutcome.NEVER_ARRIVED:
+    if lost and found.verdict is KeyVerdict.NEVER_ARRIVED:
         sentence = f"It is not known: rows of this key may be gone. {capital(str(lost[0]))}."
-        rows = tuple(replace(row, fate=Fate.UNDECIDABLE) for row in found.rows)
-        found = replace(found, verdict=KeyOutcome.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)), rows=rows)
-    elif found.verdict is KeyOutcome.UNDECIDABLE and evidence.lost_batches:
+        rows = tuple(replace(row, fate=KeyVerdict.UNDECIDABLE) for row in found.rows)
+        found = replace(found, verdict=KeyVerdict.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)), rows=rows)
+    elif found.verdict is KeyVerdict.UNDECIDABLE and evidence.lost_batches:
         found = replace(found, lost=(str(evidence.lost_batches),))
     if found.batch is not None:
         found = replace(found, table_version=evidence.versions.get(found.batch))
     if evidence.written is None or not definition.is_whole:
         return found
     written = evidence.written.get(SEPARATOR.join(found.key), 0)
-    if found.verdict in (KeyOutcome.COUNTED, KeyOutcome.KEPT, KeyOutcome.WRITTEN) and not written:
+    if found.verdict in (KeyVerdict.COUNTED, KeyVerdict.KEPT, KeyVerdict.WRITTEN) and not written:
         said = "its rows went into the table, and the table has no row with this key: it was changed or removed there"
         return replace(found, disagreements=(said,))
     return found
@@ -166,11 +155,11 @@ def _plain(decided: _Decided, place: int) -> RowFate:
 
 def _written(decided: _Decided, places: Sequence[int]) -> list[RowFate]:
     if decided.definition.beyond:
-        return [_taken(decided, place, Fate.REACHED, "was read") for place in places]
-    return [_taken(decided, place, Fate.WRITTEN, "was written") for place in places]
+        return [_taken(decided, place, KeyVerdict.REACHED, "was read") for place in places]
+    return [_taken(decided, place, KeyVerdict.WRITTEN, "was written") for place in places]
 
 
-def _taken(decided: _Decided, place: int, fate: Fate, did: str) -> RowFate:
+def _taken(decided: _Decided, place: int, fate: KeyVerdict, did: str) -> RowFate:
     """The fate of a row that the batch which read it also gave."""
     found = _plain(decided, place)
     if not _reached(decided, place):
@@ -184,7 +173,7 @@ def _taken(decided: _Decided, place: int, fate: Fate, did: str) -> RowFate:
 def _aggregated(decided: _Decided, places: Sequence[int]) -> list[RowFate]:
     definition, fates = decided.definition, decided.fates
     if not (definition.waits_for_watermark and fates.needs_ms is not None):
-        return [_taken(decided, place, Fate.COUNTED, "is counted") for place in places]
+        return [_taken(decided, place, KeyVerdict.COUNTED, "is counted") for place in places]
     closing = _session_ends(decided, places) if definition.session else {}
     return [_windowed(decided, place, closing.get(place)) for place in places]
 
@@ -205,13 +194,13 @@ def _windowed(decided: _Decided, place: int, session: tuple[int, int, int] | Non
     reaches = "passes" if decided.given.passed_by_ms else "reaches"
     if first >= NOT_READ:
         text = f"{what} is counted{window}, and that is written when the watermark {reaches} {time_text(until)}"
-        return replace(found, fate=Fate.PENDING, text=text, batch=None, watermark=until)
+        return replace(found, fate=KeyVerdict.PENDING, text=text, batch=None, watermark=until)
     if first != last:
         text = f"{what} is counted{window}, which was written in a batch no longer known"
-        return replace(found, fate=Fate.COUNTED, text=text, batch=None, watermark=until)
+        return replace(found, fate=KeyVerdict.COUNTED, text=text, batch=None, watermark=until)
     reached = int(decided.evidence.watermarks.at_least(np.array([first]))[0])
     text = f"{what} is counted{window}, which batch {first} wrote at watermark {watermark_text(reached)}"
-    return replace(found, fate=Fate.COUNTED, text=text, batch=first, watermark=moment(reached))
+    return replace(found, fate=KeyVerdict.COUNTED, text=text, batch=first, watermark=moment(reached))
 
 
 def _window_text(decided: _Decided, place: int) -> str:
@@ -263,10 +252,10 @@ def _kept_or_not(decided: _Decided, place: int) -> RowFate:
         return _plain(decided, place)
     if duplicates.unsure[place]:
         text = "it is not known whether the first row of the key was still in the state when this one came"
-        return replace(_plain(decided, place), fate=Fate.UNDECIDABLE, text=text, batch=None, watermark=None)
+        return replace(_plain(decided, place), fate=KeyVerdict.UNDECIDABLE, text=text, batch=None, watermark=None)
     earlier = int(duplicates.of[place])
     if earlier < 0:
-        return _taken(decided, place, Fate.KEPT, "was the first of its key, and was kept")
+        return _taken(decided, place, KeyVerdict.KEPT, "was the first of its key, and was kept")
     return duplicate_of(decided.given, decided.rows, place, earlier)
 
 

@@ -6,6 +6,7 @@ leaves as they are in the source are compared: what it computes may come out oth
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -241,8 +242,6 @@ def _outline(node: Node, frames: Mapping[str, DataFrame], spark: SparkSession) -
             spark, schemas, lambda streams: transformed(spark, node.config, node.project.root, streams, str(node))
         )
     except Exception as error:  # noqa: BLE001  a user's function may raise anything when it is given streams
-        import logging
-
         logging.getLogger(__name__).debug("no plan of %s: %s", node, error)
         return None
 

@@ -11,6 +11,7 @@ from odi_assets.errors import SourceError, TransformError
 from odi_assets.sources.errors import read_errors_named
 from odi_assets.sources.sql.errors import refused_value
 from odi_assets.spark.connectors import missing_connector
+from odi_assets.spark.lazy import java_errors, spark_errors
 from odi_assets.spark.raised import error_text, stop_message
 from odi_assets.util.user_code import error_with_place, worker_error_with_place
 
@@ -32,13 +33,10 @@ def errors_named(node: Node, reads: Sequence[Any]) -> Iterator[None]:
     lacks the connector of a store, a SourceError if a change log has a value that Spark's type does not hold, and a
     TransformError if a row stops the job, or if Python of the user's failed in one of Spark's workers: that names the
     line."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    from pyspark.errors import PySparkException
-
     try:
         with read_errors_named(str(node), [read.snapshot.read_error for read in reads]):
             yield
-    except (PySparkException, Py4JError) as error:
+    except (spark_errors.PySparkException, java_errors.Py4JError) as error:
         text = error_text(error)
         if (lacking := missing_connector(text, str(node))) is not None:
             raise lacking from error
@@ -58,12 +56,10 @@ def errors_named(node: Node, reads: Sequence[Any]) -> Iterator[None]:
 def computation_named(node: Node, reads: Sequence[Any]) -> Iterator[None]:
     """What :func:`errors_named` does, and a TransformError for rows that Spark cannot compute: a cast of text that is
     no date, a division by zero."""
-    from pyspark.errors import PySparkException
-
     try:
         with errors_named(node, reads):
             yield
-    except PySparkException as error:
+    except spark_errors.PySparkException as error:
         if error.getCondition() is None:
             raise
         raise TransformError(

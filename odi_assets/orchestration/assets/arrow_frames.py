@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.errors import TableError
-from odi_assets.util.lazy import pa
+from odi_assets.tables.undecided import marked
+from odi_assets.util.lazy import pa, pl
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,15 +130,11 @@ def _times_in(value: Any) -> Iterator[datetime]:
 
 def _undecided(frame: pd.DataFrame, rows: pa.Table) -> pa.Table:
     """``rows`` with a mark at columns whose type pandas made up: without a value, it says `float64` or `object`."""
-    from odi_assets.tables.undecided import marked
-
     kinds = {str(label): str(kind) for label, kind in frame.dtypes.items()}
     return marked(rows, [label for label, kind in kinds.items() if kind in ("float64", "object")])
 
 
 def _of_polars(frame: Any, name: str) -> pa.Table:
-    import polars as pl
-
     frame = frame.collect() if isinstance(frame, pl.LazyFrame) else frame
     # Polars gives out addresses of Python's objects as bytes.
     odd = next((label for label, kind in frame.schema.items() if any(one == pl.Object for one in _within(kind))), None)
@@ -165,8 +162,6 @@ def frame_as(rows: pa.Table, wanted: Any) -> Any:
     if package == "pandas":
         return rows.to_pandas()
     if package == "polars":
-        import polars as pl
-
         found = pl.from_arrow(rows)
         return found.lazy() if name == "LazyFrame" and isinstance(found, pl.DataFrame) else found
     return rows

@@ -53,7 +53,7 @@ NEXT: dict[Example, tuple[Step, ...]] = {
     ),
     Example.STREAM: (
         Step("odi run --node paid_orders", "join what has arrived, a batch for each file"),
-        Step("odi stream explain paid_orders --key ord-574", "why this order is not in the table"),
+        Step("odi explain paid_orders --key ord-574", "why this order is not in the table"),
         Step("odi run --node by_customer", "count the paid orders by customer"),
     ),
     Example.CDC: (

@@ -223,9 +223,6 @@ class CaptureMark:
         """A position of the log as the database writes it."""
         return lsn_text(position) if self.binlog is None else binlog_text(self.binlog.base, position)
 
-    def with_table(self, name: str, table: TableMark) -> CaptureMark:
-        return replace(self, tables={**self.tables, name: table})
-
     @classmethod
     def of(cls, value: Any, label: str) -> CaptureMark:
         """The mark that ``value`` stores.

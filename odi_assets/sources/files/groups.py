@@ -10,9 +10,11 @@ from odi_assets.errors import SourceError
 from odi_assets.sources.files.deliveries import empty_option, stopping_columns, strict_rows
 from odi_assets.sources.files.folders import column_name
 from odi_assets.sources.files.parquet.footer import footer_schema
+from odi_assets.sources.files.parquet.nanoseconds import with_nanoseconds
+from odi_assets.sources.files.parquet.nulls import with_nulls
 from odi_assets.sources.files.parquet.texts import with_utf_8
 from odi_assets.sources.files.settings import FileFormat
-from odi_assets.spark.lazy import F
+from odi_assets.spark.lazy import F, spark_errors
 from odi_assets.tables.columns import quoted
 
 if TYPE_CHECKING:
@@ -64,16 +66,12 @@ def read_as_is(
     Raises:
         SourceError: two columns have one name, or a type is one that Spark does not have.
     """
-    from pyspark.errors import AnalysisException
-
     try:
         rows = files.load(spark, paths, **empty_option(way))
         rows.schema  # noqa: B018  Spark Connect looks at the files only now
-    except AnalysisException as error:
+    except spark_errors.AnalysisException as error:
         condition = error.getCondition() or ""
         if condition.startswith("PARQUET_TYPE"):
-            from odi_assets.sources.files.parquet.nanoseconds import with_nanoseconds
-
             rows = with_nanoseconds(spark, files, paths, error)
             return _of_parquet(files, paths, rows, takes_bytes=takes_bytes)
         if condition != "COLUMN_ALREADY_EXISTS":
@@ -100,8 +98,6 @@ def read_as_is(
 
 
 def _of_parquet(files: FilesSnapshot, paths: Sequence[str], rows: DataFrame, *, takes_bytes: bool) -> DataFrame:
-    from odi_assets.sources.files.parquet.nulls import with_nulls
-
     checked = with_utf_8(rows) if files.strict and not takes_bytes else rows
     return with_nulls(checked, footer_schema(files, paths[0]).to_arrow_schema())
 

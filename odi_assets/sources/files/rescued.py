@@ -19,7 +19,7 @@ from odi_assets.sources.files.folders import column_name, filled_from_folders
 from odi_assets.sources.files.groups import FileGroup, csv_columns, read_as_is
 from odi_assets.sources.files.parquet.texts import stopping_texts
 from odi_assets.sources.files.settings import FileFormat
-from odi_assets.spark.lazy import F, T
+from odi_assets.spark.lazy import F, T, spark_errors
 from odi_assets.tables.columns import EXACT_TIMES, quoted
 from odi_assets.tables.schema import as_type
 
@@ -99,11 +99,9 @@ def _of_json(
     Raises:
         SourceError: two keys differ by capitals only.
     """
-    from pyspark.errors import PySparkValueError
-
     try:
         all_keys = files.load(spark, group.paths, mode="PERMISSIVE", columnNameOfCorruptRecord=_RECORD).schema
-    except PySparkValueError as error:
+    except spark_errors.PySparkValueError as error:
         raise SourceError(
             f"{files.label}: the columns of {group} cannot be found out: {error}",
             fix="land it with values that are nested less deeply; nothing was loaded",

@@ -8,6 +8,9 @@ A shape is a text that is equal only for files with the same columns. Spark dete
 
 from __future__ import annotations
 
+import codecs
+import csv
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -92,8 +95,6 @@ def _csv_shape(options: Mapping[str, str]) -> Callable[[Any, str], str]:
     first_look, longest = 64 * 1024, 16 * 1024 * 1024
 
     def first_record(text: str, is_whole: bool) -> str | None:
-        import re
-
         lines = re.split(re.escape(line_end) if line_end else "\r\n|\r|\n", text)
         record = ""
         for line in lines if is_whole else lines[:-1]:
@@ -105,9 +106,6 @@ def _csv_shape(options: Mapping[str, str]) -> Callable[[Any, str], str]:
         return record if is_whole else None
 
     def shape(stream: Any, place: str) -> str:
-        import codecs
-        import csv
-
         codec = next((codec for end, codec in packed.items() if place.endswith(end)), None)
         if codec is None and place.endswith((".deflate", ".lz4", ".snappy", ".xz")):
             return ""

@@ -30,7 +30,7 @@ from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source, SourceContext
 from odi_assets.spark.ddl import struct_of
-from odi_assets.spark.lazy import F
+from odi_assets.spark.lazy import F, java_errors, spark_errors
 from odi_assets.spark.raised import error_text, stop_message
 from odi_assets.util.words import counted
 
@@ -349,14 +349,11 @@ class FilesSnapshot(SourceSnapshot):
         return rows if only is None else rows.where(only.condition(rows))
 
     def _united(self, spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-        from pyspark.errors import PySparkException
-
         from odi_assets.sources.files.united import united_rows
 
         try:
             return united_rows(spark, self, paths)
-        except (PySparkException, Py4JJavaError) as error:
+        except (spark_errors.PySparkException, java_errors.Py4JJavaError) as error:
             text = error_text(error)
             raise unreadable_file(self.label, text) or refused(self.label, self._named(paths), text) from error
 
@@ -396,16 +393,13 @@ class FilesSnapshot(SourceSnapshot):
         Raises:
             SourceError: a file went away, or cannot be read under its name or with its columns.
         """
-        from py4j.protocol import Py4JJavaError
-        from pyspark.errors import AnalysisException
-
         shown = reader_options(self, paths, options, infers=schema is None)
         reader = spark.read.format(self.format).options(**shown)
         try:
             reader = reader if schema is None else reader.schema(schema)
             base = self.base.for_spark
             return reader.load([base.child(path).spark_path for path in paths])
-        except AnalysisException as error:
+        except spark_errors.AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
             raise SourceError(
@@ -413,7 +407,7 @@ class FilesSnapshot(SourceSnapshot):
                 fix="run the node again: nothing was written, and it takes the files that are there then",
                 path=self.base.uri,
             ) from error
-        except Py4JJavaError as error:
+        except java_errors.Py4JJavaError as error:
             # Spark looks for the columns of one of the files, and does not say which one.
             if _PARSER not in (text := error_text(error)):
                 raise

@@ -132,7 +132,7 @@ class PostgresKeys(Keys):
 
     def constant(self, text: str, key: KeyColumn) -> str:
         # The planner leaves the text alone over, as a constant of the column's type, whichever that is.
-        return f"COALESCE({_text(text)}, {key.sql})"
+        return f"COALESCE({postgres_text(text)}, {key.sql})"
 
     def is_null(self, key: KeyColumn) -> str:
         # A row of which a part is NULL neither IS NULL nor IS NOT NULL.
@@ -166,10 +166,10 @@ class PostgresKeys(Keys):
         )
 
     def _name(self, table: str) -> str:
-        return _text(self.dialect.table(table))
+        return postgres_text(self.dialect.table(table))
 
 
-def _text(text: str) -> str:
+def postgres_text(text: str) -> str:
     """A text of PostgreSQL, whatever its settings are."""
     escaped = text.replace("\\", "\\\\").replace("'", "''")
     return f"E'{escaped}'"

@@ -14,7 +14,8 @@ from odi_assets.state.records import HwmEntry, RunRecord, plain
 from odi_assets.state.transfer.document_models import FORMAT, VERSION, StateDocument
 from odi_assets.state.transfer.snapshot import EnvironmentState, KeyState, StateSnapshot
 from odi_assets.state.values import is_utf8, to_json
-from odi_assets.util import exact_json as json_text
+from odi_assets.util.exact_json import JsonPath, key_text
+from odi_assets.util.json_scan import Lines, is_deeper, read_strict, scan
 
 _MAX_DEPTH = 200
 """Values may be nested 64 deep, and each dict with keys that are not text takes two levels of JSON."""
@@ -48,18 +49,22 @@ def parse(text: str, source: str) -> StateSnapshot:
         ConfigError: everything that is wrong with it, each with line, column and path. Field: problems.
     """
     try:
-        exact = json_text.read(text, max_depth=_MAX_DEPTH)
-    except json_text.JsonSyntaxError as error:
-        raise _refused(source, [f"{source}:{error.line}:{error.column}: not JSON: {error}"]) from None
-    found = [(path, message) for path, message, _ in json_text.faults(exact)]
-    document = None
-    if not found:
-        try:
-            document = StateDocument.model_validate(json.loads(text))
-        except ValidationError as error:
-            found = [(tuple(e["loc"]), _message(e)) for e in error.errors(include_url=False, include_input=False)]
-    if document is None:
-        raise _refused(source, _placed(text, source, found))
+        is_plain = not is_deeper(read_strict(text), _MAX_DEPTH)
+    except (ValueError, ArithmeticError, RecursionError):
+        is_plain = False
+    flaws = [] if is_plain else scan(text, max_depth=_MAX_DEPTH).flaws
+    if flaws:
+        raise _refused(source, _placed(text, source, [(flaw.start, flaw.path, flaw.message) for flaw in flaws]))
+    try:
+        document = StateDocument.model_validate(json.loads(text))
+    except ValidationError as error:
+        starts = scan(text, max_depth=_MAX_DEPTH).starts
+        found = []
+        for one in error.errors(include_url=False, include_input=False):
+            path = tuple(one["loc"])
+            known = next(path[:end] for end in range(len(path), -1, -1) if path[:end] in starts)
+            found.append((starts[known], path, _message(one)))
+        raise _refused(source, _placed(text, source, found)) from None
     return _snapshot(document)
 
 
@@ -106,15 +111,13 @@ def _state(item: Any) -> EnvironmentState:
 # -- what is wrong, and where ------------------------------------------------------------------------------------------
 
 
-def _placed(text: str, source: str, found: list[tuple[tuple[str | int, ...], str]]) -> list[str]:
-    places = json_text.places(text)
-    lines = []
-    for path, message in found:
-        known = next(path[:end] for end in range(len(path), -1, -1) if path[:end] in places)
-        line, column = places[known]
-        where = json_text.key_text(path)
-        lines.append((line, column, f"{source}:{line}:{column}: {where + ': ' if where else ''}{message}"))
-    return [text for _, _, text in sorted(lines)]
+def _placed(text: str, source: str, found: list[tuple[int, JsonPath, str]]) -> list[str]:
+    lines, placed = Lines(text), []
+    for start, path, message in sorted(found, key=lambda one: one[0]):
+        line, column = lines.at(start)
+        where = key_text(path)
+        placed.append(f"{source}:{line}:{column}: {where + ': ' if where else ''}{message}")
+    return placed
 
 
 def _message(error: Any) -> str:

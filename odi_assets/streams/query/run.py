@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -221,8 +222,6 @@ class RunningQuery:
 
 
 def _as_json(progress: Any) -> dict[str, Any]:
-    import json
-
     return dict(json.loads(progress.json))
 
 

@@ -12,8 +12,8 @@ import pytest
 from odi_assets.explain.evidence.evidence import NO_TIME, NOT_READ, Evidence, EvidenceRows, Lost, Pairs, Watermarks
 from odi_assets.explain.evidence.explain import decide
 from odi_assets.explain.evidence.similar import normalized
-from odi_assets.explain.evidence.verdicts import KeyExplanation
 from odi_assets.explain.evidence.words import distance
+from odi_assets.explain.verdicts import KeyExplanation
 from odi_assets.spark.plans.definition import Condition, Input, QueryDefinition
 from odi_assets.spark.plans.sql_text import readable_sql
 

@@ -20,7 +20,7 @@ from odi_assets.delta.errors import DamagedTableError
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ChecksFailedError, ConfigError, TableError
 from odi_assets.explain.batch import trace
-from odi_assets.explain.places import KeyFinding
+from odi_assets.explain.verdicts import KeyVerdict
 from odi_assets.nodes.audit.audit import audit
 from odi_assets.nodes.idle_run import outlook
 from odi_assets.nodes.project import Project
@@ -441,7 +441,7 @@ def test_a_key_in_the_quarantine_is_found_there_with_what_it_fails(tmp_path: Pat
     box.deliver("1", (1, 5.0), (2, -3.0))
     box.run("orders")
     bad, good = trace(box.project, spark, box.state, _KEY, ["id"], ["2", "1"])
-    assert (bad.finding, good.finding) == (KeyFinding.QUARANTINED, KeyFinding.PRESENT)
+    assert (bad.verdict, good.verdict) == (KeyVerdict.QUARANTINED, KeyVerdict.PRESENT)
     assert bad.sentence.endswith("orders_bad: it fails `range_amount`.")
 
 

@@ -14,8 +14,8 @@ from odi_assets.cli import main
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError, SourceError
 from odi_assets.explain.batch import trace
-from odi_assets.explain.places import KeyFinding
 from odi_assets.explain.stream import key_text
+from odi_assets.explain.verdicts import KeyVerdict
 from odi_assets.nodes.audit.audit import audit
 from odi_assets.nodes.audit.found import Audit
 from odi_assets.state.records import RunStatus
@@ -113,7 +113,7 @@ def test_a_table_whose_name_has_dots_and_capitals_is_compared(capture: Capture, 
     box.table("parts").table.delete("a = 2")
     assert [one.key for one in audited(box, "parts").keys] == [{"a": "2", "B": "y"}]
     (found,) = trace(box.project, box.spark, box.state, NodeKey("p", "parts"), ["a", "B"], [key_text(("2", "y"))])
-    assert (found.finding, found.places[0].rows) == (KeyFinding.UNEXPLAINED, 1)
+    assert (found.verdict, found.places[0].rows) == (KeyVerdict.UNEXPLAINED, 1)
 
 
 def test_changes_that_are_not_captured_or_not_applied_yet_are_no_differences(

@@ -196,6 +196,14 @@ def test_all_mistakes_are_told_at_once_in_order() -> None:
     ]
 
 
+def test_every_flaw_of_a_text_that_is_no_json_is_listed_with_its_line() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse('{"format": NaN,\n"project": None,\n"project": 1,\n"deep": ' + "[" * 201 + "]" * 201 + "}", "state.json")
+    lines = [problem.split(":")[1] for problem in caught.value.problems]
+    assert lines == ["1", "2", "3", "4"]
+    assert "nested more than 200 levels deep" in caught.value.problems[-1]
+
+
 def test_a_value_of_odibis_stays_without_a_type(backend: StateBackend) -> None:
     text = document(KEY | {"value_type": None, "value": 12.5})
     imported(text, backend)

@@ -21,7 +21,7 @@ from odi_assets.nodes.execution.checks.conditions import (
     require_same_family,
 )
 from odi_assets.nodes.execution.checks.outcomes import CheckOutcome
-from odi_assets.spark.lazy import F
+from odi_assets.spark.lazy import F, spark_errors
 from odi_assets.spark.raised import own_words
 from odi_assets.tables.columns import quoted
 from odi_assets.util.words import counted
@@ -106,11 +106,9 @@ class Evaluation:
 
     def _totals(self, rows: DataFrame, wanted: Sequence[Column], own: Mapping[str, Column | None]) -> dict[str, Any]:
         """One aggregate for all checks; where it fails, one for each, to find the check that it fails for."""
-        from pyspark.errors import PySparkException
-
         try:
             return dict(rows.agg(F.count(F.lit(1)).alias(_ROWS), *wanted).collect()[0].asDict())
-        except PySparkException:
+        except spark_errors.PySparkException:
             for check in self.checks:
                 if measured := self._measured(check, own.get(check.name)):
                     with self._named(check):
@@ -246,12 +244,10 @@ class Evaluation:
 
     @contextmanager
     def _named(self, check: Check) -> Iterator[None]:
-        from pyspark.errors import AnalysisException, ParseException, PySparkException
-
         try:
             yield
-        except PySparkException as error:
-            of_a_row = not isinstance(error, AnalysisException | ParseException)
+        except spark_errors.PySparkException as error:
+            of_a_row = not isinstance(error, spark_errors.AnalysisException | spark_errors.ParseException)
             tries = "; `try_divide`, `try_cast` and the like give NULL there, which is accepted"
             advice = tries if of_a_row and check.config.expression is not None else ""
             raise ConfigError(

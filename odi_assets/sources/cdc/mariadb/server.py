@@ -27,6 +27,7 @@ from odi_assets.sources.sql.dialects import Dialect
 from odi_assets.sources.sql.errors import database_error
 from odi_assets.sources.sql.keys import utf8_text
 from odi_assets.util.extras import install_command
+from odi_assets.util.lazy import pymysql
 
 _SETTINGS = (
     "SET time_zone = '+00:00', sql_mode = '', max_statement_time = 0, net_write_timeout = 600",
@@ -131,8 +132,6 @@ class MariadbSession:
 
     def why_unreadable(self, table: str) -> str | None:
         """Why the user may not read a table, given in SQL, with the statement that lets it; None if it may."""
-        import pymysql
-
         try:
             self.rows(f"SELECT 1 FROM {table} LIMIT 0")
         except pymysql.Error as error:
@@ -165,8 +164,6 @@ class MariadbSession:
     @contextmanager
     def _as_reader(self) -> Iterator[None]:
         """Says which rights are missing."""
-        import pymysql
-
         try:
             yield
         except pymysql.Error as error:
@@ -185,8 +182,6 @@ class MariadbSession:
 
     def events(self, file: str, place: int, server_id: int) -> Generator[bytes]:
         """The events of the log from a position on, over a connection of their own."""
-        import pymysql
-
         with connected(self.dialect, self.label) as reader:
             if server_id:
                 reader.require_unused(server_id)
@@ -215,8 +210,6 @@ class MariadbSession:
 
     def require_unused(self, server_id: int) -> None:
         """Raises SourceError if another reader of the log has this number: the server would end its connection."""
-        import pymysql
-
         try:
             used = {int(row[0]) for row in self.rows("SHOW SLAVE HOSTS")} | {int(self.variable("server_id"))}
         except pymysql.Error as error:
@@ -432,8 +425,6 @@ def connected(dialect: Dialect, label: str) -> Iterator[MariadbSession]:
     """
     if plain.installed_driver(dialect) is None:
         raise ConfigError(f"{label}: its log is read with PyMySQL", fix=f"run: {install_command('mysql')}")
-    import pymysql
-
     connection = dialect.connection
     if not isinstance(connection, ServerConnection):
         raise AssertionError("logs are captured from servers")

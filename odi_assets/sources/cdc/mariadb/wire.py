@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from odi_assets.sources.cdc.changes import NULL, TEXT, Bytes, TornLogError, Values
+from odi_assets.util.lazy import pymysql
 
 _PIECE = 1 << 18
 _LONGEST = 0xFFFFFF
@@ -59,9 +60,7 @@ def packets(opened: Any) -> Iterator[bytes]:
 
 
 def _raise(packet: bytes) -> None:
-    from pymysql import err
-
-    err.raise_mysql_exception(packet)
+    pymysql.err.raise_mysql_exception(packet)
 
 
 def is_end(packet: bytes) -> bool:

@@ -30,9 +30,3 @@ def held_logs(session: ServerSession) -> list[HeldLog]:
         "WHERE restart_lsn IS NOT NULL ORDER BY 5 DESC, 1"
     )
     return [HeldLog(str(name), str(kind), str(base), bool(on), int(held)) for name, kind, base, on, held in listed]
-
-
-def age_seconds(session: ServerSession, committed_us: int) -> int:
-    """How long ago a time was, by the server's clock."""
-    now = int(session.one("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"))
-    return max(0, (now - committed_us) // 1_000_000)

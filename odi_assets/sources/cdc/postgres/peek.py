@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.errors import SourceError
 from odi_assets.sources.cdc.look import LookTooLongError
 from odi_assets.sources.cdc.postgres.waiting import TAKEN_FIX, SlotTakenError
+from odi_assets.sources.sql.keys import postgres_text
+from odi_assets.util.lazy import psycopg
 
 if TYPE_CHECKING:
     from odi_assets.sources.cdc.postgres.server import ServerSession
@@ -31,8 +33,8 @@ def peeked(
     bound = f"{upto >> 32:X}/{upto & 0xFFFFFFFF:X}"
     query = (
         "DECLARE odi_peek BINARY NO SCROLL CURSOR FOR SELECT data FROM pg_logical_slot_peek_binary_changes("
-        f"{_literal(slot)}, '{bound}', {'NULL' if most is None else most}, 'proto_version', '1', "
-        f"'publication_names', {_literal(identifier(publication))})"
+        f"{postgres_text(slot)}, '{bound}', {'NULL' if most is None else most}, 'proto_version', '1', "
+        f"'publication_names', {postgres_text(identifier(publication))})"
     )
     with session.opened.transaction():
         session.rows(query)
@@ -63,12 +65,9 @@ def peeked(
 
 def _failed_peek(result: Any, label: str, *, is_short: bool) -> Exception:
     """The error that a peek has ended with. The server's words may be of any language."""
-    from psycopg.pq import DiagnosticField
-
     error = as_error(result)
-    code, function = (
-        result.error_field(field) for field in (DiagnosticField.SQLSTATE, DiagnosticField.SOURCE_FUNCTION)
-    )
+    fields = psycopg.pq.DiagnosticField
+    code, function = (result.error_field(field) for field in (fields.SQLSTATE, fields.SOURCE_FUNCTION))
     if code == b"55006":
         return SlotTakenError(f"{label}: {error}", fix=TAKEN_FIX, label=label)
     if code == b"57014" and is_short:
@@ -80,16 +79,9 @@ def _failed_peek(result: Any, label: str, *, is_short: bool) -> Exception:
 
 
 def as_error(result: Any) -> Exception:
-    import psycopg
-
     text = result.error_message.decode(errors="replace") if result.error_message else "no answer"
     return psycopg.DatabaseError(text.strip())
 
 
 def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "''")
-    return f"E'{escaped}'"

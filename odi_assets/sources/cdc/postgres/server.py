@@ -28,6 +28,7 @@ from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect
 from odi_assets.sources.sql.errors import database_error
 from odi_assets.util.extras import install_command
+from odi_assets.util.lazy import psycopg
 
 _SETTINGS = {
     "datestyle": "ISO",
@@ -146,12 +147,11 @@ class ServerSession:
 
     def advance(self, name: str, lsn: str) -> None:
         """Acknowledge the log up to ``lsn``. The server keeps what is above it."""
-        from psycopg.errors import ObjectInUse
 
         def advanced() -> Iterator[None]:
             try:
                 self.rows("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [name, lsn])
-            except ObjectInUse as error:
+            except psycopg.errors.ObjectInUse as error:
                 raise SlotTakenError(f"{self.label}: {error}") from error
             yield None
 
@@ -370,8 +370,7 @@ class ServerSession:
 
     def publish(self, publication: str, tables: Sequence[PostgresTable], *, new: bool) -> None:
         """Make a publication of tables, or add tables to one."""
-        from psycopg import sql
-
+        sql = psycopg.sql
         listed = sql.SQL(", ").join(sql.SQL(table.quoted) for table in tables)
         name = sql.Identifier(publication)
         with closing(self.opened.cursor()) as cursor:
@@ -440,8 +439,6 @@ def connected(dialect: Dialect, label: str) -> Iterator[ServerSession]:
     """
     if plain.installed_driver(dialect) is None:
         raise ConfigError(f"{label}: its log is read with psycopg", fix=f"run: {install_command('postgres')}")
-    import psycopg
-
     connection = dialect.connection
     if not isinstance(connection, ServerConnection):
         raise AssertionError("logs are captured from servers")

@@ -13,6 +13,7 @@ import pyarrow
 
 from odi_assets.sources.files import look as package
 from odi_assets.sources.files.look.text import Fault
+from odi_assets.spark.lazy import java_errors, spark_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,9 +62,7 @@ def as_text(look: Callable[[str], Mapping[str, Any]]) -> Callable[[str], str]:
 
 def _by_spark(spark: SparkSession, look: Callable[[str], str], places: Sequence[str]) -> list[str] | None:
     """What ``look`` finds, found by executors; None if they cannot look: they may lack pyarrow, or fsspec."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.cloudpickle import register_pickle_by_value
-    from pyspark.errors import PySparkException
 
     # Executors may not have this package.
     register_pickle_by_value(package)  # type: ignore[no-untyped-call]
@@ -77,7 +76,7 @@ def _by_spark(spark: SparkSession, look: Callable[[str], str], places: Sequence[
     tasks = rows.repartition(max(2, len(places) // _IN_A_TASK))
     try:
         found = tasks.mapInArrow(looked, "number BIGINT, shape STRING").collect()
-    except (PySparkException, Py4JError, PicklingError) as error:
+    except (spark_errors.PySparkException, java_errors.Py4JError, PicklingError) as error:
         _log.warning("Spark's executors could not look at the files, this process does: %s", str(error)[:400])
         return None
     return [row["shape"] for row in sorted(found)]

@@ -7,6 +7,7 @@ not at all.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -123,8 +124,6 @@ def _columns(files: FilesSnapshot, path: str) -> tuple[list[str], dict[str, str]
 
 def _type_of(leaf: pq.ColumnSchema) -> str | None:
     """The type that a column of Parquet is to Spark; None: let Spark say."""
-    import json
-
     logical: dict[str, Any] = json.loads(leaf.logical_type.to_json())
     kind, physical = logical["Type"], leaf.physical_type
     if kind == "Decimal":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.parquet.footer import footer_schema
 from odi_assets.sources.files.parquet.nulls import readable
-from odi_assets.spark.lazy import F, T
+from odi_assets.spark.lazy import F, T, spark_errors
 from odi_assets.spark.raised import stopped_by
 from odi_assets.tables.columns import quoted
 from odi_assets.util.lazy import pa
@@ -29,13 +29,12 @@ def with_nanoseconds(spark: SparkSession, files: FilesSnapshot, paths: Sequence[
     Raises:
         SourceError: they have a type that cannot be read even so.
     """
-    from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import from_arrow_schema
 
     columns = footer_schema(files, paths[0]).to_arrow_schema()
     try:
         schema = from_arrow_schema(columns, prefer_timestamp_ntz=True)
-    except PySparkException as error:
+    except spark_errors.PySparkException as error:
         raise _unreadable(files, paths[0], str(cause)) from error
     nanos = [field.name for field in columns if _counts_nanoseconds(field.type)]
     hidden = [field.name for field in columns if field.name not in nanos and "timestamp[ns" in str(field.type)]

@@ -2,115 +2,50 @@
 
 A checkpoint knows what its state holds, and what the retained batches put into it and removed. It does not know the
 input: a row that came too late, or was filtered, was never stored and leaves no trace. Where retention took the
-    evidence
-away, the answer is "undecidable", and says which evidence is gone.
+evidence away, the answer is "undecidable", and says which evidence is gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.checkpoints.files import first_changes
 from odi_assets.checkpoints.inspect import Checkpoint, rows_store
 from odi_assets.checkpoints.reader import CheckpointReader, JoinSide
 from odi_assets.errors import CheckpointError
+from odi_assets.explain.evidence.words import capital
+from odi_assets.explain.verdicts import KeyExplanation, KeyVerdict, SideOfKey, StateOfKey
 from odi_assets.spark.lazy import F
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructField
 
 _FORMATS_WITH_INDEX = ("1", "2", "3")
 _MOST_ROWS = 100
 _RETENTION = "spark.sql.streaming.minBatchesToRetain"
 
 
-class KeyFate(StrEnum):
-    """What became of a key on one side of a join."""
+def key_names(reader: CheckpointReader, operator: int = 0) -> tuple[str, ...]:
+    """The names that the state of a join has for the values of its key: field0, field1 …
 
-    WAITING = "waiting"
-    """The state holds rows of it."""
-    PURGED = "purged"
-    """A retained batch removed its last row: the watermark passed it."""
-    NEVER_STORED = "never_stored"
-    """No batch ever stored a row of it, and all batches are retained. It never arrived, was filtered, has a NULL in its
-    key, came later than the watermark, or was already behind it when it was joined."""
-    UNDECIDABLE = "undecidable"
-    """No retained batch stored or removed it. It may have come and gone in a batch that is no longer retained."""
-
-
-class KeyVerdict(StrEnum):
-    """Why the joined row of a key is missing."""
-
-    MATCHED = "matched"
-    """It is not: the pair was found and its row was given to the sink."""
-    NOT_MET = "not_met"
-    """Both sides were there together, and another condition of the join is false."""
-    APART = "apart"
-    """Both sides were stored, one after the other was purged."""
-    WAITING = "waiting"
-    """One side waits, and no partner has come so far."""
-    EXPIRED = "expired"
-    """One side was purged without a partner."""
-    NEVER_STORED = "never_stored"
-    """Neither side was ever stored."""
-    UNDECIDABLE = "undecidable"
-    """The evidence that decides it is gone."""
-
-
-@dataclass(frozen=True)
-class SideOfKey:
-    """One side of a join for one key.
-
-    ``rows`` are the rows in the state, at most 100. ``matched`` says whether any of its rows that the evidence shows
-    found a partner; None if there is none, or the state does not say (format 1). ``arrived_in`` and ``purged_in`` are
-    the retained batches that stored or removed rows of it; a purged key without the former arrived before them.
+    Raises:
+        CheckpointError: there is no checkpoint, no join, or its state cannot be read.
     """
-
-    side: JoinSide
-    fate: KeyFate
-    rows: tuple[Mapping[str, Any], ...]
-    matched: bool | None
-    arrived_in: tuple[int, ...]
-    purged_in: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class KeyReport:
-    """What happened to a key.
-
-    Attributes:
-        first_batch: the first batch whose changes were examined.
-        last_batch: the last one.
-        watermark: the watermark after it.
-        reason: a sentence for people.
-        missing_evidence: what is gone that would decide it, and what would have kept it; None if nothing is.
-    """
-
-    key: Mapping[str, Any]
-    verdict: KeyVerdict
-    left: SideOfKey
-    right: SideOfKey
-    first_batch: int
-    last_batch: int
-    watermark: datetime | None
-    reason: str
-    missing_evidence: str | None
+    _require_join(reader.inspect(), operator)
+    return tuple(field.name for field in _key_fields(reader.read(rows_store("left"), operator=operator)))
 
 
 def explain_key(
-    reader: CheckpointReader, key: Mapping[str, Any], *, operator: int = 0, since_batch: int | None = None
-) -> KeyReport:
+    reader: CheckpointReader, key: Sequence[Any], *, operator: int = 0, since_batch: int | None = None
+) -> KeyExplanation:
     """What a stream-stream join did with a key: whether it waits on either side, was purged, or was never stored.
 
     Args:
         reader: of a checkpoint on this machine.
-        key: the values of the join's equality conditions, in their order. The state stores no column names, so these
-            are only for the report, unless they are the state's own: field0, field1 …
+        key: the values of the join's equality conditions, in their order.
         operator: the stateful operator that is the join.
         since_batch: first batch of the history to examine; the oldest whose changes are kept if None.
 
@@ -125,9 +60,10 @@ def explain_key(
     first = oldest if since_batch is None else known.committed_batch(since_batch)
     left, right = (_side(reader, side, key, operator, first) for side in _SIDES)
     verdict, conclusion = _conclusion(left, right)
-    missing = _missing_evidence(first) if KeyFate.UNDECIDABLE in (left.fate, right.fate) else None
-    reason = f"{_side_text(left, known, first)}; {_side_text(right, known, first)}. {conclusion}"
-    return KeyReport(dict(key), verdict, left, right, first, last, known.watermark, reason, missing)
+    lost = (_missing_evidence(first),) if KeyVerdict.UNDECIDABLE in (left.fate, right.fate) else ()
+    sentence = f"{_side_text(left, known, first)}; {_side_text(right, known, first)}. {conclusion}"
+    state = StateOfKey(left, right, first, last, known.watermark)
+    return KeyExplanation(tuple(map(str, key)), verdict, capital(sentence), lost=lost, state=state)
 
 
 _SIDES: tuple[JoinSide, JoinSide] = ("left", "right")
@@ -151,7 +87,7 @@ def _require_join(known: Checkpoint, operator_id: int) -> None:
         )
 
 
-def _side(reader: CheckpointReader, side: JoinSide, key: Mapping[str, Any], operator: int, first: int) -> SideOfKey:
+def _side(reader: CheckpointReader, side: JoinSide, key: Sequence[Any], operator: int, first: int) -> SideOfKey:
     changes = _of_key(reader.changes(first, side=side, operator=operator), key, reader.path)
     state = _of_key(reader.read(rows_store(side), operator=operator), key, reader.path).limit(_MOST_ROWS)
     # Both in one go: a row of the state is no change of a batch.
@@ -165,28 +101,30 @@ def _side(reader: CheckpointReader, side: JoinSide, key: Mapping[str, Any], oper
     flags = [row["matched"] for row in seen if "matched" in row]
     purged = tuple(sorted({row["batch_id"] for row in history if row["change_type"] == "delete"}))
     if rows:
-        fate = KeyFate.WAITING
+        fate = KeyVerdict.WAITING
     elif purged:
-        fate = KeyFate.PURGED
+        fate = KeyVerdict.EXPIRED
     else:
-        fate = KeyFate.NEVER_STORED if first == 0 else KeyFate.UNDECIDABLE
+        fate = KeyVerdict.NEVER_STORED if first == 0 else KeyVerdict.UNDECIDABLE
     arrived = tuple(sorted({row["batch_id"] for row in history if row["change_type"] != "delete"}))
     return SideOfKey(side, fate, rows, any(flags) if flags else None, arrived, purged)
 
 
-def _of_key(frame: DataFrame, key: Mapping[str, Any], path: str) -> DataFrame:
+def _key_fields(frame: DataFrame) -> list[StructField]:
     # The last field of the key is Spark's own: it counts the rows of one key.
-    fields = frame.select("key.*").drop("index").schema.fields
-    names = [field.name for field in fields]
-    values = [key[name] for name in names] if set(key) == set(names) else list(key.values())
-    if len(values) != len(names):
+    return frame.select("key.*").drop("index").schema.fields
+
+
+def _of_key(frame: DataFrame, key: Sequence[Any], path: str) -> DataFrame:
+    fields = _key_fields(frame)
+    if len(key) != len(fields):
         types = ", ".join(field.dataType.simpleString() for field in fields)
         raise CheckpointError(
-            f"{path}: the join has {len(names)} equality conditions, and the key has {len(values)} values.",
+            f"{path}: the join has {len(fields)} equality conditions, and the key has {len(key)} values.",
             fix=f"give one value for each condition, in their order; their types are {types}",
             path=path,
         )
-    for field, value in zip(fields, values, strict=True):
+    for field, value in zip(fields, key, strict=True):
         frame = frame.where(F.col("key").getField(field.name).eqNullSafe(F.lit(value).cast(field.dataType)))
     return frame
 
@@ -201,16 +139,16 @@ def _missing_evidence(first: int) -> str:
 
 
 def _side_text(side: SideOfKey, known: Checkpoint, first: int) -> str:
-    if side.fate is KeyFate.WAITING:
+    if side.fate is KeyVerdict.WAITING:
         matched = {True: "matched", False: "not matched", None: "in the state"}[side.matched]
         return f"{side.side}: {counted(len(side.rows), 'row')} in the state, {matched}"
-    if side.fate is KeyFate.PURGED:
+    if side.fate is KeyVerdict.EXPIRED:
         last = side.purged_in[-1]
         batch = known.batch(last)
         watermark = f", at watermark {batch.watermark.isoformat()}" if batch and batch.watermark else ""
         matched = ", matched before" if side.matched else ""
         return f"{side.side}: purged in batch {last}{watermark}{matched}"
-    if side.fate is KeyFate.NEVER_STORED:
+    if side.fate is KeyVerdict.NEVER_STORED:
         return f"{side.side}: never stored"
     return f"{side.side}: not in the state, nor in the changes since batch {first}"
 
@@ -219,14 +157,14 @@ def _conclusion(left: SideOfKey, right: SideOfKey) -> tuple[KeyVerdict, str]:
     fates = (left.fate, right.fate)
     if left.matched or right.matched:
         return KeyVerdict.MATCHED, "The pair was found and its row was given: look behind the join, in the sink."
-    if KeyFate.UNDECIDABLE in fates:
+    if KeyVerdict.UNDECIDABLE in fates:
         return _undecidable(left, right)
-    if KeyFate.NEVER_STORED not in fates:
+    if KeyVerdict.NEVER_STORED not in fates:
         return _both_stored(left, right)
-    if fates == (KeyFate.NEVER_STORED, KeyFate.NEVER_STORED):
+    if fates == (KeyVerdict.NEVER_STORED, KeyVerdict.NEVER_STORED):
         return KeyVerdict.NEVER_STORED, f"Neither side was ever stored: each {_NEVER_STORED}."
-    stored, other = (right, left) if left.fate is KeyFate.NEVER_STORED else (left, right)
-    if stored.fate is KeyFate.WAITING:
+    stored, other = (right, left) if left.fate is KeyVerdict.NEVER_STORED else (left, right)
+    if stored.fate is KeyVerdict.WAITING:
         return KeyVerdict.WAITING, (
             f"The {stored.side} row waits for its partner until the watermark passes it; an outer join gives it then. "
             f"The {other.side} row {_NEVER_STORED}."
@@ -245,12 +183,12 @@ _NEVER_STORED = (
 
 
 def _both_stored(left: SideOfKey, right: SideOfKey) -> tuple[KeyVerdict, str]:
-    if (left.fate, right.fate) == (KeyFate.WAITING, KeyFate.WAITING):
-        return KeyVerdict.NOT_MET, (
+    if (left.fate, right.fate) == (KeyVerdict.WAITING, KeyVerdict.WAITING):
+        return KeyVerdict.OUT_OF_WINDOW, (
             "Both are here and do not match: a condition beside the key, such as the range of time, is not met."
         )
     for gone, other in ((left, right), (right, left)):
-        if gone.fate is KeyFate.PURGED and other.arrived_in and gone.purged_in[-1] <= other.arrived_in[0]:
+        if gone.fate is KeyVerdict.EXPIRED and other.arrived_in and gone.purged_in[-1] <= other.arrived_in[0]:
             return KeyVerdict.APART, (
                 f"The watermark passed the {gone.side} row before the {other.side} row was stored; an outer join gave "
                 f"the {gone.side} row alone."
@@ -259,20 +197,20 @@ def _both_stored(left: SideOfKey, right: SideOfKey) -> tuple[KeyVerdict, str]:
         return KeyVerdict.UNDECIDABLE, (
             "Both were here. Whether they matched, and when they arrived, is in batches that are not kept any more."
         )
-    return KeyVerdict.NOT_MET, (
+    return KeyVerdict.OUT_OF_WINDOW, (
         "Both were here, and neither found a partner: another condition, such as the range of time, was not met."
     )
 
 
 def _undecidable(left: SideOfKey, right: SideOfKey) -> tuple[KeyVerdict, str]:
-    known = next((side for side in (left, right) if side.fate is not KeyFate.UNDECIDABLE), None)
+    known = next((side for side in (left, right) if side.fate is not KeyVerdict.UNDECIDABLE), None)
     if known is None:
         return KeyVerdict.UNDECIDABLE, (
             "It is not known whether either side ever came: it may have come and gone before the batches that are kept."
         )
     other = right if known is left else left
     unknown = f"it is not known whether the {other.side} row never came, or came and was purged before"
-    if known.fate is KeyFate.WAITING:
+    if known.fate is KeyVerdict.WAITING:
         return KeyVerdict.WAITING, (
             f"The {known.side} row has found no partner so far and waits until the watermark passes it; {unknown}."
         )
