@@ -400,6 +400,11 @@ EDITS: tuple[Edit, ...] = (
     Edit("ReadConfig.options", _option("mergeSchema", "true", None, kinds=("parquet",)), harmless=True),
     Edit("ReadConfig.options", _option("fetchsize", "10", "100", kinds=("sql",)), harmless=True),
     Edit("ReadConfig.rescued", _set(_of("csv", "json", "parquet"), "rescued", "rest", "other", None)),
+    Edit(
+        "ReadConfig.asset",
+        _set(_of("csv", "json", "parquet", "delta", "sql"), "asset", "dlt/orders", None),
+        harmless=True,
+    ),
     Edit("ReadConfig.strict", _set(_of("csv", "json", "parquet"), "strict", False, True)),
     Edit("ReadConfig.table", _set(_of("sql"), "table", "facts", "public.facts")),
     Edit("ReadConfig.query", _other_query(comment=True), harmless=True),

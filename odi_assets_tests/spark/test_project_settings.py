@@ -57,6 +57,16 @@ def _explain(project: Project) -> None:
     _typed("explain orders --key order_id=1")(project)
 
 
+def _lineage(project: Project) -> None:
+    (project.root / "same.py").write_text("def same(df):\n    return df\n", encoding="utf-8")
+    text = project.path.read_text(encoding="utf-8")
+    written = "    write: {connection: lake, path: orders"
+    project.path.write_text(
+        text.replace(written, f"    transform: {{function: 'same:same'}}\n{written}"), encoding="utf-8"
+    )
+    _typed("lineage orders")(project)
+
+
 def _a_reader(project: Project) -> None:
     place = CheckpointPlace(project.location("lake", "checkpoint"), project)
     place.location.local_path.mkdir(parents=True)
@@ -75,6 +85,7 @@ WAYS: dict[str, tuple[Example, Callable[[Project], None]]] = {
     "odi run": (FILES, _typed("run --node orders")),
     "odi run of a stream": (STREAM, _typed("run --node paid_orders")),
     "odi explain": (FILES, _explain),
+    "odi lineage": (FILES, _lineage),
     "odi stream run": (STREAM, _typed("stream run paid_orders")),
     "odi explain of a stream": (STREAM, _typed("explain paid_orders --key ord-1")),
     "Dagster": (FILES, _materialize),
@@ -82,7 +93,8 @@ WAYS: dict[str, tuple[Example, Callable[[Project], None]]] = {
     "a checkpoint's reader": (STREAM, _a_reader),
     "the process that examines a query": (STREAM, _a_definition),
 }
-HERE_ONLY = {"the process that examines a query": {"master": "local[1]", "remote": None}}
+_HERE = {"master": "local[1]", "remote": None}
+HERE_ONLY = {"odi lineage": _HERE, "the process that examines a query": _HERE}
 """Where a way has settings of its own: it is a process of this machine."""
 
 
@@ -126,6 +138,7 @@ def test_a_session_starts_with_the_settings_of_the_project_file(
 
 
 NOT_AS_IT_STANDS = {
+    "cli/project/lineage.py": "the file's settings, but on this machine: it is among the ways above",
     "orchestration/resources.py": "the file's settings, and over them those that Dagster's own gives the resource",
     "streams/execution/definition.py": "the file's settings, but on this machine: it is among the ways above",
     "cli/checkpoint/place.py": "a checkpoint of no project has no settings: it is among the ways above",
