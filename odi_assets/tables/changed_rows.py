@@ -13,6 +13,7 @@ from odi_assets.delta.changes import TableChanges
 from odi_assets.delta.table import TableHandle
 from odi_assets.spark.arrow import dataframe_of
 from odi_assets.spark.lazy import F, T
+from odi_assets.spark.session import SMALL_BYTES
 from odi_assets.tables.columns import quoted, same_keys
 from odi_assets.tables.reader import by_file_uri, file_uri_key, read_files
 from odi_assets.util.lazy import pa
@@ -31,6 +32,9 @@ def changed_rows(spark: SparkSession, handle: TableHandle, changes: TableChanges
     if not replacing:
         return read_files(spark, handle, files.values())
     rows = read_files(spark, handle, files.values(), file_as=_FILE)
+    if sum(file.size for file in files.values()) <= SMALL_BYTES:
+        # To bring so few rows of a key together by an exchange costs more than other cores would save.
+        rows = rows.coalesce(1)
     columns = rows.columns[:-1]
     key_sets = dict.fromkeys(commit.keys for commit in replacing)
     versioned = _with_versions(rows, handle, changes, list(key_sets))
