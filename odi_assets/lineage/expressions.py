@@ -97,7 +97,7 @@ class Scope:
         raise NotFollowed(f"`{name}.*` is of no table that it reads")
 
 
-class Expressions:
+class ExpressionReader:
     """Reads expressions.
 
     Args:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.lineage.expressions import Expressions, Scope, is_generator, windows_of_time
+from odi_assets.lineage.expressions import ExpressionReader, Scope, is_generator, windows_of_time
 from odi_assets.lineage.made import NONE, NOTHING, Made, NotFollowed, Origins, Rows, Unlisted, Views
 from odi_assets.util.lazy import exp
 from odi_assets.util.spark_sql import parsed
@@ -96,7 +96,7 @@ class _Reader:
         self._views = views
         self._depth = 0
         self._names = _Names({})
-        self._expressions = Expressions(lambda query, scope: self.rows(query, self._names, scope), sql)
+        self._expressions = ExpressionReader(lambda query, scope: self.rows(query, self._names, scope), sql)
 
     def rows(self, query: Expr, names: _Names, outer: Scope | None) -> Rows:
         """What a query gives.
@@ -127,7 +127,7 @@ class _Reader:
             self._depth -= 1
 
     @property
-    def expressions(self) -> Expressions:
+    def expressions(self) -> ExpressionReader:
         return self._expressions
 
     # -- queries of queries
