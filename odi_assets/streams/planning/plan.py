@@ -155,7 +155,7 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
     Raises:
         ConfigError: it cannot be run as requested.
         IdentityMismatchError: the table is another node's, its rows are of another query, or rows would be read again.
-        CheckpointError, TargetBehindStateError: checkpoint and table are apart, or a setting that they rest on was edited.
+        CheckpointError, TargetBehindStateError: checkpoint and table are apart, or a setting was edited.
         LossError: a full refresh would lose rows, and the request does not say that it may.
         SourceError, TableError: an input cannot be examined.
     """
