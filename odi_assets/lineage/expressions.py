@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.lineage.clauses import ALL
 from odi_assets.lineage.made import NONE, NOTHING, Made, NotFollowed, Origins, Rows
 from odi_assets.util.lazy import exp
 
@@ -58,7 +59,7 @@ class Scope:
         folded = name.casefold()
         if folded in self.merged:
             return self.merged[folded]
-        listed = [rows for rows in self.relations.values() if any(one.casefold() == folded for one, _ in rows.columns)]
+        listed = [rows for rows in self.relations.values() if rows.lists(name)]
         if len(listed) > 1:
             raise NotFollowed(f"`{name}` may be of several tables")
         if listed:
@@ -70,6 +71,17 @@ class Scope:
             raise NotFollowed(f"`{name}` may be a column or an expression of that name")
         self.seen.add(folded)
         return unlisted[0] if unlisted else None
+
+    def lists(self, name: str) -> bool:
+        """Whether a column of what the SELECT reads is known to have the name."""
+        return name.casefold() in self.merged or any(rows.lists(name) for rows in self.relations.values())
+
+    def with_outer(self) -> Iterator[Scope]:
+        """This scope, and those around it."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.outer
 
     def everything(self, of: str = "") -> list[tuple[str, Made]]:
         """The columns that ``*``, or ``of.*``, stands for.
@@ -121,6 +133,7 @@ class ExpressionReader:
             "DecodeCase": self._decode,
             "WithinGroup": self._within_group,
             "Order": self._order,
+            "Ordered": self._ordered,
             "Lambda": self._lambda,
             "Dot": lambda node, scope: self.made(node.this, scope),
             "PropertyEQ": lambda node, scope: self.made(node.expression, scope),
@@ -188,19 +201,17 @@ class ExpressionReader:
             return NOTHING
         if len(parts) == 1 and parts[0].casefold() in scope.outputs:
             return scope.outputs[parts[0].casefold()]
-        inside: Scope | None = scope
-        while inside is not None:
+        for inside in scope.with_outer():
             rows = inside.relations.get(parts[0].casefold()) if len(parts) > 1 else None
             found = None if rows is None else rows.column(parts[1])
             if found is None:
-                found = inside.of_source(parts[0])
+                found = _of_source(parts, inside)
             if found is None:
                 found = inside.aliases.get(parts[0].casefold())
             if found is None and parts[0].casefold() in _OF_TIME:
                 found = inside.grouped_time
             if found is not None:
                 return found
-            inside = inside.outer
         raise NotFollowed(f"`{'.'.join(parts)}` is no column of what it reads")
 
     # -- what decides
@@ -249,6 +260,11 @@ class ExpressionReader:
     def _order(self, node: Any, scope: Scope) -> Made:
         return self._decided([node.this], node.expressions, scope)
 
+    def _ordered(self, node: Any, scope: Scope) -> Made:
+        # The parser makes no column of the name `all`.
+        is_all = isinstance(node.this, exp.Var) and node.this.name.casefold() == ALL
+        return self.resolved([ALL], scope) if is_all else self._parts(node, scope)
+
     def _decided(self, values: Iterable[Any], conditions: Iterable[Any], scope: Scope) -> Made:
         return Made.of([*(self.made(one, scope) for one in values), Made(NONE, self.all_of(conditions, scope))])
 
@@ -274,6 +290,29 @@ class ExpressionReader:
         if rows.unlisted is not None:
             raise NotFollowed(f"a subquery takes all columns of `{rows.unlisted.view}`, which are not known")
         return Made.of([*(made for _, made in rows.columns), Made(NONE, rows.decided)])
+
+
+def _of_source(parts: list[str], scope: Scope) -> Made | None:
+    """The column of what a SELECT reads that has the first part as its name; None if there is none.
+
+    Where columns are not known, the first part may be anything: a table's name around it is that table.
+
+    Raises:
+        NotFollowed: it may be a column of this SELECT or of one around it.
+    """
+    if scope.lists(parts[0]):
+        return scope.of_source(parts[0])
+    if len(parts) > 1 and any(parts[0].casefold() in one.relations for one in scope.with_outer()):
+        return None
+    found = scope.of_source(parts[0])
+    around = list(scope.with_outer())[1:] if found is not None else []
+    others = (rows.column(parts[0]) for one in around for rows in one.relations.values())
+    if any(other is not None and other != found for other in others):
+        raise NotFollowed(
+            f"`{parts[0]}` may be a column of what a subquery reads, whose columns are not known, or of what is around "
+            f"it: write the table's name before it"
+        )
+    return found
 
 
 def is_generator(node: Any) -> bool:

@@ -19,7 +19,15 @@ NONE: Origins = frozenset()
 
 
 class NotFollowed(Exception):
-    """What columns are made of cannot be read; the text says why, as part of a sentence."""
+    """What columns are made of cannot be read; the text says why, as part of a sentence.
+
+    Args:
+        fix: what the reader can do about it; empty if a run of the node is what helps, or nothing does.
+    """
+
+    def __init__(self, why: str, fix: str = "") -> None:
+        super().__init__(why)
+        self.fix = fix
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,10 @@ class Rows:
         if self.unlisted is None or folded in self.unlisted.without:
             return None
         return Made(frozenset({Origin(self.unlisted.view, name)}))
+
+    def lists(self, name: str) -> bool:
+        """Whether a column of this name is known to be there."""
+        return any(one.casefold() == name.casefold() for one, _ in self.columns)
 
     def renamed(self, names: Iterable[str]) -> Rows:
         """The same rows with other names for all columns.

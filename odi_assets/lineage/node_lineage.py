@@ -19,6 +19,11 @@ _DATABASE = "(database)"
 _ROWS = "rows"
 
 
+def _looked_up(node: str) -> str:
+    """The view of a node's table in which a check looks values up."""
+    return f"(references {node})"
+
+
 class MadeOf(NamedTuple):
     """A column that another one is made of.
 
@@ -42,6 +47,7 @@ class NodeLineage:
         rows: what it writes; None if that is not known.
         owners: by view that it reads, whose that is.
         unknown: why it is not known what its columns are made of.
+        fix: what the reader can do about that; empty if a run is what helps, or nothing does.
     """
 
     key: NodeKey
@@ -49,6 +55,7 @@ class NodeLineage:
     rows: Rows | None
     owners: Mapping[str, NodeKey | str]
     unknown: str = ""
+    fix: str = ""
 
     def made_of(self, column: str) -> list[MadeOf]:
         """What a column is made of: first what goes in, then what decides.
@@ -92,6 +99,8 @@ def stored_rows(rows: Rows, node: NodeConfig, columns: Mapping[str, tuple[str, .
         for check in node.all_checks:
             if check.by_row and check.blocks:
                 decided |= _of_check(rows, check.columns, check.config.expression)
+                other = check.config.references
+                decided |= {Origin(_looked_up(other.node), other.key or other.column)} if other is not None else NONE
     kept = tuple(one for one in rows.columns if one[0].casefold() != (node.write.delete_when or "").casefold())
     return Rows(kept, decided, rows.unlisted)
 
@@ -127,7 +136,11 @@ def applied_rows(columns: tuple[str, ...], keys: tuple[str, ...], view: str) -> 
 
 
 def owners_of(
-    node: NodeConfig, upstream: Mapping[str, NodeKey], writers: Mapping[tuple[str, ...], NodeKey], database: str
+    node: NodeConfig,
+    upstream: Mapping[str, NodeKey],
+    writers: Mapping[tuple[str, ...], NodeKey],
+    database: str,
+    looked_up: Mapping[str, NodeKey],
 ) -> dict[str, NodeKey | str]:
     """By view of a node, whose it is.
 
@@ -135,10 +148,12 @@ def owners_of(
         upstream: by view, the nodes of its inputs.
         writers: by the place of a ``read``, the node that writes the table which it reads by its path.
         database: the table of the database that it applies the log of; empty for another node.
+        looked_up: by the name that a check of a quarantine gives it, the node in whose table it looks values up.
     """
     found: dict[str, NodeKey | str] = {}
     for at, read in node.reads.items():
         view = at[1] if len(at) > 1 else READ
         found[view] = writers.get(at) or f"{read.connection}:{read.shown}"
     found |= upstream
+    found |= {_looked_up(name): key for name, key in looked_up.items()}
     return {**found, _DATABASE: database} if database else found

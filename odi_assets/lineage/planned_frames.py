@@ -59,7 +59,10 @@ class PlannedFrames:
             found = transformed(self._spark, node, project.root, frames, str(key))
         except OdiError as error:
             text = without_stacks(error.message).strip().splitlines()[0]
-            raise NotFollowed(f"it cannot be planned over empty rows: {text}") from error
+            is_sql = node.transform is not None and node.transform.function is None
+            raise NotFollowed(
+                f"it cannot be planned over empty rows: {text}", fix="correct the SQL" if is_sql else ""
+            ) from error
         self._frames[key] = found
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Protocol
@@ -97,7 +98,9 @@ class ProjectLineage:
         if node.apply is not None:
             log = self.project.graph.node(resolve(key, node.apply.changes)).read
             database = f"{log.connection}:{node.apply.table}" if log is not None else ""
-        return owners_of(node, upstream, writers, database)
+        checks = node.checks if node.quarantine else ()
+        named = [one.references.node for one in checks if one.references is not None]
+        return owners_of(node, upstream, writers, database, {name: resolve(key, name) for name in named})
 
     @cached_property
     def _places(self) -> dict[str, NodeKey]:
@@ -144,15 +147,25 @@ class ProjectLineage:
         except NotFollowed as unknown:
             table = self.table(key)
             columns = tuple(table.columns) if table.exists else None
-            return NodeLineage(key, columns, None, self.owners(key), str(unknown))
+            return NodeLineage(key, columns, None, self.owners(key), str(unknown), unknown.fix)
 
     def _lineage(self, key: NodeKey, rows: Rows, views: Mapping[str, Columns | None]) -> NodeLineage:
         found = stored_rows(rows, self.project.graph.node(key), views)
         table = self.table(key)
         stored = tuple(table.columns) if table.exists else ()
         folded = {name.casefold() for name in stored}
-        columns = (*stored, *(name for name, _ in found.columns if name.casefold() not in folded))
+        added: dict[str, str] = {}
+        for name, _ in found.columns:
+            added.setdefault(name.casefold(), name)
+        columns = (*stored, *(name for one, name in added.items() if one not in folded))
         is_known = table.exists or found.unlisted is None
+        twice = [name for name, count in Counter(name.casefold() for name, _ in found.columns).items() if count > 1]
+        if twice:
+            why = f"its rows have `{twice[0]}` more than once, and no table takes that"
+            fix = f"give the columns `{twice[0]}` names of their own"
+            return NodeLineage(
+                key, tuple(reversed(once.values())) if is_known else None, None, self.owners(key), why, fix
+            )
         return NodeLineage(key, columns if is_known else None, found, self.owners(key))
 
     def _given(

@@ -5,11 +5,12 @@ It knows what Spark's grammar has; at anything else it says that it does not fol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.lineage.clauses import ALL, all_columns, grouped_by, ordered_by
 from odi_assets.lineage.expressions import ExpressionReader, Scope, is_generator, windows_of_time
 from odi_assets.lineage.made import NONE, NOTHING, Made, NotFollowed, Origins, Rows, Unlisted, Views
 from odi_assets.util.lazy import exp
@@ -26,7 +27,6 @@ _OF_SET = frozenset({"this", "expression", "distinct", "by_name", "with_", "orde
 _OF_SUBQUERY = frozenset({"this", "alias", "with_", "order", "sort", "limit", "offset", "sample"})
 _OF_TABLE = frozenset({"this", "alias", "sample", "hints"})
 _OF_JOIN = frozenset({"this", "side", "kind", "on", "using", "method", "hint"})
-_ORDERS = ("order", "sort", "cluster", "distribute")
 _HIDDEN = frozenset({"SEMI", "ANTI"})
 _DEPTH = 60
 
@@ -150,13 +150,9 @@ class _Reader:
 
     def _ordered(self, query: Any, rows: Rows) -> Rows:
         """``rows`` behind the ORDER BY of what is no SELECT."""
-        found = rows.decided
-        for key in _ORDERS:
-            clause = query.args.get(key)
-            scope = Scope(relations={"": rows})
-            for one in clause.expressions if clause is not None else ():
-                found |= ordinal(one, rows.columns, lambda node, s=scope: self._expressions.made(node, s)).all
-        return replace(rows, decided=found)
+        scope = Scope(relations={"": rows})
+        found = ordered_by(query, rows, lambda node: self._expressions.made(node, scope))
+        return replace(rows, decided=rows.decided | found)
 
     def _values(self, query: Any, outer: Scope | None) -> Rows:
         names = _alias_columns(query)
@@ -239,15 +235,12 @@ class _Select:
         for key in ("having", "qualify"):
             clause = query.args.get(key)
             self._decided |= self._made(clause.this, after).all if clause is not None else NONE
-        for key in _ORDERS:
-            clause = query.args.get(key)
-            for one in clause.expressions if clause is not None else ():
-                self._decided |= ordinal(one, self._columns, lambda node: self._made(node, after)).all
+        listed = Rows(tuple(self._columns), unlisted=self._unlisted)
+        has_all = self._scope.lists(ALL)
+        self._decided |= ordered_by(query, listed, lambda node: self._made(node, after), has_all=has_all)
         if query.args.get("distinct"):
-            if self._unlisted is not None:
-                raise NotFollowed(f"its DISTINCT is of all columns of `{self._unlisted.view}`, which are not known")
-            self._decided |= NONE.union(*(made.all for _, made in self._columns))
-        return Rows(tuple(self._columns), self._decided, self._unlisted)
+            self._decided |= all_columns(listed, "DISTINCT")
+        return replace(listed, decided=self._decided)
 
     def _made(self, node: Any, scope: Scope | None = None) -> Made:
         return self._reader.expressions.made(node, scope or self._scope)
@@ -349,12 +342,14 @@ class _Select:
     def _group(self, group: Any) -> None:
         if group is None:
             return
+        listed = Rows(tuple(self._columns), unlisted=self._unlisted)
         if group.args.get("all"):
+            if self._unlisted is not None:
+                all_columns(listed, "GROUP BY ALL")
             items = [made for item, made in self._places if item.find(exp.AggFunc) is None]
             self._decided |= NONE.union(*(made.all for made in items))
-        for one in group.iter_expressions():
-            # A name means a column of what is read, or else an expression of the list.
-            self._decided |= ordinal(one, self._columns, self._made).all
+        # A name means a column of what is read, or else an expression of the list.
+        self._decided |= grouped_by(group, listed, self._made)
 
     # -- the list of columns
 
@@ -394,19 +389,6 @@ class _Select:
                 if self._unlisted is not None or other:
                     raise NotFollowed("its `*` stands for columns that are not known")
                 self._unlisted = replace(entry.unlisted, without=entry.unlisted.without | without)
-
-
-def ordinal(node: Any, columns: Iterable[tuple[str, Made]], made: Any) -> Made:
-    """What an item of GROUP BY or ORDER BY is made of: a number is the column at that place."""
-    inner = node.this if isinstance(node, exp.Ordered) else node
-    listed = list(columns)
-    if isinstance(inner, exp.Literal) and not inner.is_string and inner.name.isdigit():
-        place = int(inner.name)
-        if not 1 <= place <= len(listed):
-            raise NotFollowed(f"there is no column {place}")
-        return listed[place - 1][1]
-    found: Made = made(inner)
-    return found
 
 
 def _by_place(left: Rows, right: Rows) -> Iterator[tuple[str, Made, Made]]:

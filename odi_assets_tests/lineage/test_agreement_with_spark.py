@@ -101,6 +101,14 @@ select id, mode(v) m, regr_slope(v, id) r, corr(v, id) c from a group by id
 select ifnull(day, 'x') i, nvl(v, 0) n from a
 select id from a tablesample (5 rows)
 select ntile(3) over (order by id) t from a
+select id, day from a order by all limit 2
+select id from (select id, day from a order by all desc nulls last limit 2)
+select * from b order by all limit 2
+select id from a union all select w from b order by all limit 2
+select day, v, count(*) c from a group by grouping sets ((1), (2))
+select day as d, v, count(*) c from a group by rollup (2, 1)
+select day, v, count(*) c from a group by 1, cube (2)
+select id from a order by (1)
 """
 
 

@@ -7,7 +7,12 @@ import pytest
 from odi_assets.lineage.made import NotFollowed, Origin, Rows, Unlisted
 from odi_assets.lineage.query_rows import query_rows
 
-VIEWS = (("orders", ("id", "customer", "amount", "day")), ("customers", ("id", "name", "city")), ("events", None))
+VIEWS = (
+    ("orders", ("id", "customer", "amount", "day")),
+    ("customers", ("id", "name", "city")),
+    ("events", None),
+    ("more", None),
+)
 
 
 def read(sql: str) -> Rows:
@@ -125,6 +130,52 @@ def test_a_star_of_a_view_with_unknown_columns_stands_for_each_name_that_is_aske
 
 
 @pytest.mark.parametrize(
+    ("sql", "decided"),
+    [
+        ("SELECT id, day FROM orders ORDER BY ALL LIMIT 2", "orders.day orders.id"),
+        ("SELECT id FROM (SELECT id, day FROM orders ORDER BY ALL DESC NULLS LAST LIMIT 1)", "orders.day orders.id"),
+        ("SELECT * FROM customers ORDER BY ALL LIMIT 1", "customers.city customers.id customers.name"),
+        ("SELECT id FROM orders UNION ALL SELECT name FROM customers ORDER BY ALL LIMIT 1", "customers.name orders.id"),
+        ("SELECT id FROM (SELECT id, day AS all FROM orders) ORDER BY ALL LIMIT 1", "orders.day"),
+        ("SELECT id, day FROM orders ORDER BY (2) LIMIT 1", "orders.day"),
+    ],
+)
+def test_order_by_all_is_by_all_columns_of_the_list(sql: str, decided: str) -> None:
+    assert text(read(sql).decided) == decided
+
+
+@pytest.mark.parametrize(
+    "group",
+    ["GROUPING SETS ((1), (2))", "GROUPING SETS ((1, 2), ROLLUP (2))", "ROLLUP (2, 1)", "1, CUBE (2)", "CUBE ((1, 2))",
+     "GROUPING SETS ((d), 2)", "d, 2 WITH ROLLUP"],
+)  # fmt: skip
+def test_a_number_in_rollup_cube_and_grouping_sets_is_the_column_at_that_place(group: str) -> None:
+    sql = f"SELECT day AS d, customer, count(*) AS n FROM orders GROUP BY {group}"
+    assert text(read(sql).decided) == "orders.customer orders.day"
+
+
+@pytest.mark.parametrize(
+    ("sql", "decided"),
+    [
+        ("SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM events WHERE kind = o.day)", "events.kind orders.day"),
+        ("SELECT id FROM orders o WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.kind = o.day)",
+         "events.kind orders.day"),
+        ("SELECT id FROM orders o WHERE day IN (SELECT kind FROM events WHERE at > o.amount)",
+         "events.at events.kind orders.amount orders.day"),
+        ("SELECT id FROM orders o WHERE day > (SELECT max(kind) FROM events WHERE events.at = o.amount)",
+         "events.at events.kind orders.amount orders.day"),
+        ("SELECT id FROM orders o, LATERAL (SELECT kind FROM events WHERE at > o.amount) l", "events.at orders.amount"),
+        ("SELECT a.kind FROM events a WHERE EXISTS (SELECT 1 FROM events b WHERE b.at = a.start)",
+         "events.at events.start"),
+        ("SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM events WHERE data.o = o.day)", "events.data orders.day"),
+        ("SELECT kind FROM events WHERE at > (SELECT max(at) FROM events)", "events.at"),
+    ],
+)  # fmt: skip
+def test_a_table_around_a_subquery_is_no_field_of_what_the_subquery_reads(sql: str, decided: str) -> None:
+    assert text(read(sql).decided) == decided
+
+
+@pytest.mark.parametrize(
     ("sql", "why"),
     [
         ("SELECT FROM WHERE", "its SQL is not understood without Spark"),
@@ -133,6 +184,12 @@ def test_a_star_of_a_view_with_unknown_columns_stands_for_each_name_that_is_aske
         ("SELECT a FROM elsewhere", "it reads `elsewhere`, which is none of its inputs"),
         ("SELECT a FROM other.orders", "it reads `other.orders`, which is none of its inputs"),
         ("SELECT DISTINCT * FROM events", "its DISTINCT is of all columns of `events`, which are not known"),
+        ("SELECT * FROM events ORDER BY ALL", "its ORDER BY ALL is of all columns of `events`, which are not known"),
+        ("SELECT *, 1 AS x FROM events ORDER BY 1", "column 1 may be one of `events`, whose columns are not known"),
+        ("SELECT id FROM orders WHERE EXISTS (SELECT 1 FROM events WHERE kind = day)", "`day` may be a column of what"),
+        ("SELECT id FROM more WHERE id IN (SELECT kind FROM events)", "`kind` may be a column of what a subquery"),
+        ("SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM events WHERE kind = o.none)", "`o.none` is no column"),
+        ("SELECT sum(id) OVER (ORDER BY all) AS s FROM orders", "`all` is no column of what it reads"),
         ("SELECT struct(e.*) AS s FROM events e", "`*` stands for the columns of `events`, which are not known"),
         ("SELECT a FROM events e JOIN events f ON true", "`a` may be of several tables, whose columns are not known"),
         ("SELECT * FROM orders PIVOT (sum(amount) FOR day IN ('a', 'b'))", "it has PIVOTS"),

@@ -14,8 +14,9 @@ from odi_assets.cli.terminal.output import Column, data, data_json, data_table, 
 from odi_assets.config.diagnostics.mistakes import closest
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError, TableError
+from odi_assets.lineage.node_lineage import NodeLineage
 from odi_assets.lineage.project_lineage import ProjectLineage
-from odi_assets.lineage.trail import NOT_RUN, Place, Trail, followed_down, followed_up
+from odi_assets.lineage.trail import NOT_RUN, Place, Trail, TrailEntry, followed_down, followed_up
 
 if TYPE_CHECKING:
     from odi_assets.lineage.planned_frames import PlannedFrames
@@ -54,13 +55,16 @@ def lineage(
     project = settings.project()
     key, column = _named(project, place)
     with _lineage_of(project) as found:
-        names = [_column(found, key, column)] if column is not None else _columns(found, key)
+        node = found.node(key)
+        names = [_column(node, column)] if column is not None else list(node.columns or ())
         trails = {name: (followed_down if down else followed_up)(found, key, name) for name in names}
+    word = "makes" if down else "made_of"
+    if column is None and node.columns is None:
+        raise _unknown(node, word, as_json=as_json)
     if mermaid:
         data("\n".join(_mermaid(key, trails)))
     elif as_json:
         lists = {name: [one.to_json() for one in trail.entries] for name, trail in trails.items()}
-        word = "makes" if down else "made_of"
         data_json(lists[names[0]] if column is not None else [{"column": n, word: lists[n]} for n in names])
     elif column is not None:
         data_table(_ENTRIES, trails[names[0]].entries)
@@ -113,20 +117,21 @@ def _named(project: Project, place: str) -> tuple[NodeKey, str | None]:
     raise ConfigError(f"`{place}` is no node, nor a column of one", fix=fix, name=place)
 
 
-def _columns(found: ProjectLineage, key: NodeKey) -> list[str]:
-    node = found.node(key)
-    if node.columns is None:
-        raise TableError(
-            f"{key}: what its columns are made of is not known: {node.unknown or NOT_RUN}",
-            fix=f"run it: odi run {key.pipeline} --node {key.node}",
-            node=str(key),
-        )
-    return list(node.columns)
+def _unknown(node: NodeLineage, word: str, *, as_json: bool) -> TableError:
+    """What says that a node's columns are not known; who asks for JSON has a list of it first."""
+    key, why = node.key, node.unknown or NOT_RUN
+    if as_json:
+        data_json([{"column": None, word: [TrailEntry(key, "", "unknown", why).to_json()]}])
+    return TableError(
+        f"{key}: what its columns are made of is not known: {why}",
+        fix=node.fix or f"run it: odi run {key.pipeline} --node {key.node}",
+        node=str(key),
+    )
 
 
-def _column(found: ProjectLineage, key: NodeKey, column: str) -> str:
+def _column(node: NodeLineage, column: str) -> str:
     """The column as the node spells it."""
-    node = found.node(key)
+    key = node.key
     if node.columns is None:
         return column
     own = next((name for name in node.columns if name.casefold() == column.casefold()), None)

@@ -63,7 +63,14 @@ def read_schema(text: str) -> tuple[str, list[Mistake]]:
 
 
 def column_types(text: str) -> dict[str, str]:
-    """By column of a schema string that is right, its type: in capitals, without NOT NULL and comments."""
+    """By column of a schema string that is right, its type, without NOT NULL and comments.
+
+    Types are in capitals; the names of fields, and what is said of them, are as they are written.
+
+    Example:
+        >>> column_types("addr struct<zipCode: int>")
+        {'addr': 'STRUCT<zipCode: INT>'}
+    """
     reader = _Reader(text)
     reader.read()
     return reader.types
@@ -81,6 +88,7 @@ class _Reader:
         self._at = 0
         self.colons: list[int] = []
         self.types: dict[str, str] = {}
+        self._as_written: list[tuple[int, int]] = []
 
     def read(self) -> list[Mistake]:
         if not self._peek():
@@ -116,6 +124,19 @@ class _Reader:
         self._at = found.end() if found is not None else self._at
         return token
 
+    def _take_as_written(self) -> str:
+        token = self._take()
+        self._as_written.append((self._at - len(token), self._at))
+        return token
+
+    def _type_since(self, start: int) -> str:
+        """The type that was read from a place on: in capitals, but for names and comments of its fields."""
+        parts = []
+        for first, last in [one for one in self._as_written if one[0] >= start]:
+            parts += [re.sub(r"\s+", " ", self._text[start:first].upper()), self._text[first:last]]
+            start = last
+        return "".join([*parts, re.sub(r"\s+", " ", self._text[start : self._at].upper())]).strip()
+
     def _accept(self, word: str) -> bool:
         if self._peek().upper() != word:
             return False
@@ -142,17 +163,17 @@ class _Reader:
         start = self._at
         self._type()
         if top:
-            self.types[name.strip("`").replace("``", "`")] = " ".join(self._text[start : self._at].upper().split())
+            self.types[name.strip("`").replace("``", "`")] = self._type_since(start)
         if self._accept("NOT"):
             self._expect("NULL", "after `NOT`")
         if self._accept("COMMENT"):
-            if not re.fullmatch(_TEXT, self._take(), re.DOTALL | re.IGNORECASE):
+            if not re.fullmatch(_TEXT, self._take_as_written(), re.DOTALL | re.IGNORECASE):
                 raise _BadColumn("a comment is text in quotes", None)
             while re.fullmatch(_TEXT, self._peek(), re.DOTALL | re.IGNORECASE):
-                self._take()
+                self._take_as_written()
 
     def _name(self) -> None:
-        name = self._take()
+        name = self._take_as_written()
         if name in ("", ",", ">"):
             raise _BadColumn("a column is missing here", None)
         is_word = re.fullmatch(r"\w+", name) is not None
