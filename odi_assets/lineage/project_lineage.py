@@ -44,6 +44,7 @@ class ProjectLineage:
         self._nodes: dict[NodeKey, NodeLineage] = {}
         self._tables: dict[NodeKey, TableHandle] = {}
         self._sources: dict[str, Columns | None] = {}
+        self._lacking: dict[NodeKey, bool] = {}
 
     def node(self, key: NodeKey) -> NodeLineage:
         """The lineage of a node.
@@ -56,9 +57,9 @@ class ProjectLineage:
         while waiting:
             one = waiting[-1]
             owners = (o for o in self.owners(one).values() if isinstance(o, NodeKey))
-            first = [o for o in owners if o not in self._nodes and o != one and not self.table(o).exists]
+            first = [o for o in owners if o not in self._nodes and o != one and self._is_behind(o)]
             if first and one not in self._nodes:
-                # Its columns are those that the nodes above give, whose tables are not there yet.
+                # Its columns are those that the nodes above give, whose tables do not have them yet.
                 waiting += first
                 continue
             if one not in self._nodes:
@@ -102,6 +103,31 @@ class ProjectLineage:
         named = [one.references.node for one in checks if one.references is not None]
         return owners_of(node, upstream, writers, database, {name: resolve(key, name) for name in named})
 
+    def _is_behind(self, key: NodeKey) -> bool:
+        """Whether a node's table is not there yet, or lacks what a source above it declares."""
+        if not self.table(key).exists:
+            return True
+        waiting, met = [key], {key}
+        while waiting:
+            one = waiting.pop()
+            if self._lacks_declared(one):
+                return True
+            more = {o for o in self.owners(one).values() if isinstance(o, NodeKey)} - met
+            met |= more
+            waiting += more
+        return False
+
+    def _lacks_declared(self, key: NodeKey) -> bool:
+        if key not in self._lacking:
+            node = self.project.graph.node(key)
+            declared = [name for read in node.reads.values() for name in read.all_columns or ()]
+            is_read = node.transform is None or node.transform.function is None
+            self._lacking[key] = False
+            if declared and is_read and self.table(key).exists:
+                stored = {name.casefold() for name in self.table(key).columns}
+                self._lacking[key] = any(name.casefold() not in stored for name in declared)
+        return self._lacking[key]
+
     @cached_property
     def _places(self) -> dict[str, NodeKey]:
         return {self.project.target(key).uri: key for key in self.project.graph.nodes}
@@ -127,9 +153,9 @@ class ProjectLineage:
 
     def _columns(self, owner: NodeKey | str, read: ReadConfig | None) -> Columns | None:
         if isinstance(owner, NodeKey):
-            if self.table(owner).exists:
-                return tuple(self.table(owner).columns)
-            return self._nodes[owner].columns if owner in self._nodes else None
+            if owner in self._nodes and self._is_behind(owner):
+                return self._nodes[owner].columns
+            return tuple(self.table(owner).columns) if self.table(owner).exists else None
         if read is None:
             return None
         if (named := read.all_columns) is not None:
@@ -163,9 +189,7 @@ class ProjectLineage:
         if twice:
             why = f"its rows have `{twice[0]}` more than once, and no table takes that"
             fix = f"give the columns `{twice[0]}` names of their own"
-            return NodeLineage(
-                key, tuple(reversed(once.values())) if is_known else None, None, self.owners(key), why, fix
-            )
+            return NodeLineage(key, columns if is_known else None, None, self.owners(key), why, fix)
         return NodeLineage(key, columns if is_known else None, found, self.owners(key))
 
     def _given(

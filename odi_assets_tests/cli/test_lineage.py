@@ -89,6 +89,13 @@ def test_mermaid_draws_columns_in_boxes(odi: Odi) -> None:
     assert lines.count("  end") == 4
 
 
+def test_mermaid_takes_no_column_for_markup(odi: Odi, shop: Path) -> None:
+    named = MORE.replace("AS big", "AS `<b>#1`").replace("big", "`<b>#1`")
+    (shop / "odibi.yaml").write_text(PROJECT + named[: named.index("      - name: unread")], encoding="utf-8")
+    lines = odi("lineage", "best.<b>#1", "--mermaid").out.splitlines()
+    assert '    c0["#lt;b#gt;#35;1"]' in lines
+
+
 @pytest.mark.usefixtures("jvm")
 def test_what_is_not_known_is_said_and_the_exit_code_is_1(odi: Odi, longer: Path) -> None:
     text = (longer / "odibi.yaml").read_text(encoding="utf-8")
@@ -106,6 +113,42 @@ def test_what_is_not_known_is_said_and_the_exit_code_is_1(odi: Odi, longer: Path
     assert json.loads(down.out) == [{"node": "shop.unread", "column": None, "how": "unknown", "why": entry["why"]}]
 
 
+@pytest.mark.parametrize(("direction", "word"), [("--up", "made_of"), ("--down", "makes")])
+def test_json_of_a_node_of_which_no_column_is_known_says_why(odi: Odi, shop: Path, direction: str, word: str) -> None:
+    text = PROJECT.replace("          schema: id INT, customer STRING, amount INT\n", "")
+    (shop / "odibi.yaml").write_text(text, encoding="utf-8")
+    answer = odi("lineage", "orders", "--json", direction)
+    why = "the columns of its source are known once it has run"
+    assert answer.code == 1
+    assert json.loads(answer.out) == [
+        {"column": None, word: [{"node": "shop.orders", "column": None, "how": "unknown", "why": why}]}
+    ]
+    assert answer.err.endswith(f"is not known: {why}\n  → run it: odi run shop --node orders\n")
+
+
+def test_json_has_a_column_once_that_a_node_gives_twice(odi: Odi, shop: Path) -> None:
+    twice = MORE.replace("SELECT customer AS name, CASE WHEN amount > 9 THEN amount END AS big FROM spending",
+                         "SELECT a.customer, b.customer, b.amount FROM spending a, spending b")  # fmt: skip
+    (shop / "odibi.yaml").write_text(PROJECT + twice[: twice.index("      - name: unread")], encoding="utf-8")
+    answer = odi("lineage", "best", "--json")
+    found = json.loads(answer.out)
+    assert answer.code == 1
+    assert [one["column"] for one in found] == ["customer", "amount"]
+    assert all([entry["how"] for entry in one["made_of"]] == ["unknown"] for one in found)
+    down = odi("lineage", "orders.amount", "--down", "--json")
+    assert [one["how"] for one in json.loads(down.out)] == ["value", "unknown"]
+
+
+@pytest.mark.usefixtures("jvm")
+def test_of_sql_that_is_not_right_the_remedy_is_to_correct_it(odi: Odi, longer: Path) -> None:
+    text = (longer / "odibi.yaml").read_text(encoding="utf-8")
+    (longer / "odibi.yaml").write_text(text.replace("SELECT customer AS name", "SELEC customer AS name"), "utf-8")
+    answer = odi("lineage", "best", "--json")
+    assert answer.code == 1
+    assert "the SQL of shop.best is not right" in json.loads(answer.out)[0]["made_of"][0]["why"]
+    assert answer.err.endswith("\n  → correct the SQL\n")
+
+
 @pytest.mark.usefixtures("jvm")
 def test_functions_and_sql_that_only_spark_understands_are_planned_over_empty_rows(odi: Odi, longer: Path) -> None:
     text = (longer / "odibi.yaml").read_text(encoding="utf-8")
@@ -119,6 +162,18 @@ def test_functions_and_sql_that_only_spark_understands_are_planned_over_empty_ro
     assert "called" in answer.err
     pivoted = json.loads(odi("lineage", "unread.ann", "--json").out)
     assert {"node": "shop.best", "column": "big", "how": "value"} in pivoted
+
+
+@pytest.mark.usefixtures("jvm")
+def test_a_function_before_the_first_run_finds_the_fields_of_a_declared_struct(odi: Odi, shop: Path) -> None:
+    text = PROJECT.replace(
+        "customer STRING, amount", "customer STRING, addr STRUCT<city STRING, `zip code`: INT>, amount"
+    )
+    node = FUNCTION.replace("inputs: [spending]", "inputs: [orders]")
+    (shop / "odibi.yaml").write_text(text + node, encoding="utf-8")
+    (shop / "shop_functions.py").write_text("def doubled(orders):\n    return orders.select('addr.*')\n", "utf-8")
+    answer = odi("lineage", "doubled", "--json")
+    assert (answer.code, [one["column"] for one in json.loads(answer.out)]) == (0, ["city", "zip code"])
 
 
 @pytest.mark.usefixtures("shop")

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from pyspark.sql import SparkSession
 
-from odi_assets.config.models.ddl import read_schema
+from odi_assets.config.models.ddl import column_types, read_schema
 from odi_assets.config.models.fields import SchemaDdl
 
 RIGHT = [
@@ -113,6 +113,17 @@ def test_a_schema_that_is_recognised_at_a_glance_is_one_that_the_reader_takes(te
         assert wrong
     else:
         assert (taken, wrong) == (for_spark, [])
+
+
+def test_the_type_of_a_column_has_the_names_of_its_fields_as_they_are_written() -> None:
+    text = (
+        "id int, addr struct<city string, zip: String, `zip  code`\tint comment 'A b'>, t timestamp without time zone"
+    )
+    assert column_types(text) == {
+        "id": "INT",
+        "addr": "STRUCT<city STRING, zip: STRING, `zip  code` INT COMMENT 'A b'>",
+        "t": "TIMESTAMP WITHOUT TIME ZONE",
+    }
 
 
 def test_colons_at_the_top_are_taken_out_for_spark(spark: SparkSession) -> None:

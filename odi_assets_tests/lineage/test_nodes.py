@@ -10,6 +10,7 @@ from deltalake import write_deltalake
 
 from odi_assets.lineage.made import NotFollowed
 from odi_assets.lineage.project_lineage import NEEDS_PLAN, ProjectLineage
+from odi_assets.lineage.trail import followed_down
 from odi_assets.nodes.project import Project
 
 HEAD = """\
@@ -126,3 +127,55 @@ def test_a_long_chain_of_nodes_without_tables_is_followed(tmp_path: Path) -> Non
     nodes = [f"n0 | {CSV} | "]
     nodes += [f"n{n} | inputs: [n{n - 1}], transform: {{sql: SELECT * FROM n{n - 1}}} | " for n in range(1, 400)]
     assert made(lineage_of(tmp_path, *nodes), "n399", "v", "value") == {"p.n398.v"}
+
+
+def test_the_column_in_which_a_quarantine_looks_values_up_decides(tmp_path: Path) -> None:
+    check = "checks: [{references: {column: v, node: others, key: id}}]"
+    lineage = lineage_of(
+        tmp_path,
+        f"others | {CSV} | ",
+        f"checked | {CSV}, {check}, quarantine: bad | ",
+        f"refused | {CSV}, {check} | ",
+    )
+    assert made(lineage, "checked", "at", "condition") == {"landing:in.v", "p.others.id"}
+    assert made(lineage, "refused", "at", "condition") == set(), "a check that stops the run leaves no row out"
+    below = followed_down(lineage, lineage.project.node_named("others"), "id")
+    assert [(str(one.owner), one.column, one.how) for one in below.entries] == [
+        ("p.checked", "id", "condition"), ("p.checked", "v", "condition"), ("p.checked", "at", "condition"),
+    ]  # fmt: skip
+
+
+def test_a_node_that_gives_a_column_twice_is_unknown_and_the_others_are_followed(tmp_path: Path) -> None:
+    lineage = lineage_of(
+        tmp_path,
+        f"raw | {CSV} | ",
+        "twice | inputs: [raw], transform: {sql: 'SELECT a.id, b.* FROM raw a JOIN raw b ON a.id = b.v'} | ",
+        "right | inputs: [raw], transform: {sql: SELECT v AS w FROM raw} | ",
+        "below | inputs: [twice], transform: {sql: SELECT v FROM twice} | ",
+    )
+    twice = lineage.node(lineage.project.node_named("twice"))
+    assert twice.columns == ("id", "v", "at")
+    assert (twice.unknown, twice.fix) == (
+        "its rows have `id` more than once, and no table takes that", "give the columns `id` names of their own",
+    )  # fmt: skip
+    down = followed_down(lineage, lineage.project.node_named("raw"), "v")
+    assert [(str(one.owner), one.column, one.how) for one in down.entries] == [
+        ("p.twice", "", "unknown"), ("p.right", "w", "value"),
+    ]  # fmt: skip
+    assert made(lineage, "below", "v", "value") == {"p.twice.v"}
+
+
+def test_a_column_that_a_source_declares_counts_before_the_run_that_stores_it(tmp_path: Path) -> None:
+    lineage = lineage_of(
+        tmp_path,
+        f"raw | {CSV} | ",
+        "all | inputs: [raw], transform: {sql: SELECT * FROM raw} | ",
+        "last | inputs: [all], transform: {sql: SELECT * FROM all} | ",
+    )
+    for name in ("raw", "all", "last"):
+        store(tmp_path, name, "id", "v")
+    assert made(lineage, "last", "at", "value") == {"p.all.at"}
+    below = followed_down(ProjectLineage(lineage.project), lineage.project.node_named("raw"), "at")
+    assert [(str(one.owner), one.column, one.how) for one in below.entries] == [
+        ("p.all", "at", "value"), ("p.last", "at", "value"),
+    ]  # fmt: skip

@@ -207,4 +207,4 @@ def _mermaid(key: NodeKey, trails: Mapping[str, Trail]) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    return text.replace('"', "#quot;")
+    return text.replace("#", "#35;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
