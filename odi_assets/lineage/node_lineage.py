@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import NodeConfig
+from odi_assets.config.models.checks import FAILED_CHECKS
 from odi_assets.lineage.made import NONE, Made, NotFollowed, Origin, Origins, Rows
 from odi_assets.lineage.query_rows import query_rows
 from odi_assets.sources.marks import READ
@@ -66,6 +67,9 @@ class NodeLineage:
         if self.rows is None:
             raise NotFollowed(self.unknown)
         made = self.rows.column(column)
+        if made is None and column == FAILED_CHECKS and column not in (self.columns or ()):
+            # Its quarantine has it: it is made of what decides which rows go there.
+            made = Made()
         if made is None:
             raise NotFollowed(f"its rows have no `{column}`: what is stored in it is of an earlier definition")
         return [*self._listed(made.values, "value"), *self._listed(made.conditions | self.rows.decided, "condition")]

@@ -68,7 +68,7 @@ class PlannedFrames:
 
     def _schema(self, owner: NodeKey | str, view: str, read: ReadConfig | None) -> StructType:
         project = self._lineage.project
-        if isinstance(owner, NodeKey):
+        if isinstance(owner, NodeKey) and not self._lineage.is_of_quarantine(owner, read):
             table = self._lineage.table(owner)
             return _schema_of(table) if table.exists else self._frame_schema(owner)
         if read is not None and (named := read.all_columns) is not None:

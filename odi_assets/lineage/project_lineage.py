@@ -9,6 +9,7 @@ from typing import Protocol
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import NodeConfig, ReadConfig
+from odi_assets.config.models.checks import FAILED_CHECKS
 from odi_assets.delta.table import TableHandle
 from odi_assets.lineage.made import NotFollowed, Rows
 from odi_assets.lineage.node_lineage import NodeLineage, applied_rows, owners_of, same_rows, stored_rows
@@ -45,6 +46,7 @@ class ProjectLineage:
         self._tables: dict[NodeKey, TableHandle] = {}
         self._sources: dict[str, Columns | None] = {}
         self._lacking: dict[NodeKey, bool] = {}
+        self._up_to_date: set[NodeKey] = set()
 
     def node(self, key: NodeKey) -> NodeLineage:
         """The lineage of a node.
@@ -53,18 +55,20 @@ class ProjectLineage:
             ConfigError: there is no such node, or its SQL file cannot be read.
             TableError: a table cannot be looked at.
         """
-        waiting = [key]
+        waiting, begun = [key], set[NodeKey]()
         while waiting:
             one = waiting[-1]
-            owners = (o for o in self.owners(one).values() if isinstance(o, NodeKey))
-            first = [o for o in owners if o not in self._nodes and o != one and self._is_behind(o)]
-            if first and one not in self._nodes:
-                # Its columns are those that the nodes above give, whose tables do not have them yet.
-                waiting += first
+            if one in self._nodes:
+                waiting.pop()
                 continue
-            if one not in self._nodes:
+            owners = [o for o in self.owners(one).values() if isinstance(o, NodeKey)] if one not in begun else []
+            begun.add(one)
+            # Its columns are those that the nodes above give, whose tables do not have them yet. Nodes that read by
+            # path may read in a circle.
+            first = [o for o in owners if o not in self._nodes and o not in begun and self._is_behind(o)]
+            waiting += first
+            if not first:
                 self._nodes[one] = self._read(one)
-            waiting.pop()
         return self._nodes[key]
 
     def of_run(self, key: NodeKey, given: Rows | None, stored: Columns) -> NodeLineage:
@@ -107,14 +111,15 @@ class ProjectLineage:
         """Whether a node's table is not there yet, or lacks what a source above it declares."""
         if not self.table(key).exists:
             return True
-        waiting, met = [key], {key}
-        while waiting:
+        waiting, met = [key], {key, *self._up_to_date}
+        while waiting and key not in self._up_to_date:
             one = waiting.pop()
             if self._lacks_declared(one):
                 return True
             more = {o for o in self.owners(one).values() if isinstance(o, NodeKey)} - met
             met |= more
             waiting += more
+        self._up_to_date |= met
         return False
 
     def _lacks_declared(self, key: NodeKey) -> bool:
@@ -130,10 +135,23 @@ class ProjectLineage:
 
     @cached_property
     def _places(self) -> dict[str, NodeKey]:
-        return {self.project.target(key).uri: key for key in self.project.graph.nodes}
+        nodes = self.project.graph.nodes
+        tables = {self.project.target(key).uri: key for key in nodes}
+        return {**{uri: key for key in nodes if (uri := self._quarantine(key)) is not None}, **tables}
+
+    def _quarantine(self, key: NodeKey) -> str | None:
+        node = self.project.graph.node(key)
+        path = node.quarantine
+        return None if path is None else self.project.location(node.write.connection, path).uri
+
+    def is_of_quarantine(self, owner: NodeKey, read: ReadConfig | None) -> bool:
+        """Whether a ``read`` reads the quarantine of a node by its path."""
+        if read is None or not read.stored_at or read.READS != "table":
+            return False
+        return self.project.location(read.connection, read.stored_at).uri == self._quarantine(owner)
 
     def _writer(self, read: ReadConfig) -> NodeKey | None:
-        """The node whose table a ``read`` reads by its path."""
+        """The node whose table, or quarantine, a ``read`` reads by its path."""
         if not read.stored_at or read.READS != "table":
             return None
         return self._places.get(self.project.location(read.connection, read.stored_at).uri)
@@ -152,6 +170,9 @@ class ProjectLineage:
         return list(dict.fromkeys([*([READ] if node.read is not None else []), *node.inputs]))
 
     def _columns(self, owner: NodeKey | str, read: ReadConfig | None) -> Columns | None:
+        if isinstance(owner, NodeKey) and self.is_of_quarantine(owner, read):
+            own = self._columns(owner, None)
+            return None if own is None else (*own, FAILED_CHECKS)
         if isinstance(owner, NodeKey):
             if owner in self._nodes and self._is_behind(owner):
                 return self._nodes[owner].columns

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from odi_assets.config.models.checks import FAILED_CHECKS
 from odi_assets.lineage.made import NotFollowed
 from odi_assets.lineage.project_lineage import NEEDS_PLAN, ProjectLineage
-from odi_assets.lineage.trail import followed_down
+from odi_assets.lineage.trail import followed_down, followed_up
 from odi_assets.nodes.project import Project
 
 HEAD = """\
@@ -179,3 +180,30 @@ def test_a_column_that_a_source_declares_counts_before_the_run_that_stores_it(tm
     assert [(str(one.owner), one.column, one.how) for one in below.entries] == [
         ("p.all", "at", "value"), ("p.last", "at", "value"),
     ]  # fmt: skip
+
+
+def test_a_quarantine_that_is_read_by_its_path_is_of_its_node(tmp_path: Path) -> None:
+    lineage = lineage_of(
+        tmp_path,
+        f"checked | {CSV}, checks: [{{expression: 'v > 1'}}], quarantine: bad | ",
+        "again | read: {connection: lake, format: delta, path: bad}, transform: {sql: SELECT * FROM df} | ",
+    )
+    assert lineage.node(lineage.project.node_named("again")).columns == ("id", "v", "at", FAILED_CHECKS)
+    assert made(lineage, "again", "id", "value") == {"p.checked.id"}
+    assert made(lineage, "checked", FAILED_CHECKS, "condition") == {"landing:in.v"}
+    below = followed_down(lineage, lineage.project.node_named("checked"), "v")
+    assert [(str(one.owner), one.column, one.how) for one in below.entries] == [("p.again", "v", "value")]
+
+
+def test_nodes_that_read_each_others_rows_by_path_are_followed(tmp_path: Path) -> None:
+    bad = "read: {connection: lake, format: delta, path: bad}"
+    back = "transform: {sql: 'SELECT id, v FROM mended UNION ALL SELECT id, v FROM more'}"
+    lineage = lineage_of(
+        tmp_path,
+        f"more | {CSV} | ",
+        f"mended | {bad}, transform: {{sql: 'SELECT id, v + 1 AS v FROM df'}} | ",
+        f"checked | inputs: [mended, more], {back}, checks: [{{expression: 'v > 1'}}], quarantine: bad | ",
+    )
+    assert made(lineage, "checked", "v", "value") == {"p.mended.v", "p.more.v"}
+    assert made(lineage, "mended", "v", "value") == {"p.checked.v"}
+    assert followed_up(lineage, lineage.project.node_named("mended"), "v").is_whole
