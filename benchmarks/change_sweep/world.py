@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
@@ -142,6 +143,7 @@ class World:
         ids_again: rows of an ``id`` may come again.
         tables: by path, what is expected of each table.
         rewrites: by path, how often a table lost or replaced rows.
+        given_up: names of nodes and pipelines that were renamed.
         copies: copies of state folders: whose they are, and where.
         before: the configuration before the last change of it, if nothing but that was changed since.
         rewritten: by path, what a file held before somebody wrote other rows into it.
@@ -157,6 +159,7 @@ class World:
     ids_again: bool
     landed: int = 0
     names: int = 0
+    given_up: set[str] = field(default_factory=set)
     tables: dict[str, Expected] = field(default_factory=dict)
     rewrites: Counter[str] = field(default_factory=Counter)
     copies: list[tuple[Path, Path]] = field(default_factory=list)
@@ -175,6 +178,12 @@ class World:
         """A name that nothing had before."""
         self.names += 1
         return f"{stem}{self.names}"
+
+    def other_name(self, draw: random.Random, old: str, stem: str, taken: set[str]) -> str:
+        """Another name for what is called ``old``: one that nothing had before, or one that is free again."""
+        free = sorted(name for name in self.given_up if name.startswith(stem) and name not in taken)
+        self.given_up.add(old)
+        return draw.choice(free) if free and draw.random() < 0.5 else self.new_name(stem)
 
     def pending(self, path: Path) -> list[str]:
         """Why a run of the node that writes this table may stop."""

@@ -5,13 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from urllib.parse import unquote
 
+from odi_assets.connections.location import Location
 from odi_assets.errors import SourceError
 from odi_assets.spark.lazy import java_errors, spark_errors
 from odi_assets.spark.raised import error_text
 
 # Spark's error conditions, in the words of its error-conditions.json; py4j hands over the text alone.
 _FILE = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (\S+?)\.\s")
+_GONE = (
+    re.compile(r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (\S+?)\.\s"),
+    re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (\S+?)\.(?:\s|$)"),
+)
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+(?:Exception|Error): )?(.+)$", re.MULTILINE)
 _LENGTHS = re.compile(r"^ Header length: ?(\d+), schema size: ?(\d+)$", re.MULTILINE)
 _HEADER = re.compile(r"^ Header: ?(.*)\n Schema: ?(.*)$", re.MULTILINE)
@@ -70,6 +76,23 @@ def unreadable_file(label: str, text: str) -> SourceError | None:
     """The error for a file that Spark names in the text of its error; None if it names none."""
     place = unreadable_place(text)
     return None if place is None else unreadable(label, place, text)
+
+
+def gone_data_file(label: str, text: str, table: Location) -> SourceError | None:
+    """The error for a data file of a table that was removed after the plan had found it; None if it is none of its."""
+    found = next((one for one in (pattern.search(text) for pattern in _GONE) if one is not None), None)
+    if found is None:
+        return None
+    path, folder = (unquote(re.sub(r"^file:/+", "/", place)) for place in (found[1], table.uri))
+    if not path.startswith(f"{folder.rstrip('/')}/"):
+        return None
+    return SourceError(
+        f"{label}: {path}, a data file of the table at {table.uri}, was removed while the run read it: "
+        "`odi tables maintain` or another tool has cleaned up the table",
+        fix="nothing was loaded: run it again; if that stops too, the file is lost: see `odi doctor`",
+        node=label,
+        path=path,
+    )
 
 
 def unreadable_place(text: str) -> str | None:

@@ -109,7 +109,8 @@ def rename_project(world: World, draw: random.Random) -> str:
 def rename_node(world: World, draw: random.Random) -> str:
     home, at = a_node(world, draw)
     world.will_change(home)
-    old, new = str(at), world.new_name(at.name.rstrip("0123456789"))
+    taken = {one.name for place in world.homes for one in place.nodes()}
+    old, new = str(at), world.other_name(draw, at.name, at.name.rstrip("0123456789"), taken)
     _point_to(home, old, f"{at.pipeline}.{new}")
     at.node["name"] = new
     home.save()
@@ -120,7 +121,8 @@ def rename_pipeline(world: World, draw: random.Random) -> str:
     home = draw.choice(world.homes)
     pipeline = draw.choice(home.config["pipelines"])
     world.will_change(home)
-    old, new = pipeline["pipeline"], world.new_name(pipeline["pipeline"][0])
+    old, taken = pipeline["pipeline"], {one["pipeline"] for place in world.homes for one in place.config["pipelines"]}
+    new = world.other_name(draw, old, old[0], taken)
     for node in pipeline["nodes"]:
         _point_to(home, f"{old}.{node['name']}", f"{new}.{node['name']}")
     pipeline["pipeline"] = new

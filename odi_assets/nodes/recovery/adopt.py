@@ -200,7 +200,8 @@ def _kept_before(
         return None, entry
     there = {str(key) for key in node.project.graph.nodes}
     former = next((found for name in writer.nodes if (found := state.get_entry(name)) is not None), None)
-    if former is None or entry is not None:
+    # An adoption under the other name has left a tombstone here: the rows have its HWM since.
+    if former is None or (entry is not None and not entry.deleted):
         return None, entry
     return (None if former.key in there else former.key), former
 

@@ -17,7 +17,7 @@ from odi_assets.delta.history import TableCommit, replaces_rows, restored_versio
 from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.position import table_position
 from odi_assets.delta.table import LiveFile, TableHandle, rows_in
-from odi_assets.errors import ConfigError, IncrementError, NothingThereError
+from odi_assets.errors import ConfigError, IncrementError, NothingThereError, SourceError
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.types import TypeName, cursor_type
@@ -27,6 +27,7 @@ from odi_assets.sources.delta.bounds import table_bound
 from odi_assets.sources.delta.late import late_in_table
 from odi_assets.sources.delta.settings import DeltaRead
 from odi_assets.sources.delta.versions import VersionStep, other_table, step, within
+from odi_assets.sources.errors import gone_data_file
 from odi_assets.sources.losses import Loss
 from odi_assets.sources.marks import CursorMark, History, Identity, Mark, Unresolved, VersionMark, history_of
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
@@ -297,6 +298,9 @@ class TableSnapshot(SourceSnapshot):
             return engine_of(self.handle).read(spark, self.handle)
         rows = engine_of(self.handle).read_files(spark, self.handle, self._files_of(only))
         return rows.where(only.condition(rows))
+
+    def read_error(self, text: str) -> SourceError | None:
+        return gone_data_file(self.label, text, self.handle.location)
 
     def late(self, mark: CursorMark, window: Window, start: Any, spark: SparkSession | None = None) -> Late:
         history = history_of(mark)
