@@ -142,7 +142,7 @@ def test_json_has_a_column_once_that_a_node_gives_twice(odi: Odi, shop: Path) ->
 @pytest.mark.usefixtures("jvm")
 def test_of_sql_that_is_not_right_the_remedy_is_to_correct_it(odi: Odi, longer: Path) -> None:
     text = (longer / "odibi.yaml").read_text(encoding="utf-8")
-    (longer / "odibi.yaml").write_text(text.replace("SELECT customer AS name", "SELEC customer AS name"), "utf-8")
+    (longer / "odibi.yaml").write_text(text.replace("WHEN amount > 9", "WHEN amout > 9"), "utf-8")
     answer = odi("lineage", "best", "--json")
     assert answer.code == 1
     assert "the SQL of shop.best is not right" in json.loads(answer.out)[0]["made_of"][0]["why"]
@@ -167,7 +167,7 @@ def test_functions_and_sql_that_only_spark_understands_are_planned_over_empty_ro
 @pytest.mark.usefixtures("jvm")
 def test_a_function_before_the_first_run_finds_the_fields_of_a_declared_struct(odi: Odi, shop: Path) -> None:
     text = PROJECT.replace(
-        "customer STRING, amount", "customer STRING, addr STRUCT<city STRING, `zip code`: INT>, amount"
+        "customer STRING, amount", "customer STRING, addr STRUCT<city STRING, `zip code` INT>, amount"
     )
     node = FUNCTION.replace("inputs: [spending]", "inputs: [orders]")
     (shop / "odibi.yaml").write_text(text + node, encoding="utf-8")
