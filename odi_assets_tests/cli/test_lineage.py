@@ -169,9 +169,9 @@ def test_a_function_before_the_first_run_finds_the_fields_of_a_declared_struct(o
     text = PROJECT.replace(
         "customer STRING, amount", "customer STRING, addr STRUCT<city STRING, `zip code` INT>, amount"
     )
-    node = FUNCTION.replace("inputs: [spending]", "inputs: [orders]")
+    node = FUNCTION.replace("inputs: [spending]", "inputs: [orders]").replace("shop_functions", "shop_fields")
     (shop / "odibi.yaml").write_text(text + node, encoding="utf-8")
-    (shop / "shop_functions.py").write_text("def doubled(orders):\n    return orders.select('addr.*')\n", "utf-8")
+    (shop / "shop_fields.py").write_text("def doubled(orders):\n    return orders.select('addr.*')\n", "utf-8")
     answer = odi("lineage", "doubled", "--json")
     assert (answer.code, [one["column"] for one in json.loads(answer.out)]) == (0, ["city", "zip code"])
 
