@@ -223,7 +223,7 @@ class ProjectLineage:
         """
         if node.apply is not None:
             if stored is None:
-                raise NotFollowed("its columns are those of the database's table, which its first run finds")
+                raise NotFollowed("it has the columns of the database's table, which its first run finds")
             keys = tuple(name for name in node.write.keys if name != "*")
             return applied_rows(stored, keys, next(iter(node.inputs)))
         if node.transform is None:

@@ -63,7 +63,7 @@ class _Names:
         self._rows: dict[str, Rows] = {}
 
     def with_named(self, query: Expr) -> _Names:
-        """These names, and those of the query's own WITH."""
+        """These names, and the names of the query's own WITH."""
         clause = query.args.get("with_")
         if clause is None:
             return self

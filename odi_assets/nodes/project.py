@@ -105,9 +105,17 @@ class Project:
 
     @property
     def history(self) -> str:
-        """Which run history its runs are in, of those of one project: each of the file's ``environments``, and each
-        environment of the state keys, has its own."""
-        return f"{self.chosen or ''}:{self.environment or ''}"
+        """Where the rows of its runs are: their table or file, and the environment that they are of.
+
+        A place in the project's folder is named from there, so that the project may be moved.
+        """
+        system = self.config.system
+        if system is None:
+            place = Location(str(self.root / ".odibi"))
+        else:
+            place = self.location(system.connection, system.meta_runs_path or f"{system.path}/meta_runs")
+        inside = f"{os.path.realpath(self.root)}/"
+        return f"{place.true_path().removeprefix(inside)}#{self.environment or ''}"
 
     @cached_property
     def pipelines(self) -> Mapping[str, PipelineConfig]:

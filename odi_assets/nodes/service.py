@@ -109,14 +109,21 @@ class NodeService:
         return found
 
     def _is_behind(self, state: StateBackend, key: NodeKey) -> bool:
-        """Whether something changed for a node since it last succeeded. A node that reads its inputs whole writes
-        whenever it runs. Of a source that has to be read to know, nothing is supposed."""
+        """Whether something changed for a node since it last succeeded, or that cannot be looked at: its run says why.
+
+        A node that reads its inputs whole writes whenever it runs. A source that has to be read to know counts as
+        unchanged.
+        """
         rows = own_rows(self.project, state.list_runs(pipeline=key.pipeline, node=key.node, limit=_LOOKED_AT))
         last = next((row for row in rows if row.partition_key is None and row.trigger != REWIND), None)
         if last is None or not last.status.succeeded:
             return True
-        knows = all(source.knows_changes for source in Node.of(self.project, key).sources)
-        return knows and not verdict(self.project, state, key, last).skip
+        try:
+            knows = all(source.knows_changes for source in Node.of(self.project, key).sources)
+            return knows and not verdict(self.project, state, key, last).skip
+        except OdiError as error:
+            _log.warning("%s: whether it is behind cannot be looked at: %s", key, error)
+            return True
 
     def _run(self, state: StateBackend, due: set[NodeKey]) -> OdiError | None:
         def is_partial(pipeline: str) -> bool:

@@ -189,7 +189,7 @@ def _declared_columns(node: NodeConfig) -> Sequence[tuple[str, str]]:
 
 @lru_cache(maxsize=1024)
 def columns_of(ddl: str) -> Sequence[tuple[str, str]]:
-    """The columns that a DDL text names, each with its type; none if they cannot be told without Spark."""
+    """The columns that a DDL text names, each with its type; none if only Spark can read the text."""
     table = parsed(f"CREATE TABLE t ({ddl})")
     if table is None:
         # Spark may know a type that sqlglot does not; the schema is then shown once the table exists.

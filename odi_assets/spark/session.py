@@ -52,7 +52,7 @@ LOCAL_CONF: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     # No more of them run at once than there are cores, and each costs some milliseconds.
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(min(32, 4 * (os.cpu_count() or 8))),
 }
 """More settings for a local master only: executors of a cluster could not reach such a driver."""
 

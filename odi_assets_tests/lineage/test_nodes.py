@@ -102,7 +102,7 @@ def test_a_table_of_an_applied_log_is_of_the_database_and_of_the_log(tmp_path: P
         "orders | apply: {changes: log, table: public.orders} | ",
     )
     orders = lineage.project.node_named("orders")
-    assert lineage.node(orders).unknown == "its columns are those of the database's table, which its first run finds"
+    assert lineage.node(orders).unknown == "it has the columns of the database's table, which its first run finds"
     store(tmp_path, "orders", "id", "v")
     lineage = ProjectLineage(lineage.project)
     assert made(lineage, "orders", "v", "value") >= {"db:public.orders.v", "p.log.after"}

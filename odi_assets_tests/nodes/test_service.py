@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from odi_assets.errors import SourceError
 from odi_assets.nodes.service import NodeService
 from odi_assets.spark.session import SessionHandle
 from odi_assets.state.records import RunStatus
@@ -81,3 +82,18 @@ def test_a_node_that_failed_runs_again_although_nothing_above_it_changes(tmp_pat
     runs = [run.status for run in box.state.list_runs(pipeline="p", node="whole")]
     assert runs == [RunStatus.FAILURE] * 3
     assert len(box.state.list_runs(pipeline="p", node="raw")) == 1
+
+
+def test_a_node_that_cannot_be_looked_at_runs_and_holds_up_no_other(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = Sandbox(tmp_path, spark, NODES)
+    box.land("in/a.csv", ["1"])
+    box.land("list.csv", ["1"])
+    serve(box, Rounds(box))
+
+    def cannot(*_: object) -> None:
+        raise SourceError("nobody answers", fix="wait")
+
+    monkeypatch.setattr("odi_assets.nodes.service.verdict", cannot)
+    assert serve(box, Rounds(box, "in/b.csv"))[-1] == (1, 2, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import dagster as dg
+import pytest
 
 from odi_assets.orchestration.definitions import build_definitions
 from odi_assets_tests.orchestration.small_project import PROJECT_FILE, make_project
@@ -95,3 +96,20 @@ def test_a_backfilled_partition_has_its_column_lineage_too(
         lineage = record.asset_materialization.metadata[LINEAGE].value
         assert isinstance(lineage, dg.TableColumnLineage)
         assert lineage.deps_by_column["revenue"] == [dg.TableColumnDep(dg.AssetKey(["shop", "sales_by_day"]), "amount")]
+
+
+def test_a_step_whose_rows_are_committed_does_not_fail_over_its_lineage(
+    tmp_path: Path, spark: object, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del spark
+
+    def breaks_down(*_: object) -> None:
+        raise RuntimeError("nobody thought of that")
+
+    monkeypatch.setattr("odi_assets.orchestration.assets.column_lineage.ProjectLineage.of_run", breaks_down)
+    definitions = build_definitions(make_project(tmp_path / "project", "2024-01-01"))
+    assert definitions.resolve_job_def("shop").execute_in_process(instance=instance).success
+    (record,) = instance.fetch_materializations(dg.AssetKey(["shop", "sales"]), limit=1).records
+    assert record.asset_materialization is not None
+    shown = record.asset_materialization.metadata["column_lineage_not_known"].value
+    assert shown == "it cannot be looked at; the log says why"

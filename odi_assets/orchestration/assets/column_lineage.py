@@ -76,6 +76,9 @@ class RunLineage:
         except OdiError as error:
             _log.warning("%s: what its columns are made of cannot be looked at: %s", self.key, error)
             return {NOT_KNOWN: error.message}
+        except Exception as error:  # noqa: BLE001  the rows are committed: their step must not fail any more
+            _log.warning("%s: what its columns are made of cannot be looked at: %s", self.key, error)
+            return {NOT_KNOWN: "it cannot be looked at; the log says why"}
 
     def _deps(self, node: NodeLineage, column: str) -> Iterator[dg.TableColumnDep]:
         try:
