@@ -112,6 +112,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: order.index(_unit(item.nodeid)))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Fail a test that leaves views in the suite's session: a later test may find them, in some orders only."""
+    yield
+    session = getattr(item, "funcargs", {}).get("spark")
+    # The session ends with the last test.
+    if nextitem is not None and hasattr(session, "_jsparkSession"):
+        found = session._jsparkSession.sessionState().catalog().listTempViews("", "*")
+        left = [found.apply(index).identifier().table() for index in range(found.size())]
+        for name in left:
+            session.catalog.dropTempView(name)
+        assert not left, f"left in the suite's session: {left}"
+
+
 ARCHIVES = Path(__file__).parents[1] / ".cache" / "java"
 """Class-data archives of the suite's JVMs; `make test` makes the one that it needs."""
 

@@ -43,8 +43,11 @@ def sync_data(location: Location, paths: Iterable[str]) -> None:
 def sync_commit(location: Location, version: int) -> bool:
     """Put the commit of ``version`` on the disk, with the checkpoint that was made of it.
 
+    Other writers may be at work: one writes the checkpoint and then its hint, another cleans what a later checkpoint
+    covers.
+
     Returns:
-        Whether there is such a checkpoint: the commits that it covers may be cleaned away now.
+        Whether there is such a checkpoint, complete: the commits that it covers may be cleaned away now.
 
     Raises:
         TableError: it cannot be done. The commit was made, and a power cut may take it back.
@@ -52,12 +55,11 @@ def sync_commit(location: Location, version: int) -> bool:
     if not is_synced(location):
         return False
     log = location.local_path / LOG
-    checkpoint = log / f"{version:020d}.checkpoint.parquet"
+    checkpoint = [log / f"{version:020d}.checkpoint.parquet", log / LAST_CHECKPOINT]
     with deltalake_calls("putting a commit on the disk", location):
-        sync_file(log / f"{version:020d}.json")
-        made = checkpoint.exists()
-        if made:
-            sync_files([checkpoint, log / LAST_CHECKPOINT])
+        sync_file(log / f"{version:020d}.json", missing_ok=True)
+        made = all(file.exists() for file in checkpoint)
+        sync_files(checkpoint, missing_ok=True)
         sync_folder(log)
         if not version:
             for folder in (location.local_path, *location.local_path.parents[:3]):

@@ -16,6 +16,7 @@ from odi_assets.lineage.plan_rows import frame_rows, marked
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.sources.marks import READ
 from odi_assets.spark.ddl import struct_of
+from odi_assets.spark.own_session import own_session
 from odi_assets.spark.raised import without_stacks
 
 if TYPE_CHECKING:
@@ -51,12 +52,13 @@ class PlannedFrames:
         project = self._lineage.project
         node, owners = project.graph.node(key), self._lineage.owners(key)
         reads = {at[1] if len(at) > 1 else READ: read for at, read in node.reads.items()}
-        frames = {}
-        for view in [*reads, *node.inputs]:
-            schema = self._schema(owners[view], view, reads.get(view))
-            frames[view] = marked(self._spark.createDataFrame([], schema), view)
+        schemas = {view: self._schema(owners[view], view, reads.get(view)) for view in [*reads, *node.inputs]}
         try:
-            found = transformed(self._spark, node, project.root, frames, str(key))
+            with own_session(self._spark):
+                frames = {
+                    view: marked(self._spark.createDataFrame([], schema), view) for view, schema in schemas.items()
+                }
+                found = transformed(self._spark, node, project.root, frames, str(key))
         except OdiError as error:
             text = without_stacks(error.message).strip().splitlines()[0]
             is_sql = node.transform is not None and node.transform.function is None

@@ -12,6 +12,8 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
 from odi_assets.errors import ConfigError, OdiError
 from odi_assets.spark.jvm.java import find_java
 
@@ -21,6 +23,9 @@ CREATE TABLE orders (order_id BIGINT PRIMARY KEY, customer VARCHAR(40) NOT NULL,
 INSERT INTO orders VALUES (1, 'ann', 12.50), (2, 'bob', 8.00), (3, 'ann', 5.25), (4, 'cem', 40.00)
 """
 _FAILED = "ERROR "
+_IN_USE = "XSDB6"
+"""Derby's code for a database that another JVM has open. The JVM of a run ends shortly after the run."""
+_WAIT_SECONDS = 20.0
 
 
 def execute(root: Path, statements: str, *, create: bool = False) -> str:
@@ -45,12 +50,18 @@ def execute(root: Path, statements: str, *, create: bool = False) -> str:
         path = os.pathsep.join(map(str, jars))
         options = ["-Dderby.stream.error.field=java.lang.System.err", "-Dij.showNoConnectionsAtStart=false"]
         command = [java, *options, "-cp", path, "org.apache.derby.tools.ij", script.name]
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+        attempts = Retrying(
+            retry=retry_if_result(lambda done: _IN_USE in done.stdout),
+            stop=stop_after_delay(_WAIT_SECONDS),
+            wait=wait_fixed(0.5),
+            retry_error_callback=lambda state: state.outcome and state.outcome.result(),
+        )
+        done = attempts(subprocess.run, command, cwd=root, capture_output=True, text=True, check=False)
     failed = next((line for line in done.stdout.splitlines() if line.startswith(_FAILED)), None)
     if failed or done.returncode:
         raise ConfigError(
             f"the database {root / FOLDER} refused it: {failed or done.stderr.strip()}",
-            fix="correct the SQL; while a run reads the database, nobody else can",
+            fix="let the run that reads it end first" if _IN_USE in done.stdout else "correct the SQL",
         )
     return done.stdout
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import threading
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.project import Project
+from odi_assets.sample import shop_db
 from odi_assets.sample.shop_db import TABLE, execute
+from odi_assets.spark.jvm.java import find_java
 from odi_assets_tests.cli.conftest import Odi
 
 
@@ -42,6 +48,33 @@ def test_the_client_of_the_examples_database_says_what_is_wrong(tmp_path: Path) 
     assert "40.00" in execute(tmp_path, "SELECT amount FROM orders;")
     with pytest.raises(ConfigError, match="duplicate key"):
         execute(tmp_path, "INSERT INTO orders VALUES (1, 'ann', 1)")
+
+
+def test_the_client_of_the_examples_database_waits_until_the_jvm_of_the_last_run_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(tmp_path, TABLE, create=True)
+    other = open_elsewhere(tmp_path)
+    assert other.stdin is not None
+    threading.Timer(1.0, other.stdin.close).start()
+    assert "40.00" in execute(tmp_path, "SELECT amount FROM orders")
+    assert other.wait() == 0
+    monkeypatch.setattr(shop_db, "_WAIT_SECONDS", 0.0)
+    with open_elsewhere(tmp_path) as other, pytest.raises(ConfigError, match="let the run that reads it end first"):
+        execute(tmp_path, "SELECT amount FROM orders")
+
+
+def open_elsewhere(folder: Path) -> subprocess.Popen[str]:
+    """Open the database in a JVM that has it until its stdin closes."""
+    jars = os.pathsep.join(map(str, (Path(pyspark.__file__).parent / "jars").glob("derby*.jar")))
+    command = [str(find_java().executable), "-cp", jars, "org.apache.derby.tools.ij"]
+    opened = subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert opened.stdin is not None
+    assert opened.stdout is not None
+    opened.stdin.write("CONNECT 'jdbc:derby:shop_db';\nVALUES 'it is open';\n")
+    opened.stdin.flush()
+    next(line for line in opened.stdout if line.startswith("it is open"))
+    return opened
 
 
 def test_a_second_run_of_the_first_project_has_nothing_to_do_and_a_file_more_is_summed_up_with_the_others(

@@ -12,7 +12,7 @@ import pytest
 
 from odi_assets.connections.location import Location
 from odi_assets.delta import on_disk
-from odi_assets.delta.on_disk import sync_folder_of, sync_written
+from odi_assets.delta.on_disk import sync_commit, sync_folder_of, sync_written
 
 
 @pytest.fixture
@@ -68,3 +68,20 @@ def test_of_a_commit_of_many_keys_only_what_adds_files_is_parsed(
     assert not sync_written(Location(str(tmp_path)), 1), "there is no checkpoint"
     assert synced == ["part 1.parquet", tmp_path.name, f"{1:020d}.json", "_delta_log"]
     assert len(parsed) == 2
+
+
+def test_a_checkpoint_that_another_writer_is_making_is_left_to_that_writer(tmp_path: Path, synced: list[str]) -> None:
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    for name in (f"{10:020d}.json", f"{10:020d}.checkpoint.parquet"):
+        (log / name).touch()
+    assert not sync_commit(Location(str(tmp_path)), 10), "what it covers may not be cleaned away yet"
+    (log / "_last_checkpoint").touch()
+    synced.clear()
+    assert sync_commit(Location(str(tmp_path)), 10)
+    assert {f"{10:020d}.checkpoint.parquet", "_last_checkpoint"} < {*synced}
+
+
+def test_a_commit_that_another_writer_cleaned_away_is_on_the_disk(tmp_path: Path) -> None:
+    (tmp_path / "_delta_log").mkdir()
+    assert not sync_commit(Location(str(tmp_path)), 10)

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from odi_assets.lineage.made import NotFollowed, Origin, Rows
 from odi_assets.lineage.plan_rows import frame_rows, marked
 from odi_assets.lineage.query_rows import query_rows
+from odi_assets.spark.own_session import own_session
 
 SCHEMAS = {
     "a": "id BIGINT, day STRING, s STRUCT<x: INT, y: INT>, arr ARRAY<INT>, v INT, ts TIMESTAMP",
@@ -122,9 +123,10 @@ def shown(rows: Rows) -> dict[str, tuple[list[Origin], list[Origin]]]:
 
 @pytest.mark.parametrize("sql", [line for line in QUERIES.strip().splitlines() if line])
 def test_the_text_and_the_plan_of_a_query_say_the_same(sql: str, spark: SparkSession) -> None:
-    for name, frame in frames(spark).items():
-        frame.createOrReplaceTempView(name)
-    assert shown(query_rows(sql, VIEWS)) == shown(frame_rows(spark.sql(sql), {}))
+    with own_session(spark):
+        for name, frame in frames(spark).items():
+            frame.createOrReplaceTempView(name)
+        assert shown(query_rows(sql, VIEWS)) == shown(frame_rows(spark.sql(sql), {}))
 
 
 def test_a_function_is_read_from_the_plan_of_what_it_returns(spark: SparkSession) -> None:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from odi_assets.spark.own_session import own_session
 from odi_assets.spark.plans.definition import QueryDefinition
 from odi_assets.spark.plans.plan import InputShape, read_definition, read_outline
 
@@ -37,7 +38,8 @@ def read(
         ),
         "payments": InputShape(StructType.fromDDL(PAYMENTS), None, ("paid_at", "2 minutes")),
     }
-    found = read_definition(spark, shapes, transform, mode, "p.n")
+    with own_session(spark):
+        found = read_definition(spark, shapes, transform, mode, "p.n")
     assert QueryDefinition.from_json(json.loads(json.dumps(found.to_json()))) == found
     return found
 
@@ -221,7 +223,8 @@ def test_the_outline_of_any_query(spark: SparkSession) -> None:
         SELECT o.order_id AS id, customer, sum(amount) OVER (PARTITION BY customer) AS total,
                row_number() OVER (PARTITION BY customer ORDER BY amount) AS place
         FROM orders o LEFT SEMI JOIN payments p ON p.order_id = o.order_id WHERE status = 'new') WHERE place = 1"""
-    found = read_outline(spark, schemas, sql(spark, text))
+    with own_session(spark):
+        found = read_outline(spark, schemas, sql(spark, text))
     assert found.columns == {"id": (("orders", "order_id"),), "customer": (("orders", "customer"),), "total": ()}
     assert "orders.status = 'new'" in {condition.text for condition in found.conditions["orders"]}
     assert [(one.views, one.other("orders"), one.other("payments")) for one in found.equalities] == [
