@@ -150,10 +150,6 @@ class ProgressLog:
         lines = (line for entry in recent for line in self._entries(f"sources/{name}/{entry}"))
         return {str(line["path"]): int(line["batchId"]) for line in lines}
 
-    def all_files(self, name: str) -> set[str]:
-        """Every file that an input's log lists, as URIs."""
-        return set(self.numbered_files(name))
-
     def _offset(self, name: str, start: Any, end: Any) -> dict[str, Any]:
         if not _is_log_offset(end):
             return {"end": end}

@@ -9,7 +9,7 @@ reads the same rows. Versions that were undone before a batch came to them, by a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -23,13 +23,12 @@ from odi_assets.delta.maintenance.restore import removed_files
 from odi_assets.delta.protocol import require_readable
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import SourceError
+from odi_assets.sources.streamed import Offset
 from odi_assets.spark.lazy import T
 from odi_assets.util.lazy import pc, pq
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-Offset = Mapping[str, Any]
 
 _PASSED_OVER = 50
 """After this many versions without rows, the offset moves on although there is nothing to read: logs are cleaned."""
@@ -257,18 +256,18 @@ def _data_source(kind: str, location: Location, schema_json: str, label: str, mo
             return ReadAllAvailable() if most is None else ReadMaxFiles(most)
 
         def initialOffset(self) -> dict[str, Any]:
-            from odi_assets.streams.inputs.table_source import first_offset
+            from odi_assets.sources.delta.appended import first_offset
 
             return first_offset(TableHandle.open(table()))
 
         def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-            from odi_assets.streams.inputs.table_source import next_files
+            from odi_assets.sources.delta.appended import next_files
 
             files = limit.max_files if isinstance(limit, ReadMaxFiles) else None
             return next_files(table(), start, label, most=files, upto=self.upto, skip=skip)[0]
 
         def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-            from odi_assets.streams.inputs.table_source import files_between, require_there
+            from odi_assets.sources.delta.appended import files_between, require_there
 
             files = files_between(table(), start, end, label, skip)
             require_there(TableHandle.open(table()), files, label)
