@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import pickle
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from odi_assets.delta.errors import cannot_look
 from odi_assets.delta.maintenance.restore import lost_files
+from odi_assets.delta.protocol import require_readable
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import SourceError, TableError
-from odi_assets.sources.delta import appended
+from odi_assets.sources.delta.appended import AppendedFiles
 from odi_assets.sources.errors import gone_data_file
 from odi_assets.sources.streamed import Offset, ReadBefore, ReadLog, RowsByFile, StreamedSource, StreamRead
+from odi_assets.spark.lazy import T
 from odi_assets.tables.engine import engine_of
 from odi_assets.tables.reader import by_file_uri, file_uri_key
 from odi_assets.tables.schema import spark_schema
+from odi_assets.util.lazy import pa, pa_fs, pc, pq
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -37,8 +42,8 @@ class StreamedTable(StreamedSource):
         return self.source.location
 
     @property
-    def _skip(self) -> bool:
-        return self.settings.on_change == "ignore"
+    def _files(self) -> AppendedFiles:
+        return AppendedFiles(self._location, self.label, self.settings.on_change == "ignore")
 
     def plan(self, log: ReadLog, start: Offset | None) -> StreamRead:
         del log
@@ -46,16 +51,15 @@ class StreamedTable(StreamedSource):
         if not handle.exists and self.source.is_upstream and start is None:
             return self._planned("delta", handle.position, None, {}, 0, f"nothing: {self.label} has not been run")
         handle = replace(self.source).snapshot().handle
-        begin = start or appended.first_offset(handle)
-        end, files = appended.next_files(self._location, begin, self.label, skip=self._skip)
-        appended.require_there(handle, files, self.label)
+        end, files = self._files.after(start or self._files.newest())
+        self._files.require_there(handle, files)
         version = f"version {handle.version}"
         text = f"{version}, {counted(len(files), 'new file')}" if files else f"{version}, nothing new"
         return self._planned("delta", handle.position, start, end, len(files), text)
 
     def unread_in(self, start: Offset) -> set[int]:
         try:
-            return appended.unread_versions(self._location, start, self.label, skip=self._skip)
+            return self._files.unread_versions(start)
         except (SourceError, TableError) as error:
             if cannot_look(error):
                 raise
@@ -72,19 +76,28 @@ class StreamedTable(StreamedSource):
 
     def size(self, log: ReadLog, start: Offset | None, end: Offset) -> int | None:
         del log
-        return sum(file.size for file in self._between(start, end))
+        return sum(file.size for file in self._files.between(start, end))
 
     def raw_stream(self, spark: SparkSession) -> DataFrame:
+        source = self.data_source()
+        spark.dataSource.register(source)
+        return spark.readStream.name(self.name).format(source.name()).load()
+
+    def data_source(self) -> Any:
+        """The class of Spark's Python data source of its rows, with the columns that the table has now.
+
+        Raises:
+            TableError: there is no table, or its files do not tell its rows.
+        """
+        handle = TableHandle.open(self._location)
+        require_readable(handle)
         most = self.settings.max_files_per_batch
-        return appended.read_stream(spark, self.name, self._location, self.label, most=most, skip=self._skip)
+        return _data_source(f"odi_table_{self.name}", self._files, handle.schema_json, most)
 
     def raw_batch(self, spark: SparkSession, log: ReadLog, start: Offset | None, end: Offset) -> DataFrame | None:
         del log
-        files = self._between(start, end)
+        files = self._files.between(start, end)
         return engine_of(self._location).read_files(spark, TableHandle.open(self._location), files) if files else None
-
-    def _between(self, start: Offset | None, end: Offset) -> list[LiveFile]:
-        return appended.files_between(self._location, start, end, self.label, self._skip)
 
     def read_error(self, text: str) -> SourceError | None:
         return gone_data_file(self.label, text, self._location)
@@ -107,7 +120,7 @@ class StreamedTable(StreamedSource):
                 before = batch
                 continue
             try:
-                read = self._between(start, end)
+                read = self._files.between(start, end)
             except (TableError, SourceError) as error:
                 if cannot_look(error):
                     raise
@@ -119,7 +132,7 @@ class StreamedTable(StreamedSource):
         lost = {file.path for file in lost_files(self._location, files)}
         if lost:
             gone = f"{counted(len(lost), 'file')} that it had read, and that left the table and were deleted"
-        since = appended.next_files(self._location, start or appended.first_offset(handle), self.label, skip=True)
+        since = replace(self._files, skip=True).after(start or self._files.newest())
         chosen = [*(file for file in files if file.path not in lost), *since[1]]
         if gone and not batches:
             # It is not known which batch read which file.
@@ -127,3 +140,81 @@ class StreamedTable(StreamedSource):
             batches = dict.fromkeys(by_file_uri(self._location, chosen), (0, max(ends, default=0)))
         rows = engine_of(handle).read_files(spark, handle, chosen, file_as=file_as) if chosen else None
         return RowsByFile(rows, batches, gone, f"{file_uri_key(self._location.uri).rstrip('/')}/")
+
+
+def _data_source(kind: str, appended: AppendedFiles, schema_json: str, most: int | None) -> Any:
+    """A class that is made in here, so that executors get it by value: they need pyarrow, and deltalake for tables on a
+    store, but not this package. What only the driver needs goes along pickled, and executors leave it alone.
+    """
+    from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+
+    schema, kept = T.StructType.fromJson(json.loads(schema_json)), pickle.dumps(appended)
+    place = appended.location
+    uri, is_local, options = place.uri, place.is_local, dict(place.storage_options)
+
+    class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+        def __init__(self) -> None:
+            self.upto: int | None = None
+
+        def prepareForTriggerAvailableNow(self) -> None:
+            self.upto = int(pickle.loads(kept).newest()["version"])
+
+        def getDefaultReadLimit(self) -> ReadLimit:
+            return ReadAllAvailable() if most is None else ReadMaxFiles(most)
+
+        def initialOffset(self) -> dict[str, Any]:
+            return dict(pickle.loads(kept).newest())
+
+        def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+            files = limit.max_files if isinstance(limit, ReadMaxFiles) else None
+            return dict(pickle.loads(kept).after(start, most=files, upto=self.upto)[0])
+
+        def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+            files = pickle.loads(kept).between_and_there(start, end)
+            return [InputPartition((file.path, dict(file.partition))) for file in files]
+
+        def read(self, partition: InputPartition) -> Iterator[Any]:
+            from pyspark.sql.pandas.types import to_arrow_schema
+
+            path, values = partition.value
+            wanted = to_arrow_schema(schema, timezone="UTC")
+
+            def constant(text: str | None, kind: Any, rows: int) -> Any:
+                array = pa.array([text] * rows, pa.string())
+                if pa.types.is_timestamp(kind) and kind.tz is not None:
+                    return pc.assume_timezone(array.cast(pa.timestamp("us")), "UTC")
+                return array.cast(kind)
+
+            def column(batch: Any, field: Any) -> Any:
+                if field.name in values:
+                    return constant(values[field.name], field.type, batch.num_rows)
+                if field.name not in batch.schema.names:
+                    return pa.nulls(batch.num_rows, field.type)
+                stored = batch.column(field.name)
+                if pa.types.is_timestamp(field.type) and field.type.tz and not getattr(stored.type, "tz", None):
+                    # INT96 has no zone, and is in UTC.
+                    stored = pc.assume_timezone(stored, "UTC")
+                return stored.cast(field.type)
+
+            if is_local:
+                file = pq.ParquetFile(f"{uri}/{path}", pre_buffer=False)
+            else:
+                from deltalake.fs import DeltaStorageHandler
+
+                file = pq.ParquetFile(pa_fs.PyFileSystem(DeltaStorageHandler(uri, options)).open_input_file(path))
+            for batch in file.iter_batches(batch_size=10_000, use_threads=False):
+                yield pa.RecordBatch.from_arrays([column(batch, field) for field in wanted], schema=wanted)
+
+    class TableStreamSource(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return kind
+
+        def schema(self) -> T.StructType:
+            return schema
+
+        def streamReader(self, schema: T.StructType) -> DataSourceStreamReader:  # noqa: ARG002  Spark's signature
+            return TableStreamReader()
+
+    return TableStreamSource

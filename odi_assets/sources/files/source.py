@@ -399,11 +399,11 @@ class FilesSnapshot(SourceSnapshot):
         Raises:
             SourceError: a file went away, or cannot be read under its name or with its columns.
         """
-        shown = reader_options(self, paths, options, infers=schema is None)
+        base = self.base.for_spark
+        shown = reader_options(self, base, paths, options, infers=schema is None)
         reader = spark.read.format(self.format).options(**shown)
         try:
             reader = reader if schema is None else reader.schema(schema)
-            base = self.base.for_spark
             return reader.load([base.child(path).spark_path for path in paths])
         except spark_errors.AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":

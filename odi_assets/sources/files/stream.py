@@ -6,13 +6,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from odi_assets.errors import ConfigError, SourceError
+from odi_assets.errors import SourceError
 from odi_assets.sources.errors import is_about_header, unreadable_file
 from odi_assets.sources.files.listing import SourceFile, list_files
-from odi_assets.sources.files.options import strict_options
+from odi_assets.sources.files.options import reader_options
 from odi_assets.sources.losses import Loss
 from odi_assets.sources.streamed import Offset, ReadBefore, ReadLog, RowsByFile, StreamedSource, StreamRead
 from odi_assets.spark.ddl import struct_of
@@ -141,23 +141,24 @@ class StreamedFiles(StreamedSource):
 
     def raw_stream(self, spark: SparkSession) -> DataFrame:
         # By default, Spark passes over files that changed a week before the newest one, and says nothing.
-        how = {"maxFileAge": _FOR_EVER, **self._reading(), **self._recursion()}
-        if self.settings.max_files_per_batch is not None:
-            how["maxFilesPerTrigger"] = str(self.settings.max_files_per_batch)
-        reader = spark.readStream.name(self.name).format(self.source.format.value).schema(self._ddl).options(**how)
-        return reader.load(self._spark_path())
+        reader, most = (
+            spark.readStream.name(self.name).option("maxFileAge", _FOR_EVER),
+            self.settings.max_files_per_batch,
+        )
+        limit = {} if most is None else {"maxFilesPerTrigger": str(most)}
+        return self._load(reader, self._spark_path(), {**self._recursion(), **limit})
 
     def raw_batch(self, spark: SparkSession, log: ReadLog, start: Offset | None, end: Offset) -> DataFrame | None:
         files = self._files(log, start, end)
-        if not files:
-            return None
-        reader = (
-            spark.read.format(self.source.format.value)
-            .schema(self._ddl)
-            .options(**self._reading(), **self._partitions(files))
-        )
         # The log has URIs; Spark takes paths, and globs in them.
-        return reader.load([replace(self.source.base, uri=unquote(uri)).spark_path for uri in files])
+        paths = [replace(self.source.base, uri=unquote(uri)).spark_path for uri in files]
+        return self._load(spark.read, paths, self._partitions(files)) if files else None
+
+    def _load(self, reader: Any, paths: str | Sequence[str], more: Mapping[str, str]) -> DataFrame:
+        # Not under a name of its own for these credentials: the checkpoint would know the files by that name.
+        options = reader_options(self.source.snapshot_of((), ()), self.source.base, (), more)
+        rows: DataFrame = reader.format(self.source.format.value).schema(self._ddl).options(**options).load(paths)
+        return rows
 
     def _partitions(self, files: Sequence[str]) -> dict[str, str]:
         """What makes columns of folders named ``column=value``, as in the stream: Spark looks for them below a folder,
@@ -194,15 +195,9 @@ class StreamedFiles(StreamedSource):
         if listed:
             # A line that does not fit has stopped the stream; here it must not hide the others.
             lenient = {"mode": "PERMISSIVE", "enforceSchema": "true", **self.source.options}
-            how = {**self._reading(), **lenient, **self._recursion()}
-            reader = spark.read.format(self.source.format.value).schema(self._ddl).options(**how)
-            rows = reader.load(self._spark_path()).select("*", F.col("_metadata.file_path").alias(file_as))
+            rows = self._load(spark.read, self._spark_path(), {**lenient, **self._recursion()})
+            rows = rows.select("*", F.col("_metadata.file_path").alias(file_as))
         return RowsByFile(rows, batches_of_files(numbers, offsets), text, root)
-
-    def _reading(self) -> dict[str, str]:
-        # A line that does not fit stops the run; Spark would make NULLs of it, and say nothing.
-        given = {**self.source.base.reader_options, **self.source.options}
-        return {**strict_options(self.source.format, given, strict=self.source.strict), **given}
 
     def require_read_once(self, log: ReadLog, start: Offset | None, end: Offset) -> None:
         # Files may have come since the run was planned.
@@ -229,14 +224,7 @@ class StreamedFiles(StreamedSource):
         _, stars, name = self.source.path.partition("**")
         if not stars:
             return {}
-        name = name.strip("/")
-        if "/" in name or "**" in name:
-            raise ConfigError(
-                f"`{self.source.path}` of the input `{self.name}` has folders after `**`, which a stream cannot follow",
-                fix="write `**` before the name of the files alone, as in `orders/**/*.json`",
-                path=self.source.path,
-            )
-        return {"recursiveFileLookup": "true", **({"pathGlobFilter": name} if name else {})}
+        return {"recursiveFileLookup": "true", **({"pathGlobFilter": name.strip("/")} if name.strip("/") else {})}
 
     def _spark_path(self) -> str:
         return f"{self.source.base.spark_path}/{self.source.path.partition('**')[0].rstrip('/')}".rstrip("/")
