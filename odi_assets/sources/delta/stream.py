@@ -112,23 +112,19 @@ class StreamedTable(StreamedSource):
         handle = TableHandle.open(self._location)
         files: list[LiveFile] = []
         batches: dict[str, tuple[int, int]] = {}
-        gone = None
-        before, start = -1, None
-        for batch in sorted(ends):
-            end = ends[batch]
-            if end is None or end == start:
-                before = batch
-                continue
-            try:
-                read = self._files.between(start, end)
-            except (TableError, SourceError) as error:
-                if cannot_look(error):
-                    raise
-                gone = f"what batch {batch} had read: {error.message}"
-                read = []
-            files += read
-            batches |= dict.fromkeys(by_file_uri(self._location, read), (before + 1, batch))
-            before, start = batch, end
+        before, start, gone = -1, None, None
+        for batch, end in sorted(ends.items()):
+            if end is not None and end != start:
+                try:
+                    read = self._files.between(start, end)
+                except (TableError, SourceError) as error:
+                    if cannot_look(error):
+                        raise
+                    gone, read = f"what batch {batch} had read: {error.message}", []
+                files += read
+                batches |= dict.fromkeys(by_file_uri(self._location, read), (before + 1, batch))
+                start = end
+            before = batch
         lost = {file.path for file in lost_files(self._location, files)}
         if lost:
             gone = f"{counted(len(lost), 'file')} that it had read, and that left the table and were deleted"
