@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -146,8 +146,7 @@ def _data_source(kind: str, appended: AppendedFiles, schema_json: str, most: int
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
     schema, kept = T.StructType.fromJson(json.loads(schema_json)), pickle.dumps(appended)
-    place = appended.location
-    uri, is_local, options = place.uri, place.is_local, dict(place.storage_options)
+    read_rows = _row_reader(appended.location, schema)
 
     class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         def __init__(self) -> None:
@@ -171,36 +170,7 @@ def _data_source(kind: str, appended: AppendedFiles, schema_json: str, most: int
             return [InputPartition((file.path, dict(file.partition))) for file in files]
 
         def read(self, partition: InputPartition) -> Iterator[Any]:
-            from pyspark.sql.pandas.types import to_arrow_schema
-
-            path, values = partition.value
-            wanted = to_arrow_schema(schema, timezone="UTC")
-
-            def constant(text: str | None, kind: Any, rows: int) -> Any:
-                array = pa.array([text] * rows, pa.string())
-                if pa.types.is_timestamp(kind) and kind.tz is not None:
-                    return pc.assume_timezone(array.cast(pa.timestamp("us")), "UTC")
-                return array.cast(kind)
-
-            def column(batch: Any, field: Any) -> Any:
-                if field.name in values:
-                    return constant(values[field.name], field.type, batch.num_rows)
-                if field.name not in batch.schema.names:
-                    return pa.nulls(batch.num_rows, field.type)
-                stored = batch.column(field.name)
-                if pa.types.is_timestamp(field.type) and field.type.tz and not getattr(stored.type, "tz", None):
-                    # INT96 has no zone, and is in UTC.
-                    stored = pc.assume_timezone(stored, "UTC")
-                return stored.cast(field.type)
-
-            if is_local:
-                file = pq.ParquetFile(f"{uri}/{path}", pre_buffer=False)
-            else:
-                from deltalake.fs import DeltaStorageHandler
-
-                file = pq.ParquetFile(pa_fs.PyFileSystem(DeltaStorageHandler(uri, options)).open_input_file(path))
-            for batch in file.iter_batches(batch_size=10_000, use_threads=False):
-                yield pa.RecordBatch.from_arrays([column(batch, field) for field in wanted], schema=wanted)
+            return read_rows(*partition.value)
 
     class TableStreamSource(DataSource):
         @classmethod
@@ -214,3 +184,40 @@ def _data_source(kind: str, appended: AppendedFiles, schema_json: str, most: int
             return TableStreamReader()
 
     return TableStreamSource
+
+
+def _row_reader(place: Location, schema: StructType) -> Callable[[str, Mapping[str, str | None]], Iterator[Any]]:
+    """A function that reads a data file, by its path and its values of partitions. Executors get it by value, too."""
+    uri, is_local, options = place.uri, place.is_local, dict(place.storage_options)
+
+    def constant(text: str | None, kind: Any, rows: int) -> Any:
+        array = pa.array([text] * rows, pa.string())
+        if pa.types.is_timestamp(kind) and kind.tz is not None:
+            return pc.assume_timezone(array.cast(pa.timestamp("us")), "UTC")
+        return array.cast(kind)
+
+    def column(batch: Any, field: Any, values: Mapping[str, str | None]) -> Any:
+        if field.name in values:
+            return constant(values[field.name], field.type, batch.num_rows)
+        if field.name not in batch.schema.names:
+            return pa.nulls(batch.num_rows, field.type)
+        stored = batch.column(field.name)
+        if pa.types.is_timestamp(field.type) and field.type.tz and not getattr(stored.type, "tz", None):
+            # INT96 has no zone, and is in UTC.
+            stored = pc.assume_timezone(stored, "UTC")
+        return stored.cast(field.type)
+
+    def read(path: str, values: Mapping[str, str | None]) -> Iterator[Any]:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        wanted = to_arrow_schema(schema, timezone="UTC")
+        if is_local:
+            file = pq.ParquetFile(f"{uri}/{path}", pre_buffer=False)
+        else:
+            from deltalake.fs import DeltaStorageHandler
+
+            file = pq.ParquetFile(pa_fs.PyFileSystem(DeltaStorageHandler(uri, options)).open_input_file(path))
+        for batch in file.iter_batches(batch_size=10_000, use_threads=False):
+            yield pa.RecordBatch.from_arrays([column(batch, field, values) for field in wanted], schema=wanted)
+
+    return read

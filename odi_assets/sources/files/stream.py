@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from odi_assets.errors import SourceError
-from odi_assets.sources.errors import is_about_header, unreadable_file
+from odi_assets.sources.errors import is_about_header, unreadable_file, unreadable_place
 from odi_assets.sources.files.listing import SourceFile, list_files
 from odi_assets.sources.files.options import reader_options
 from odi_assets.sources.losses import Loss
@@ -177,6 +177,9 @@ class StreamedFiles(StreamedSource):
         return struct_of(self._ddl)
 
     def read_error(self, text: str) -> SourceError | None:
+        place = unreadable_place(text)
+        if place is not None and file_uri_key(place) not in self._listed():
+            return None
         found = self.source.snapshot().read_error(text) or unreadable_file(self.label, text)
         if found is None or not is_about_header(text):
             return found
