@@ -30,8 +30,9 @@ class ReadLog(Protocol):
     def files(self, name: str, after: int, upto: int) -> list[str]:
         """The files of the input ``name`` with a number ``after < number <= upto``, as URIs, sorted."""
 
-    def numbered_files(self, name: str) -> dict[str, int]:
-        """Every file of the input ``name``, as a URI, with its number: the ``logOffset`` that it came with."""
+    def numbered_files(self, name: str, upto: int = -1) -> dict[str, int]:
+        """Every file of the input ``name``, as a URI, with its number: the ``logOffset`` that it came with. The log has
+        to have all up to the number ``upto``."""
 
 
 @dataclass(frozen=True)

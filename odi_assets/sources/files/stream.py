@@ -42,7 +42,8 @@ class StreamedFiles(StreamedSource):
     source: LandingFiles
 
     def plan(self, log: ReadLog, start: Offset | None) -> StreamRead:
-        known = set() if start is None else {file_uri_key(uri) for uri in log.numbered_files(self.name)}
+        read = {} if start is None else log.numbered_files(self.name, int(start["logOffset"]))
+        known = {file_uri_key(uri) for uri in read}
         listed = self._listed()
         new = [uri for uri in listed if uri not in known]
         if self.settings.max_files_per_batch != 1:

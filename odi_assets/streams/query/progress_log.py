@@ -133,11 +133,24 @@ class ProgressLog:
             found.update(str(line["path"]) for line in lines if line["batchId"] == number)
         return sorted(found)
 
-    def numbered_files(self, name: str) -> dict[str, int]:
-        """Every file that an input's log lists, as a URI, with its number there: the ``logOffset`` it came with."""
+    def numbered_files(self, name: str, upto: int = -1) -> dict[str, int]:
+        """Every file that an input's log lists, as a URI, with its number there: the ``logOffset`` it came with.
+
+        Args:
+            upto: the number that a batch has read; the log has to have all up to there.
+
+        Raises:
+            CheckpointError: the log cannot be read, or a part of it is missing: Spark would write the part again, of
+                files that are new.
+        """
         logs = self.source_log(name)
         # A compacted file holds all that was listed before it.
         first = max((number for number, log in logs.items() if log.endswith(".compact")), default=0)
+        missing = next((number for number in range(first, upto + 1) if number not in logs), None)
+        if missing is not None:
+            raise self._lost(
+                f"sources/{name}/{missing}", "is missing: the files that it lists would be read again, or not at all"
+            )
         recent = (log for number, log in logs.items() if number >= first)
         lines = (line for log in recent for line in self._entries(f"sources/{name}/{log}"))
         return {str(line["path"]): int(line["batchId"]) for line in lines}
@@ -237,9 +250,12 @@ class ProgressLog:
         )
 
     def _torn(self, name: str, why: str) -> CheckpointError:
+        return self._lost(name, f"is torn: {why}")
+
+    def _lost(self, name: str, why: str) -> CheckpointError:
         path = f"{self.location.uri}/{name}"
         return CheckpointError(
-            f"{path} is torn: {why}",
+            f"{path} {why}",
             fix=f"restore it from a copy of the checkpoint; or set it aside: {self._repair}",
             path=path,
         )
