@@ -79,8 +79,11 @@ class AppendedFiles:
             offset["commit"] = commit_digest(self.location, offset["version"])
         return offset, found
 
-    def between(self, start: Offset | None, end: Offset) -> list[LiveFile]:
+    def between(self, start: Offset | None, end: Offset, *, there: bool = False) -> list[LiveFile]:
         """The files of a batch that reads from ``start`` to ``end``; of a stream's first batch if ``start`` is None.
+
+        Args:
+            there: make sure that they can be read, as :meth:`require_there` does.
 
         Raises:
             SourceError, TableError: as :meth:`after` does.
@@ -88,21 +91,14 @@ class AppendedFiles:
         if start is None or start["since"] != end["since"]:
             # When the first batch is run again, Spark asks for its start a second time.
             start = {**end, "version": end["since"], "index": 0}
-        low, high, found = int(start["index"]), {int(end["version"]): int(end["index"])}, list[LiveFile]()
-        for version, files in self._lists(self._opened(end), start, int(end["version"])):
+        handle, found = self._opened(end), list[LiveFile]()
+        low, high = int(start["index"]), {int(end["version"]): int(end["index"])}
+        for version, files in self._lists(handle, start, int(end["version"])):
             found += files[low : high.get(version)]
             low = 0
+        if there:
+            self.require_there(handle, found)
         return found
-
-    def between_and_there(self, start: Offset | None, end: Offset) -> list[LiveFile]:
-        """The same, if all of them can be read.
-
-        Raises:
-            SourceError, TableError: as :meth:`after` and :meth:`require_there` do.
-        """
-        files = self.between(start, end)
-        self.require_there(TableHandle.open(self.location), files)
-        return files
 
     def unread_versions(self, start: Offset) -> set[int]:
         """Versions that together have all files that a stream has to read after ``start``. Few of them: the newest

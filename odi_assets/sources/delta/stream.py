@@ -47,10 +47,10 @@ class StreamedTable(StreamedSource):
 
     def plan(self, log: ReadLog, start: Offset | None) -> StreamRead:
         del log
-        handle = TableHandle.open(self._location)
-        if not handle.exists and self.source.is_upstream and start is None:
-            return self._planned("delta", handle.position, None, {}, 0, f"nothing: {self.label} has not been run")
-        handle = replace(self.source).snapshot().handle
+        now = replace(self.source)
+        if not now.exists and now.is_upstream and start is None:
+            return self._planned("delta", now.position(), None, {}, 0, f"nothing: {self.label} has not been run")
+        handle = now.snapshot().handle
         end, files = self._files.after(start or self._files.newest())
         self._files.require_there(handle, files)
         version = f"version {handle.version}"
@@ -166,7 +166,7 @@ def _data_source(kind: str, appended: AppendedFiles, schema_json: str, most: int
             return dict(pickle.loads(kept).after(start, most=files, upto=self.upto)[0])
 
         def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-            files = pickle.loads(kept).between_and_there(start, end)
+            files = pickle.loads(kept).between(start, end, there=True)
             return [InputPartition((file.path, dict(file.partition))) for file in files]
 
         def read(self, partition: InputPartition) -> Iterator[Any]:
