@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odi_assets.errors import SourceError
@@ -34,7 +34,7 @@ _NAMES_WITH_COLONS = {
 
 
 def reader_options(
-    files: FilesSnapshot, base: Location, paths: Sequence[str], more: Mapping[str, str], *, infers: bool = False
+    files: FilesSnapshot, base: Location, paths: Iterable[str], more: Mapping[str, str], *, infers: bool = False
 ) -> dict[str, str]:
     """The options of a read of ``paths``: ours, unless the project file sets them, and ``more``, which decides.
 
@@ -72,7 +72,7 @@ def _strict(files: FilesSnapshot, given: Mapping[str, str], *, infers: bool) -> 
     return found
 
 
-def _for_names(files: FilesSnapshot, paths: Sequence[str]) -> Mapping[str, str]:
+def _for_names(files: FilesSnapshot, paths: Iterable[str]) -> Mapping[str, str]:
     """What reads files on a local disk whose names have colons."""
     with_colon = next((path for path in paths if ":" in path), None)
     if with_colon is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -147,17 +147,19 @@ class StreamedFiles(StreamedSource):
             self.settings.max_files_per_batch,
         )
         limit = {} if most is None else {"maxFilesPerTrigger": str(most)}
-        return self._load(reader, self._spark_path(), {**self._recursion(), **limit})
+        return self._load(reader, self._listed(), self._spark_path(), {**self._recursion(), **limit})
 
     def raw_batch(self, spark: SparkSession, log: ReadLog, start: Offset | None, end: Offset) -> DataFrame | None:
         files = self._files(log, start, end)
         # The log has URIs; Spark takes paths, and globs in them.
         paths = [replace(self.source.base, uri=unquote(uri)).spark_path for uri in files]
-        return self._load(spark.read, paths, self._partitions(files)) if files else None
+        return self._load(spark.read, map(file_uri_key, files), paths, self._partitions(files)) if files else None
 
-    def _load(self, reader: Any, paths: str | Sequence[str], more: Mapping[str, str]) -> DataFrame:
+    def _load(
+        self, reader: Any, names: Iterable[str], paths: str | Sequence[str], more: Mapping[str, str]
+    ) -> DataFrame:
         # Not under a name of its own for these credentials: the checkpoint would know the files by that name.
-        options = reader_options(self.source.snapshot_of((), ()), self.source.base, (), more)
+        options = reader_options(self.source.snapshot_of((), ()), self.source.base, names, more)
         rows: DataFrame = reader.format(self.source.format.value).schema(self._ddl).options(**options).load(paths)
         return rows
 
@@ -199,7 +201,7 @@ class StreamedFiles(StreamedSource):
         if listed:
             # A line that does not fit has stopped the stream; here it must not hide the others.
             lenient = {"mode": "PERMISSIVE", "enforceSchema": "true", **self.source.options}
-            rows = self._load(spark.read, self._spark_path(), {**lenient, **self._recursion()})
+            rows = self._load(spark.read, listed, self._spark_path(), {**lenient, **self._recursion()})
             rows = rows.select("*", F.col("_metadata.file_path").alias(file_as))
         return RowsByFile(rows, batches_of_files(numbers, offsets), text, root)
 

@@ -130,3 +130,11 @@ def test_a_bad_file_of_the_second_input_is_named_as_one_of_that_input(tmp_path: 
     box.land("b/1.csv", ["no", "2"])
     with pytest.raises(SourceError, match=r"^landing:b: \S+/b/1\.csv cannot be read"):
         box.run("rows")
+
+
+def test_a_file_with_a_colon_in_its_name_is_read_and_read_once(tmp_path: Path, spark: SparkSession) -> None:
+    box = streamed(tmp_path, spark)
+    for number, name in enumerate(("a.csv", "2024-01-01T10:00:00.csv", "b.csv")):
+        box.land(f"rows/{name}", ["id,a,b", f"{number},x,y"])
+        box.run("rows")
+    assert [row[0] for row in box.rows("rows")] == [0, 1, 2]
