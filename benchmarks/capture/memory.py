@@ -29,7 +29,9 @@ def memory(options: Options) -> list[Row]:
             peaks, first = [], 1
             for count in (_FEW, _MANY):
                 options.say(f"a transaction of {count:,} changes")
-                rows = "SELECT g, 'abc' || g, md5(g::text), mod(g, 1000000) * 1.5 FROM generate_series(%s::int, %s::int) g"
+                rows = (
+                    "SELECT g, 'abc' || g, md5(g::text), mod(g, 1000000) * 1.5 FROM generate_series(%s::int, %s::int) g"
+                )
                 database.execute(f"INSERT INTO big {rows}", [first, first + count - 1])
                 first += count
                 peaks.append(_peak(folder))
