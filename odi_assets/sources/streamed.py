@@ -178,16 +178,7 @@ class StreamedSource(ABC):
         """
 
     def _planned(
-        self,
-        format_: str,
-        at: Position,
-        start: Offset | None,
-        after: Offset,
-        files: int,
-        summary: str,
-        elsewhere: ReadBefore | None = None,
-        *,
-        is_strange: bool = False,
+        self, format_: str, at: Position, start: Offset | None, after: Offset, files: int, summary: str
     ) -> StreamRead:
         """The read from ``start`` to ``after``, of which ``files`` files are new."""
         before = None if start is None else StreamMark(start)
@@ -205,8 +196,6 @@ class StreamedSource(ABC):
             before=before,
             after=StreamMark(after) if files else before,
             follows=True,
-            elsewhere=elsewhere,
-            is_strange=is_strange,
         )
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What commits append to a Delta table, for streams: the files of its first version, then those of each later commit.
+"""What a stream reads of a Delta table: the files of its first version, then the files that each later commit appends.
 
 An offset is ``{"table_id", "since", "version", "index", "commit"}``: of the list of files of ``version``, the first
 ``index`` are read. ``commit`` identifies the commit of ``version``: another history of the table may have the same
@@ -152,7 +152,7 @@ class AppendedFiles:
         return handle
 
     def _lists(self, handle: TableHandle, start: Offset, upto: int) -> Iterator[tuple[int, list[LiveFile]]]:
-        """The versions from that of ``start`` on, and their lists of files, which have always the same order."""
+        """From the version of ``start`` on, each version and its list of files, always in the same order."""
         first = int(start["version"])
         if first == int(start["since"]):
             yield first, _by_age(TableHandle.open(self.location, first))

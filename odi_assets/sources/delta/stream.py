@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamedTable(StreamedSource):
+    """A Delta table as an input of a query."""
+
     source: DeltaTableSource
 
     known_by_id: ClassVar[bool] = True

@@ -39,6 +39,8 @@ _FIX_OF_HEADER = (
 
 @dataclass(frozen=True, kw_only=True)
 class StreamedFiles(StreamedSource):
+    """Landing files as an input of a query."""
+
     source: LandingFiles
 
     def plan(self, log: ReadLog, start: Offset | None) -> StreamRead:
@@ -49,16 +51,16 @@ class StreamedFiles(StreamedSource):
         if self.settings.max_files_per_batch != 1:
             self._require_plain_names(new, "rename it; or give each file its own batch: `max_files_per_batch: 1`")
         newest = max(listed.values()).path if listed else None
-        return self._planned(
+        planned = self._planned(
             self.source.format.value,
             self.source.snapshot_of(tuple(listed.values()), ()).position,
             start,
             {"files": len(listed), "newest": newest},
             len(new),
             counted(len(new), "new file") if new else "no new files",
-            self._read_elsewhere(listed, new, known, self.name),
-            is_strange=bool(known and listed) and len(new) == len(listed),
         )
+        is_strange = bool(known and listed) and len(new) == len(listed)
+        return replace(planned, elsewhere=self._read_elsewhere(listed, new, known, self.name), is_strange=is_strange)
 
     def losses(self, log: ReadLog) -> Iterator[Loss]:
         """Files that batches have read and that are gone, to whatever folder the others were moved."""
