@@ -25,6 +25,8 @@ class LazyModule(ModuleType):
 
 
 if TYPE_CHECKING:
+    import confluent_kafka as kafka
+    import confluent_kafka.admin as kafka_admin
     import croniter
     import fsspec
     import polars as pl
@@ -40,5 +42,21 @@ else:
     pa, pc, pa_fs, pq = (LazyModule(f"pyarrow{name}") for name in ("", ".compute", ".fs", ".parquet"))
     sqlglot, exp = LazyModule("sqlglot"), LazyModule("sqlglot.expressions")
     croniter, fsspec, pl, psycopg, pymysql = map(LazyModule, ("croniter", "fsspec", "polars", "psycopg", "pymysql"))
+    kafka, kafka_admin = LazyModule("confluent_kafka"), LazyModule("confluent_kafka.admin")
 
-__all__ = ["LazyModule", "croniter", "exp", "fsspec", "pa", "pa_fs", "pc", "pl", "pq", "psycopg", "pymysql", "sqlglot"]
+__all__ = [
+    "LazyModule",
+    "croniter",
+    "exp",
+    "fsspec",
+    "kafka",
+    "kafka_admin",
+    "pa",
+    "pa_fs",
+    "pc",
+    "pl",
+    "pq",
+    "psycopg",
+    "pymysql",
+    "sqlglot",
+]
