@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any
 
 from odi_assets.errors import SourceError
 from odi_assets.sources.cdc.debezium.columns import UNTYPED, EnvelopeColumn, Raw, named, of_schema
+from odi_assets.sources.cdc.debezium.placeholders import Placeholders
 from odi_assets.sources.cdc.debezium.settings import DebeziumRead
 from odi_assets.sources.cdc.log import Op, Shape, ShapeColumn
 from odi_assets.sources.cdc.patterns import TablePatterns
@@ -110,6 +110,12 @@ class EnvelopeReader:
     binlog: str = ""
     _known: dict[tuple[str, str], _Table] = field(default_factory=dict)
     _wanted: dict[str, bool] = field(default_factory=dict)
+    _deletes: set[tuple[str, int]] = field(default_factory=set)
+    _halves: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._placeholders = Placeholders(self.rules.read.unavailable)
+        self._where = ""
 
     def changes(
         self, message: bytes, stream: str, where: str, key: bytes | None = None, headers: Iterable[Any] = ()
@@ -128,9 +134,27 @@ class EnvelopeReader:
         """
         try:
             found = _Message.of(message, key, headers)
+            self._where = where
             return [] if found is None else self._changes(found, stream)
         except _Refused as error:
             raise SourceError(f"{self.rules.label}: {where} {error}", fix=error.fix, path=where) from error.__cause__
+
+    def require_whole(self) -> None:
+        """Look whether all that belongs together has come, once all messages of a run are read.
+
+        Raises:
+            SourceError: a row got another key, and the message that takes the row with the former key out, in another
+                stream, has not come: what that stream has of the row is not known yet.
+        """
+        missing = self._halves.keys() - self._deletes
+        if missing:
+            first = min(missing, key=lambda at: at[1])
+            raise SourceError(
+                f"{self.rules.label}: {self._halves[first]} gives a row of {first[0]} another key, and the message "
+                "that takes out the row with the former key is not there yet",
+                fix="run the node again once it is: nothing was written",
+                path=self._halves[first],
+            )
 
     def _changes(self, message: _Message, stream: str) -> list[RowChange]:
         value, read = message.value, self.rules.read
@@ -258,6 +282,7 @@ class EnvelopeReader:
                 raise _Refused("takes a row out, and says no key of it", "name the table's key in `read.keys`")
             if position is not None and old:
                 known.deleted = (position, xid, [*old])
+                self._deletes.add((table, position))
             yield RowChange(table, op, *facts, shape, old if places else None)
             return
         assert after is not None
@@ -271,6 +296,8 @@ class EnvelopeReader:
                 former = deleted[2]
             elif message.old_key is not None:
                 former = self._key_texts(known, message.old_key)
+                if lacks and position is not None:
+                    self._halves[table, position] = self._where
             before = self._only_key(known, former)
             if lacks and before is None:
                 raise self._unknown(known, table, lacks)
@@ -287,17 +314,11 @@ class EnvelopeReader:
         lacks: list[int] = []
         for place, (name, column) in enumerate(known.columns):
             value = row.get(name)
-            if value is not None and self._is_unavailable(value, column):
+            if value is not None and self._placeholders.stands_for(value):
                 lacks.append(place)
                 value = None
             texts.append(None if value is None else _text(column, name, value))
         return texts, lacks
-
-    def _is_unavailable(self, value: Any, column: EnvelopeColumn) -> bool:
-        text = self.rules.read.unavailable
-        if isinstance(value, str):
-            return value == text or (column.type == "bytea" and value == base64.b64encode(text.encode()).decode())
-        return value in ([text], {text: text}) if isinstance(value, list | dict) else False
 
     @staticmethod
     def _key_texts(known: _Table, key: Mapping[str, Any] | None) -> Texts | None:

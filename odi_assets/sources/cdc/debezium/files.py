@@ -90,6 +90,7 @@ class EnvelopeFiles(LandingFiles):
                 if text := line.strip():
                     for change in reader.changes(text, file.path, f"{file.path}, line {number},"):
                         rows.add(change, file.path)
+        reader.require_whole()
         found = rows.finished()
         count = found.num_rows
         assert files.after is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MOST_MESSAGES = 500_000
-"""Messages of one commit, about."""
+"""Messages of one commit, about, of topics of one partition."""
 Ends = Mapping[str, Mapping[int, int]]
 """By topic and partition, the offset that the next message gets."""
 _SNAPSHOT = "let Debezium make a new snapshot of its tables (a signal `execute-snapshot`)"
@@ -196,18 +197,21 @@ class Topics(Source):
             )
         log = LogState() if before is None else before.log
         reader, rows = EnvelopeReader(self.rules, dict(log.tables), log.binlog), NumberedRows(log.next_n)
-        partitions = _Partitions(reader, rows, read.topics, is_first=before is None)
+        known = {} if before is None else before.topics
+        partitions = _Partitions(reader, rows, read.topics, known)
         reached = {(one.topic, one.partition): one.start for one in read.spans}
-        count = 0
+        # What several partitions have of a key is in one order only if all of it is here.
+        is_one = all(len(topic.partitions) == 1 for topic in read.topics.values())
+        most, count = MOST_MESSAGES if is_one else sys.maxsize, 0
         with opened(self.server, self.label) as broker:
-            for message in broker.messages(read.spans, MOST_MESSAGES):
+            for message in broker.messages(read.spans, most):
                 reached[message.topic, message.partition] = message.next
                 if message.is_one:
                     count += 1
                     partitions.add(message)
+        reader.require_whole()
         found = rows.finished()
         # What is not read any more keeps its place: it may come back.
-        known = {} if before is None else before.topics
         topics = {name: replace(one, offsets=dict(one.offsets)) for name, one in known.items()}
         for (name, number), at in reached.items():
             offsets = topics[name].offsets if name in topics else {}
@@ -220,7 +224,7 @@ class Topics(Source):
             after=after,
             follows=True,
             rows=found,
-            more=count >= MOST_MESSAGES,
+            more=count >= most,
             bound=_ends(_bounds(read.spans)),
         )
 
@@ -230,13 +234,13 @@ class _Partitions:
     """Adds messages of partitions to the rows of the log.
 
     Attributes:
-        is_first: the topics were not read before.
+        known: how far topics were read before.
     """
 
     reader: EnvelopeReader
     rows: NumberedRows
     topics: Mapping[str, Topic]
-    is_first: bool
+    known: Mapping[str, TopicMark]
     _last: dict[tuple[str, int], tuple[bytes | None, bool]] = field(default_factory=dict)
 
     def add(self, message: Message) -> None:
@@ -264,8 +268,11 @@ class _Partitions:
     def _require_delete(self, message: Message, at: tuple[str, int], where: str) -> None:
         """A tombstone stands behind the message that deletes its row. Compaction takes that one away, and leaves the
         tombstone; a first read needs neither."""
-        before = self._last.get(at)
-        if self.is_first or before is None or before == (message.key, True):
+        topic, number = at
+        if topic not in self.known or self._last.get(at) == (message.key, True):
+            return
+        if at not in self._last and message.offset == self.known[topic].offsets.get(number):
+            # The message before it was the last one of an earlier run.
             return
         raise SourceError(
             f"{self.reader.rules.label}: {where} marks a row as gone, and the change that deleted it is not before it: "

@@ -112,9 +112,40 @@ def test_large_values_that_did_not_change_stay_and_go_with_the_row_to_another_ke
         20: order(20, "moved", "note 2"),
         30: order(30, "far", "note 3"),
     }
-    box.land("topics/4.json", lines(whole("c", None, order(40, "new", UNAVAILABLE), lsn=50)))
-    with pytest.raises(SourceError, match=r"topics/4.json, line 1, makes a row of public.orders without the value of"):
+    # Its other half comes later.
+    header = {"__debezium.oldkey": json.dumps({"id": 1})}
+    box.land("topics/5.json", lines({**whole("c", None, order(10, "far", UNAVAILABLE), lsn=60), "headers": header}))
+    with pytest.raises(SourceError, match=r"topics/5.json, line 1, gives a row of public.orders another key, and the"):
         box.run("changes")
+    box.land(
+        "topics/6.json", lines(whole("u", None, order(1, "x", "other"), lsn=55), whole("d", order(1), None, lsn=60))
+    )
+    run_all(box)
+    assert held(box, "orders")[10] == order(10, "far", "other")
+    box.land("topics/7.json", lines(whole("c", None, order(40, "new", UNAVAILABLE), lsn=70)))
+    with pytest.raises(SourceError, match=r"topics/7.json, line 1, makes a row of public.orders without the value of"):
+        box.run("changes")
+
+
+FORMS: dict[str, tuple[dict[str, Any], Any, Any]] = {
+    "bytes": ({"type": "bytes"}, base64.b64encode(b"1").decode(), base64.b64encode(UNAVAILABLE.encode()).decode()),
+    "texts": ({"type": "array"}, ["a"], [UNAVAILABLE]),
+    "numbers": ({"type": "array"}, [1], [*UNAVAILABLE.encode()]),
+    "uuids": ({"type": "array"}, ["x"], ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]),
+    "pairs": ({"type": "map"}, {"a": "b"}, {UNAVAILABLE: UNAVAILABLE}),
+}
+
+
+def test_values_that_did_not_change_are_known_in_each_of_their_forms(box: Sandbox) -> None:
+    columns = {"id": INT, **{name: kind for name, (kind, _, _) in FORMS.items()}}
+    full = {"id": 1, **{name: value for name, (_, value, _) in FORMS.items()}}
+    lacking = {"id": 1, **{name: value for name, (_, _, value) in FORMS.items()}}
+    for number, (op, row) in enumerate([("c", full), ("u", lacking)]):
+        message = described(envelope(op, None, row, lsn=number), columns)
+        box.land(f"topics/{number}.json", lines(keyed(message, id=1)))
+    box.run("changes")
+    (update,) = (row for row in _log(box) if row["op"] == "u")
+    assert update["unchanged"] == [1, 2, 3, 4, 5]
 
 
 def test_a_table_that_was_emptied_is_empty_in_its_place(box: Sandbox) -> None:
