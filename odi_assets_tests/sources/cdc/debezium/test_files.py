@@ -258,6 +258,20 @@ def test_messages_without_schema_or_key_have_the_types_and_keys_that_the_node_na
     assert held(box, "orders") == {1: expected}
 
 
+def test_a_key_that_changes_in_one_message_and_a_delete_with_its_key_alone_are_understood(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    read = 'connection: landing, format: debezium, path: "topics/*", keys: {public.orders: [id]}'
+    box = project(tmp_path, spark, "orders", read=read)
+    messages = [envelope("c", None, order(n), lsn=n) for n in (1, 2)]
+    # As it is with REPLICA IDENTITY FULL, of a table without a key.
+    messages.append(envelope("u", order(1), order(3, "moved"), lsn=3))
+    gone = keyed(described(envelope("d", None, None, lsn=4)), id=2)
+    box.land("topics/1.json", lines(*map(described, messages), gone))
+    run_all(box)
+    assert held(box, "orders") == {3: order(3, "moved")}
+
+
 def test_a_changed_schema_changes_the_table(box: Sandbox) -> None:
     more = {**ORDERS, "size": {"type": "int32"}}
     box.land("topics/1.json", lines(whole("c", None, order(1), lsn=10)))
