@@ -137,7 +137,8 @@ class EnvelopeFilesSnapshot(FilesSnapshot):
 
 
 def _snapshot(found: FilesSnapshot) -> EnvelopeFilesSnapshot:
-    return EnvelopeFilesSnapshot(**{one.name: getattr(found, one.name) for one in fields(found)})
+    parts = {one.name: getattr(found, one.name) for one in fields(found)}
+    return EnvelopeFilesSnapshot(**{**parts, "format": "debezium"})
 
 
 def _marked(files: Mark, log: LogState) -> EnvelopeFilesMark:
