@@ -164,6 +164,7 @@ class Broker:
         return Message(*at, offset + 1, True, offset, found.key(), found.value(), found.headers() or ())
 
     def _silent(self) -> SourceError:
+        self._admin.poll(0)
         said = f": {self.complaints[-1]}" if self.complaints else ""
         return SourceError(
             f"{self.label}: {self.connection.bootstrap_servers} does not answer{said}",

@@ -117,7 +117,11 @@ class DebeziumRead(ReadConfig):
 
     @property
     def places(self) -> dict[str, str]:
-        return {self.path: self.path} if self.path else {topic: topic for topic in kept_tables(self.topics)}
+        return (
+            {self.path: self.path}
+            if self.path
+            else {topic.replace(".", "/"): topic for topic in kept_tables(self.topics)}
+        )
 
     def stream_mistakes(self) -> Iterator[Mistake]:
         text = "cannot be read as a stream: write its changes with a node, and stream that table"

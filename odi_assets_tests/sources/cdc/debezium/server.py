@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,9 @@ class KafkaServer:
         """The connection of a project file."""
         return f"  queue: {{type: kafka, bootstrap_servers: '{self.place}', timeout: 10}}\n"
 
-    @property
+    @cached_property
     def admin(self) -> Any:
+        """A client, which has to live as long as what it is asked for."""
         return kafka_admin.AdminClient({"bootstrap.servers": self.place, "log_level": 0})
 
     def make(self, topic: str, partitions: int = 1) -> None:
