@@ -67,7 +67,9 @@ class KafkaServer:
     def forget(self, topic: str, before: int, partition: int = 0) -> None:
         """Delete the messages of a partition below an offset, as retention does."""
         place = kafka.TopicPartition(topic, partition, before)
-        self.admin.delete_records([place])[place].result()
+        # Another client would know the partitions of a topic that was there before.
+        admin = kafka_admin.AdminClient({"bootstrap.servers": self.place, "log_level": 0})
+        admin.delete_records([place])[place].result()
 
     def send(
         self, topic: str, messages: Iterable[tuple[Any, Any, int]], headers: Mapping[int, Any] | None = None
