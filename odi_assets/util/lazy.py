@@ -25,8 +25,6 @@ class LazyModule(ModuleType):
 
 
 if TYPE_CHECKING:
-    import confluent_kafka as kafka
-    import confluent_kafka.admin as kafka_admin
     import croniter
     import fsspec
     import polars as pl
@@ -38,6 +36,10 @@ if TYPE_CHECKING:
     import pymysql
     import sqlglot
     from sqlglot import exp
+
+    # Its own hints lack half of it.
+    kafka: Any
+    kafka_admin: Any
 else:
     pa, pc, pa_fs, pq = (LazyModule(f"pyarrow{name}") for name in ("", ".compute", ".fs", ".parquet"))
     sqlglot, exp = LazyModule("sqlglot"), LazyModule("sqlglot.expressions")
