@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,8 @@ from odi_assets.sources.cdc.debezium.settings import DebeziumRead
 from odi_assets.sources.cdc.log import Op, Shape, ShapeColumn
 from odi_assets.sources.cdc.patterns import TablePatterns
 from odi_assets.sources.cdc.patterns import named as named_by
+
+_log = logging.getLogger(__name__)
 
 Texts = list[str | None]
 _OPS = {"r": Op.READ, "c": Op.CREATE, "u": Op.UPDATE, "d": Op.DELETE, "t": Op.TRUNCATE}
@@ -112,6 +115,7 @@ class EnvelopeReader:
     _wanted: dict[str, bool] = field(default_factory=dict)
     _deletes: set[tuple[str, int]] = field(default_factory=set)
     _halves: dict[tuple[str, int], str] = field(default_factory=dict)
+    _met: dict[str, set[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._placeholders = Placeholders(self.rules.read.unavailable)
@@ -146,6 +150,10 @@ class EnvelopeReader:
             SourceError: a row got another key, and the message that takes the row with the former key out, in another
                 stream, has not come: what that stream has of the row is not known yet.
         """
+        for table, columns in self._met.items():
+            if unknown := sorted(self.rules.read.types.get(table, {}).keys() - columns):
+                text = "%s: `types` names %s of %s, and no message that was read has such a column"
+                _log.warning(text, self.rules.node, ", ".join(unknown), table)
         missing = self._halves.keys() - self._deletes
         if missing:
             first = min(missing, key=lambda at: at[1])
@@ -241,11 +249,12 @@ class EnvelopeReader:
             columns.append((name, column))
         key = set(read.keys.get(table, names))
         there = [name for name, _ in columns]
-        if lacking := sorted({*key, *types} - {*there}):
+        if lacking := sorted(key - {*there}):
             raise _Refused(
                 f"has the columns {', '.join(there)} of {table}, and not {', '.join(lacking)}",
-                "correct `keys` or `types` of the node",
+                "correct `keys` of the node",
             )
+        self._met.setdefault(table, set()).update(there)
         shape = Shape(tuple(ShapeColumn(name, column.type, name in key) for name, column in columns))
         self._require_key(table, shape.key)
         known.key, known.fields, known.columns, known.shape = names, fields, tuple(columns), shape
@@ -361,12 +370,12 @@ class _Message:
 
     @classmethod
     def of(cls, text: bytes, key: bytes | None, headers: Iterable[Any]) -> _Message | None:
-        value, beside = _loaded(text), None if key is None else _loaded(key)
+        value, beside = _loaded(text), _key(key)
         if isinstance(value, dict) and "op" not in value:
             # A message with its key beside it, as kcat and sinks write it.
             name = next((one for one in ("value", "payload") if one in value and "schema" not in value), None)
             if name is not None:
-                beside, headers = _loaded(value.get("key")), value.get("headers") or ()
+                beside, headers = _key(value.get("key")), value.get("headers") or ()
                 value = _loaded(value[name])
         schema = value.get("schema") if isinstance(value, dict) and "payload" in value else None
         value = _payload(value)
@@ -378,7 +387,15 @@ class _Message:
             headers = headers.items()
         pairs = (next(iter(one.items())) if isinstance(one, dict) else one for one in headers)
         old = next((found for name, found in pairs if name == _OLD_KEY), None)
-        return cls(value, _fields(schema), _row(_payload(beside)), _row(_payload(_loaded(old))))
+        return cls(value, _fields(schema), _row(_payload(beside)), _row(_payload(_key(old))))
+
+
+def _key(text: Any) -> Any:
+    """A key, loaded; None for one that another converter wrote: `keys` of the node names its columns."""
+    try:
+        return _loaded(text)
+    except _Refused:
+        return None
 
 
 def _row(value: Any) -> Mapping[str, Any] | None:

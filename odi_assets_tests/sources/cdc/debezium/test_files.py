@@ -272,6 +272,21 @@ def test_a_key_that_changes_in_one_message_and_a_delete_with_its_key_alone_are_u
     assert held(box, "orders") == {3: order(3, "moved")}
 
 
+def test_types_of_columns_that_never_come_and_keys_of_other_converters_are_said(
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    read = (
+        'connection: landing, format: debezium, path: "topics/*", types: {public.orders: {id: integer, idd: integer}}'
+    )
+    box = project(tmp_path, spark, "orders", read=read)
+    box.land("topics/1.json", lines({"key": "Struct{id=1}", "value": envelope("c", None, order(1), lsn=1)}))
+    box.run("changes")
+    assert "`types` names idd of public.orders" in caplog.text
+    with pytest.raises(ConfigError, match=r"public\.orders has no key") as raised:
+        box.run("orders")
+    assert "read.keys" in str(raised.value.fix)
+
+
 def test_a_changed_schema_changes_the_table(box: Sandbox) -> None:
     more = {**ORDERS, "size": {"type": "int32"}}
     box.land("topics/1.json", lines(whole("c", None, order(1), lsn=10)))
