@@ -27,10 +27,10 @@ from odi_assets.explain.evidence.words import capital
 from odi_assets.explain.verdicts import KeyExplanation, key_parts
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
+from odi_assets.sources.streamed import StreamedSource
 from odi_assets.spark.plans.definition import SEPARATOR, Input, QueryDefinition
 from odi_assets.streams.execution.definition import stream_definition
 from odi_assets.streams.execution.ledger import records_of
-from odi_assets.streams.inputs.input import StreamedInput
 from odi_assets.streams.kind import StreamKind
 from odi_assets.streams.planning.inputs import require_known, stream_inputs
 from odi_assets.streams.planning.marks import stream_marks
@@ -64,7 +64,7 @@ class StreamExplainer:
     spark: SparkSession
     node: Node
     definition: QueryDefinition
-    inputs: Mapping[str, StreamedInput]
+    inputs: Mapping[str, StreamedSource]
     log: ProgressLog
     target: TableHandle
 

@@ -228,7 +228,7 @@ class Mark(Protocol):
     """What all marks have in common: what state stores of them, and what they measure.
 
     Marks of tables that are read in chunks are in ``sql.marks``, marks that a cursor document drives in
-    ``documents.gate.marks``, marks of streams in ``streams.planning.plan``.
+    ``documents.gate.marks``, marks of streams in ``streamed``.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]

@@ -124,7 +124,12 @@ def _read_by_partition(
 
 def by_file_uri(location: Location, files: Iterable[LiveFile]) -> dict[str, LiveFile]:
     """Files under the URI that Spark's ``_metadata.file_path`` gives them (percent-encoded)."""
-    return {file_uri_key(quote(location.child(file.path).uri, safe="/:@=")): file for file in files}
+    return {place_key(location.child(file.path)): file for file in files}
+
+
+def place_key(place: Location) -> str:
+    """The URI of a place, in the form of :func:`file_uri_key`."""
+    return file_uri_key(quote(place.uri, safe="/:@="))
 
 
 def file_uri_key(uri: str) -> str:

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.config.models import FilesIncrement, StatefulIncrement, VersionIncrement
+from odi_assets.config.models import FilesIncrement, StatefulIncrement, StreamInput, VersionIncrement
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import is_other_history, table_change
 from odi_assets.delta.damage import require_no_remains
@@ -26,13 +26,15 @@ from odi_assets.sources.cursor_reads import same_loaded_rows
 from odi_assets.sources.delta.bounds import table_bound
 from odi_assets.sources.delta.late import late_in_table
 from odi_assets.sources.delta.settings import DeltaRead
+from odi_assets.sources.delta.stream import StreamedTable
 from odi_assets.sources.delta.versions import VersionStep, other_table, step, within
 from odi_assets.sources.errors import gone_data_file
 from odi_assets.sources.losses import Loss
 from odi_assets.sources.marks import CursorMark, History, Identity, Mark, Unresolved, VersionMark, history_of
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
-from odi_assets.sources.source import Source, SourceContext
+from odi_assets.sources.source import SourceContext
+from odi_assets.sources.streamed import StreamableSource
 from odi_assets.tables.engine import engine_of
 from odi_assets.util.words import counted
 
@@ -46,7 +48,7 @@ def table_on_connection(read: DeltaRead, context: SourceContext) -> DeltaTableSo
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeltaTableSource(Source):
+class DeltaTableSource(StreamableSource):
     """A Delta table that somebody else writes, another node for example.
 
     Attributes:
@@ -76,8 +78,16 @@ class DeltaTableSource(Source):
         return self.location.uri
 
     @property
+    def is_upstream(self) -> bool:
+        """Whether a node of the project writes it; :attr:`label` is its name then."""
+        return not self.connection
+
+    @property
     def watchable(self) -> bool:
         return isinstance(self.increment, VersionIncrement)
+
+    def streamed(self, settings: StreamInput) -> StreamedTable:
+        return StreamedTable(source=replace(self), settings=settings)
 
     def snapshot(self) -> TableSnapshot:
         found = self._newest

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.settings import FileFormat
 
 if TYPE_CHECKING:
+    from odi_assets.connections.location import Location
     from odi_assets.sources.files.source import FilesSnapshot
 
 _STRICT: Mapping[str, Mapping[str, str]] = {
@@ -33,54 +34,45 @@ _NAMES_WITH_COLONS = {
 
 
 def reader_options(
-    files: FilesSnapshot, paths: Sequence[str], more: Mapping[str, str], *, infers: bool
+    files: FilesSnapshot, base: Location, paths: Iterable[str], more: Mapping[str, str], *, infers: bool = False
 ) -> dict[str, str]:
     """The options of a read of ``paths``: ours, unless the project file sets them, and ``more``, which decides.
 
     Args:
+        base: the files' base, under the name by which Spark reaches it.
         infers: Spark is to look for the columns.
 
     Raises:
         SourceError: a file has a name that Spark cannot open with these options.
     """
-    given = {**_NO_FILE_LEFT_OUT, **files.base.for_spark.reader_options, **files.options}
-    if files.base.is_local:
+    given = {**_NO_FILE_LEFT_OUT, **base.reader_options, **files.options}
+    if base.is_local:
         given |= _for_names(files, paths)
     return {**_strict(files, given, infers=infers), **given, **more}
 
 
 def _strict(files: FilesSnapshot, given: Mapping[str, str], *, infers: bool) -> dict[str, str]:
-    """What is set unless the options that are given set it."""
-    strict = strict_options(files.format, given, strict=files.strict)
-    if infers and files.format == FileFormat.CSV:
-        # Column names can only be compared with a schema; inferring one takes Spark a pass of its own.
-        strict["enforceSchema"] = "true"
-    return strict
-
-
-def strict_options(format_: str, given: Mapping[str, str], *, strict: bool) -> dict[str, str]:
-    """The options with which files are read by the standard of their format, without those that are ``given``.
-
-    Args:
-        strict: ``read.strict``.
-    """
+    """The options with which files are read by the standard of their format, without those that are ``given``."""
     by_name = {name.lower(): value for name, value in given.items()}
-    found = {name: value for name, value in _STRICT.get(format_, {}).items() if name.lower() not in by_name}
-    if strict and format_ == FileFormat.CSV and "columnpruning" not in by_name:
+    found = {name: value for name, value in _STRICT.get(files.format, {}).items() if name.lower() not in by_name}
+    if files.strict and files.format == FileFormat.CSV and "columnpruning" not in by_name:
         # Else a line with too many or too few values goes unseen where a query needs some columns alone.
         found["columnPruning"] = "false"
-    if strict and format_ == FileFormat.JSON and "allowsinglequotes" not in by_name:
+    if files.strict and files.format == FileFormat.JSON and "allowsinglequotes" not in by_name:
         found["allowSingleQuotes"] = "false"
     is_one = by_name.get("multiline", "").lower() == "true"
-    if format_ == FileFormat.JSON and by_name.keys() & {"encoding", "charset"} and not is_one:
+    if files.format == FileFormat.JSON and by_name.keys() & {"encoding", "charset"} and not is_one:
         # Spark demands it. A CR before LF is white space of JSON.
         found["lineSep"] = "\n"
     if "quote" in by_name and "escape" in found:
         found["escape"] = by_name["quote"] or "\\"
+    if infers and files.format == FileFormat.CSV:
+        # Column names can only be compared with a schema; inferring one takes Spark a pass of its own.
+        found["enforceSchema"] = "true"
     return found
 
 
-def _for_names(files: FilesSnapshot, paths: Sequence[str]) -> Mapping[str, str]:
+def _for_names(files: FilesSnapshot, paths: Iterable[str]) -> Mapping[str, str]:
     """What reads files on a local disk whose names have colons."""
     with_colon = next((path for path in paths if ":" in path), None)
     if with_colon is None:

@@ -94,6 +94,12 @@ class FilesRead(StoredRead):
         if self.rescued is not None:
             text = "is not for streams: load the files with a node, and stream that"
             yield Mistake(text, at=("rescued",), where="key")
+        name = self.path.partition("**")[2].strip("/")
+        if "/" in name or "**" in name:
+            text = (
+                "has folders after `**`, which a stream cannot follow: write `**` before the name of the files alone, "
+            )
+            yield about(self.path, text + "as in `orders/**/*.json`", at=("path",))
         yield from taken_by_streams(self.options)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.config.models import FilesIncrement, OnChange, StatefulIncrement
+from odi_assets.config.models import FilesIncrement, OnChange, StatefulIncrement, StreamInput
 from odi_assets.config.models.ddl import column_types
 from odi_assets.connections.location import Location
 from odi_assets.errors import IncrementError, NothingThereError, SourceError
@@ -23,12 +23,14 @@ from odi_assets.sources.files.loaded.late import known_files, late_in_files
 from odi_assets.sources.files.numbered import with_numbers
 from odi_assets.sources.files.options import reader_options
 from odi_assets.sources.files.settings import FileFormat, FilesRead
+from odi_assets.sources.files.stream import StreamedFiles
 from odi_assets.sources.losses import Loss
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, FilesMark, Identity, Mark, Unresolved
 from odi_assets.sources.reading import WHOLE_NUMBER, Settings, options_of, type_of
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
-from odi_assets.sources.source import Source, SourceContext
+from odi_assets.sources.source import SourceContext
+from odi_assets.sources.streamed import StreamableSource
 from odi_assets.spark.ddl import struct_of
 from odi_assets.spark.lazy import F, java_errors, spark_errors
 from odi_assets.spark.raised import error_text, stop_message
@@ -54,7 +56,7 @@ def landing_files(read: FilesRead, context: SourceContext) -> LandingFiles:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LandingFiles(Source):
+class LandingFiles(StreamableSource):
     """Files below a connection's folder.
 
     Attributes:
@@ -100,18 +102,25 @@ class LandingFiles(Source):
     def settles_within(self) -> timedelta:
         return self.increment.settle if isinstance(self.increment, FilesIncrement) else timedelta()
 
+    def streamed(self, settings: StreamInput) -> StreamedFiles:
+        return StreamedFiles(source=self, settings=settings)
+
     def snapshot(self) -> FilesSnapshot:
-        listed = list_files(self.base, self.path)
-        if not listed:
+        found = self._as_it_is()
+        if not found.listed:
             raise NothingThereError(
                 f"{self.label}: no file matches {self.path} in {self.base.uri}",
                 fix="check `read.path`, or land a file there first",
                 path=self.path,
             )
-        return self._snapshot(listed, [file for file in listed if file.size])
+        return found
+
+    def _as_it_is(self) -> FilesSnapshot:
+        listed = list_files(self.base, self.path)
+        return self.snapshot_of(listed, [file for file in listed if file.size])
 
     def position(self) -> Position:
-        return self._snapshot(list_files(self.base, self.path), ()).position
+        return self._as_it_is().position
 
     def change_since(self, then: Position | None) -> str | None:
         now = self.position()
@@ -131,18 +140,15 @@ class LandingFiles(Source):
         if not isinstance(self.increment, FilesIncrement):
             if isinstance(mark, CursorMark) and not list_files(self.base, self.path):
                 # Files that were loaded may be put away.
-                return self._window(self._snapshot((), ()), mark)
+                return self._window(self.snapshot_of((), ()), mark)
             return super().plan(mark)
         listed, before = list_files(self.base, self.path), mark if isinstance(mark, FilesMark) else None
         found = self._arrivals(self.increment, listed, before)
-        text = (
-            (counted(len(found.new), "new file") if found.new else "no new files")
-            if listed
-            else f"no file matches {self.path}"
-        )
+        new = counted(len(found.new), "new file") if found.new else "no new files"
+        text = new if listed else f"no file matches {self.path}"
         after = None if found.mark is None else replace(found.mark, measures=self.identity)
         read = NewFiles(
-            snapshot=self._snapshot(listed, sorted((*found.known, *found.new))),
+            snapshot=self.snapshot_of(listed, sorted((*found.known, *found.new))),
             summary=f"{text}; {found.notes}" if found.notes else text,
             before=before,
             after=after,
@@ -155,8 +161,7 @@ class LandingFiles(Source):
     def whole(self) -> Read:
         if not isinstance(self.increment, FilesIncrement):
             return super().whole()
-        listed = list_files(self.base, self.path)
-        snapshot = self._snapshot(listed, [file for file in listed if file.size])
+        snapshot = self._as_it_is()
         return Whole(snapshot=snapshot, summary=snapshot.summary)
 
     def knows(self, mark: Mark) -> bool:
@@ -171,7 +176,7 @@ class LandingFiles(Source):
         listed = list_files(self.base, self.path)
         found = self._arrivals(self.increment, listed, mark)
         require_as_loaded(found, self.label, self.target.node)
-        snapshot = self._snapshot(listed, found.known)
+        snapshot = self.snapshot_of(listed, found.known)
         return Whole(snapshot=snapshot, summary=snapshot.summary)
 
     def losses(self, mark: Mark | None, then: Position | None, since: int | None) -> Iterable[Loss]:
@@ -222,7 +227,8 @@ class LandingFiles(Source):
             **how,
         )
 
-    def _snapshot(self, listed: Sequence[SourceFile], chosen: Sequence[SourceFile]) -> FilesSnapshot:
+    def snapshot_of(self, listed: Sequence[SourceFile], chosen: Sequence[SourceFile]) -> FilesSnapshot:
+        """The source with the files ``listed``, of which rows are read from the ``chosen`` ones."""
         return FilesSnapshot(
             name=self.name,
             label=self.label,
@@ -393,11 +399,11 @@ class FilesSnapshot(SourceSnapshot):
         Raises:
             SourceError: a file went away, or cannot be read under its name or with its columns.
         """
-        shown = reader_options(self, paths, options, infers=schema is None)
+        base = self.base.for_spark
+        shown = reader_options(self, base, paths, options, infers=schema is None)
         reader = spark.read.format(self.format).options(**shown)
         try:
             reader = reader if schema is None else reader.schema(schema)
-            base = self.base.for_spark
             return reader.load([base.child(path).spark_path for path in paths])
         except spark_errors.AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":

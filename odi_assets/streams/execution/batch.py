@@ -15,9 +15,8 @@ from odi_assets.errors import CheckpointError, FencedError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.kept_aside import KnownKeys
 from odi_assets.nodes.stream_facts import StreamFacts
+from odi_assets.sources.streamed import StreamedSource
 from odi_assets.spark.connect_worker import token_is_logged
-from odi_assets.streams.inputs.input import StreamedInput
-from odi_assets.streams.inputs.table import StreamedTable
 from odi_assets.streams.planning.marks import stream_facts, stream_stamps
 from odi_assets.streams.query.progress_log import ProgressLog
 from odi_assets.tables.engine import WriteSpec, engine_of
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 _SMALL = 4 * 2**20
 """Bytes of the files of a batch whose rows are written by this process: a batch of some ten thousand rows."""
 
-Ranges = list[tuple[StreamedInput, Any, Any]]
+Ranges = list[tuple[StreamedSource, Any, Any]]
 Dropped = Callable[[], tuple[int, ...] | None]
 
 
@@ -62,7 +61,7 @@ class BatchCommitter:
     spec: WriteSpec
     facts: CommitFacts
     checkpoint: Location
-    inputs: tuple[StreamedInput, ...]
+    inputs: tuple[StreamedSource, ...]
     last: StreamFacts | None = None
     replaces: bool = False
     kept: KeptRows | None = None
@@ -197,12 +196,9 @@ class BatchCommitter:
 
     def _versions(self, facts: StreamFacts) -> dict[str, int]:
         """By upstream node, the version up to which the batch has read its table."""
-        ends: dict[str, Mapping[str, Any]] = {name: one["end"] for name, one in facts.offsets.items() if one["end"]}
-        return {
-            one.node: int(ends[one.name]["version"])
-            for one in self.inputs
-            if isinstance(one, StreamedTable) and one.node and one.name in ends
-        }
+        ends = {name: one["end"] for name, one in facts.offsets.items() if one["end"]}
+        versions = {one.label: one.upstream_version(ends[one.name]) for one in self.inputs if one.name in ends}
+        return {node: version for node, version in versions.items() if version is not None}
 
     def _dropped(self) -> tuple[int, ...] | None:
         return self.dropped() if self.dropped is not None else None

@@ -18,10 +18,10 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.result import REWIND
 from odi_assets.nodes.stream_facts import BatchSpan, StreamFacts
+from odi_assets.sources.streamed import StreamedSource
 from odi_assets.spark.lazy import F
 from odi_assets.streams.execution.kept_shape import EMPTY_TABLE, GivenUp, moment, shaped
 from odi_assets.streams.execution.unmatched_rows import evidence_from, unmatched_rows
-from odi_assets.streams.inputs.input import StreamedInput
 from odi_assets.streams.planning.kept_rows import (
     LATE,
     UNMATCHED,
@@ -72,7 +72,7 @@ class KeptRows:
         self,
         spark: SparkSession,
         facts: StreamFacts,
-        inputs: Sequence[StreamedInput],
+        inputs: Sequence[StreamedSource],
         log: ProgressLog,
         dropped: tuple[int, ...] | None,
     ) -> None:
@@ -90,14 +90,14 @@ class KeptRows:
                 self.keep_unmatched(spark, facts.query, inputs, log)
 
     def _keep_late(
-        self, spark: SparkSession, facts: StreamFacts, inputs: Sequence[StreamedInput], log: ProgressLog
+        self, spark: SparkSession, facts: StreamFacts, inputs: Sequence[StreamedSource], log: ProgressLog
     ) -> None:
         last = last_kept(self._open(LATE), kept_app_id(self.facts.node, LATE))
         if last is None or last.query != facts.query or last.batch < facts.batch:
             self._commit(LATE, list(_late_rows(spark, facts, inputs, log, self.late_times)), facts)
 
     def keep_unmatched(
-        self, spark: SparkSession, query: str, inputs: Sequence[StreamedInput], log: ProgressLog
+        self, spark: SparkSession, query: str, inputs: Sequence[StreamedSource], log: ProgressLog
     ) -> None:
         """Keep the rows that joins gave up in the batches that Spark has committed since this was last done.
 
@@ -219,7 +219,7 @@ def forget_rows(table: TableHandle, fence: str, condition: str, facts: CommitFac
 def _late_rows(
     spark: SparkSession,
     facts: StreamFacts,
-    inputs: Sequence[StreamedInput],
+    inputs: Sequence[StreamedSource],
     log: ProgressLog,
     times: Mapping[str, str],
 ) -> Iterator[GivenUp]:

@@ -17,9 +17,9 @@ from odi_assets.checkpoints.copies import copy_of_remote
 from odi_assets.checkpoints.files import state_files
 from odi_assets.checkpoints.inspect import inspect, rows_store
 from odi_assets.checkpoints.reader import spark_path
+from odi_assets.sources.streamed import StreamedSource
 from odi_assets.spark.lazy import F
 from odi_assets.streams.execution.kept_shape import GivenUp, moment
-from odi_assets.streams.inputs.input import StreamedInput
 from odi_assets.streams.query.progress_log import ProgressLog
 from odi_assets.tables.columns import quoted
 
@@ -49,7 +49,7 @@ def evidence_from(log: ProgressLog, after: int, upto: int, *, look_inside: bool 
 
 
 def unmatched_rows(
-    spark: SparkSession, log: ProgressLog, after: int, upto: int, inputs: Sequence[StreamedInput]
+    spark: SparkSession, log: ProgressLog, after: int, upto: int, inputs: Sequence[StreamedSource]
 ) -> Iterator[GivenUp]:
     """The rows that joins gave up in the batches ``after < batch <= upto``, which are all committed.
 
@@ -74,7 +74,7 @@ def _of_side(
     after: int,
     upto: int,
     watermarks: dict[int, int],
-    inputs: Sequence[StreamedInput],
+    inputs: Sequence[StreamedSource],
 ) -> GivenUp:
     def read(**options: Any) -> DataFrame:
         reader = spark.read.format("statestore").options(**store)
@@ -125,13 +125,13 @@ def _watermark(watermarks: dict[int, int]) -> Column:
     return found
 
 
-def _input_of(columns: Sequence[str], inputs: Sequence[StreamedInput]) -> str | None:
+def _input_of(columns: Sequence[str], inputs: Sequence[StreamedSource]) -> str | None:
     """The input whose rows have these columns; None if several do, or none: the join is of what a transform made."""
     found = [one.name for one in inputs if one.settings.watermark and one.settings.watermark.column in columns]
     return found[0] if len(found) == 1 else None
 
 
-def _time_column(columns: Sequence[str], inputs: Sequence[StreamedInput]) -> str | None:
+def _time_column(columns: Sequence[str], inputs: Sequence[StreamedSource]) -> str | None:
     named = {one.settings.watermark.column.lower() for one in inputs if one.settings.watermark}
     found = [column for column in columns if column.lower() in named]
     return found[0] if len(found) == 1 else None

@@ -13,36 +13,31 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError, SourceError
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.stream_facts import StreamFacts
-from odi_assets.streams.inputs.files import StreamedFiles
-from odi_assets.streams.inputs.input import News, ReadBefore, StreamedInput
-from odi_assets.streams.inputs.registry import streamed
-from odi_assets.streams.inputs.table import StreamedTable
+from odi_assets.sources.streamed import ReadBefore, StreamedSource, StreamRead, streamed
 from odi_assets.streams.planning.marks import StreamMarks, settings_of, stream_marks, stream_stamps
 from odi_assets.streams.query.progress_log import ProgressLog
 
 
-def stream_inputs(node: Node) -> tuple[StreamedInput, ...]:
+def stream_inputs(node: Node) -> tuple[StreamedSource, ...]:
     """The inputs of a stream node, in the order of its sources.
 
     Raises:
         ConfigError: one of them cannot be read as a stream.
     """
-    stream, found = settings_of(node), []
-    for source in node.sources:
-        given = node.config.inputs.get(source.name)
-        upstream = str(node.project.graph.resolve(node.key, given.node)) if given is not None and given.node else None
-        found.append(streamed(source, stream.of_input(source.name), upstream))
-    return tuple(found)
+    stream = settings_of(node)
+    return tuple(streamed(source, stream.of_input(source.name)) for source in node.sources)
 
 
-def news_of(inputs: Sequence[StreamedInput], log: ProgressLog, last: StreamFacts | None) -> dict[str, News]:
-    """By input, what it has that no batch up to ``last`` has read.
+def planned_reads(
+    inputs: Sequence[StreamedSource], log: ProgressLog, last: StreamFacts | None
+) -> dict[str, StreamRead]:
+    """By input, the read of what no batch up to ``last`` has read.
 
     Raises:
         SourceError, TableError: an input cannot be examined, or cannot be read on.
     """
     offsets = {} if last is None else last.offsets
-    return {one.name: one.news(log, (offsets.get(one.name) or {}).get("end")) for one in inputs}
+    return {one.name: one.plan(log, (offsets.get(one.name) or {}).get("end")) for one in inputs}
 
 
 def with_way_back(node: Node, target: TableHandle, error: SourceError) -> SourceError:
@@ -71,7 +66,7 @@ def require_goes_on(node: Node, marks: StreamMarks) -> None:
         TableError: a table cannot be examined.
     """
     if marks.last is not None and marks.match.can_go_on:
-        news_of([one for one in stream_inputs(node) if isinstance(one, StreamedTable)], marks.log, marks.last)
+        planned_reads([one for one in stream_inputs(node) if one.known_by_id], marks.log, marks.last)
 
 
 def unread_versions(node: Node, handle: TableHandle) -> tuple[int, ...]:
@@ -80,8 +75,7 @@ def unread_versions(node: Node, handle: TableHandle) -> tuple[int, ...]:
     Raises:
         CheckpointError, TableError: it cannot be seen how far the stream has read.
     """
-    inputs = [one for one in stream_inputs(node) if isinstance(one, StreamedTable)]
-    own = [one for one in inputs if one.location.uri == handle.location.uri]
+    own = [one for one in stream_inputs(node) if one.source.uri == handle.location.uri]
     last = stream_marks(node, TableHandle.open(node.target.location)).last if own else None
     ends = [(last.offsets.get(one.name) or {}).get("end") for one in own] if last is not None else []
     versions = {version for one, end in zip(own, ends, strict=False) if end for version in one.unread_in(end)}
@@ -89,7 +83,7 @@ def unread_versions(node: Node, handle: TableHandle) -> tuple[int, ...]:
 
 
 def read_before(
-    inputs: Sequence[StreamedInput], log: ProgressLog, last: StreamFacts, news: Mapping[str, News]
+    inputs: Sequence[StreamedSource], log: ProgressLog, last: StreamFacts, reads: Mapping[str, StreamRead]
 ) -> Iterator[ReadBefore]:
     """What the next batch would read again.
 
@@ -97,7 +91,7 @@ def read_before(
         SourceError, TableError: an input cannot be examined.
     """
     ends = {name: offset["end"] for name, offset in last.offsets.items() if offset.get("end") is not None}
-    strange = {one.name for one in inputs if one.name not in ends or news[one.name].is_strange}
+    strange = {one.name for one in inputs if one.name not in ends or reads[one.name].is_strange}
     # Of an input that reads on what it has read so far, nothing is another's.
     former = ends.keys() - ({one.name for one in inputs} - strange)
     for one in inputs:
@@ -105,11 +99,11 @@ def read_before(
         others = [found for name in names if (found := one.read_before(log, name, ends[name])) is not None]
         # A file that was read right here is no other one; of a moved one, it is the likeliest guess.
         here = [found for found in others if found.folder == found.now]
-        elsewhere = news[one.name].elsewhere
+        elsewhere = reads[one.name].elsewhere
         yield from here or ([elsewhere] if elsewhere is not None else filter(partial(_is_renamed, inputs), others))
 
 
-def _is_renamed(inputs: Sequence[StreamedInput], found: ReadBefore) -> bool:
+def _is_renamed(inputs: Sequence[StreamedSource], found: ReadBefore) -> bool:
     """Whether an input seems to be a former one with another name, in a folder of the same name elsewhere. Files of
     other inputs may have the same names: one for each day."""
     is_gone = found.name not in {one.name for one in inputs}
@@ -123,9 +117,9 @@ def require_known(node: Node, marks: StreamMarks) -> None:
         SourceError: an input cannot be examined.
     """
     if marks.last is not None and marks.match.can_go_on:
-        inputs = [one for one in stream_inputs(node) if isinstance(one, StreamedFiles)]
-        news = news_of(inputs, marks.log, marks.last)
-        require_unread(node, tuple(read_before(inputs, marks.log, marks.last, news)), marks.checkpoint.uri)
+        inputs = [one for one in stream_inputs(node) if not one.known_by_id]
+        reads = planned_reads(inputs, marks.log, marks.last)
+        require_unread(node, tuple(read_before(inputs, marks.log, marks.last, reads)), marks.checkpoint.uri)
 
 
 def require_unread(node: Node, found: Sequence[ReadBefore], checkpoint: str) -> None:

@@ -124,21 +124,13 @@ class ProgressLog:
 
     def files(self, name: str, after: int, upto: int) -> list[str]:
         """The files that an input's log lists with a number ``after < number <= upto``, as URIs, sorted."""
-        found: set[str] = set()
-        wanted = range(after + 1, upto + 1)
-        if not wanted:
-            return []
-        numbers = {_log_number(entry): entry for entry in self.names(f"sources/{name}") if _log_number(entry) >= 0}
+        wanted, found = range(after + 1, upto + 1), set[str]()
+        logs = self.source_log(name) if wanted else {}
         for number in wanted:
-            compact = next(
-                (one for one in sorted(numbers) if one >= number and numbers[one].endswith(".compact")), None
-            )
-            entry = numbers.get(number) or (None if compact is None else numbers[compact])
-            if entry is None:
-                continue
-            found.update(
-                str(line["path"]) for line in self._entries(f"sources/{name}/{entry}") if line["batchId"] == number
-            )
+            later = (log for at, log in logs.items() if at >= number and log.endswith(".compact"))
+            log = logs.get(number) or next(later, None)
+            lines = self._entries(f"sources/{name}/{log}") if log is not None else ()
+            found.update(str(line["path"]) for line in lines if line["batchId"] == number)
         return sorted(found)
 
     def numbered_files(self, name: str, upto: int = -1) -> dict[str, int]:
@@ -151,23 +143,22 @@ class ProgressLog:
             CheckpointError: the log cannot be read, or a part of it is missing: Spark would write the part again, of
                 files that are new.
         """
-        entries = sorted(filter(lambda entry: _log_number(entry) >= 0, self.names(f"sources/{name}")), key=_log_number)
-        compacts = [index for index, entry in enumerate(entries) if entry.endswith(".compact")]
+        logs = self.source_log(name)
         # A compacted file holds all that was listed before it.
-        recent = entries[compacts[-1] :] if compacts else entries
-        numbers = {*map(_log_number, recent)}
-        first = _log_number(recent[0]) if compacts else 0
-        missing = next((number for number in range(first, upto + 1) if number not in numbers), None)
+        first = max((number for number, log in logs.items() if log.endswith(".compact")), default=0)
+        missing = next((number for number in range(first, upto + 1) if number not in logs), None)
         if missing is not None:
             raise self._lost(
                 f"sources/{name}/{missing}", "is missing: the files that it lists would be read again, or not at all"
             )
-        lines = (line for entry in recent for line in self._entries(f"sources/{name}/{entry}"))
+        recent = (log for number, log in logs.items() if number >= first)
+        lines = (line for log in recent for line in self._entries(f"sources/{name}/{log}"))
         return {str(line["path"]): int(line["batchId"]) for line in lines}
 
-    def all_files(self, name: str, upto: int = -1) -> set[str]:
-        """Every file that an input's log lists, as URIs; arguments and errors are those of :meth:`numbered_files`."""
-        return set(self.numbered_files(name, upto))
+    def source_log(self, name: str) -> dict[int, str]:
+        """The files of an input's log by their numbers, in order; of two with one number, the compacted one."""
+        found = sorted((log_number(log), log) for log in self.names(f"sources/{name}"))
+        return {number: log for number, log in found if number >= 0}
 
     def _offset(self, name: str, start: Any, end: Any) -> dict[str, Any]:
         if not _is_log_offset(end):
@@ -274,6 +265,7 @@ def _is_log_offset(offset: Any) -> bool:
     return isinstance(offset, dict) and "logOffset" in offset
 
 
-def _log_number(name: str) -> int:
+def log_number(name: str) -> int:
+    """The number of a file of an input's log, by its name; -1 of any other file."""
     number = name.removesuffix(".compact")
     return int(number) if number.isascii() and number.isdecimal() else -1

@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError, FencedError
-from odi_assets.streams.query.progress_log import ProgressLog
+from odi_assets.streams.query.progress_log import ProgressLog, log_number
 
 _STATE_FILE = re.compile(r"(\d+)(?:_[^/.]+)*\.(?:delta|snapshot|changelog|zip)")
 _COPY = ".copy-"
@@ -108,7 +108,7 @@ class CheckpointFolder:
         filesystem, root = self._store
         for name in ProgressLog(self.location).names(folder):
             path = f"{root}/{folder}/{name}"
-            if _number(name) is None:
+            if log_number(name) < 0:
                 continue
             text = filesystem.cat_file(path).decode("utf-8")
             if (now := changed(text)) != text:
@@ -145,40 +145,31 @@ class CheckpointFolder:
     def _after(self, filesystem: Any, root: str, batch: int, offsets: Any) -> Iterator[str]:
         for path in filesystem.find(root):
             parts = PurePosixPath(path.removeprefix(f"{root}/")).parts
-            name, number = parts[-1], _number(parts[-1])
+            name, number = parts[-1], log_number(parts[-1])
             if parts[0] in ("offsets", "commits"):
-                if number is not None and number > batch:
+                if number > batch:
                     yield path
             elif parts[0] == "sources" and len(parts) == 3:
                 end = (offsets.get(parts[1]) or {}).get("end")
                 last = int(end["logOffset"]) if isinstance(end, dict) and "logOffset" in end else -1
-                if number is not None and number > last:
+                if number > last:
                     yield path
             elif parts[0] == "state":
                 version = _STATE_FILE.fullmatch(name)
-                is_description = "_metadata" in parts and number is not None
-                if (version and int(version[1]) > batch + 1) or (is_description and (number or 0) > batch):
+                if (version and int(version[1]) > batch + 1) or ("_metadata" in parts and number > batch):
                     yield path
 
     def _split(self, filesystem: Any, root: str, name: str, last: int) -> None:
         """Make sure that an input's log up to ``last`` can be read without compacted files after it."""
         folder = f"{root}/sources/{name}"
-        numbers: dict[int, str] = {}
-        try:
-            paths = filesystem.ls(folder, detail=False)
-        except FileNotFoundError:
-            paths = []
-        for path in paths:
-            number = _number(path.rstrip("/").rpartition("/")[2])
-            if number is not None:
-                numbers[number] = path
-        compacted = [number for number, path in numbers.items() if path.endswith(".compact")]
+        logs = ProgressLog(self.location).source_log(name)
+        compacted = [number for number, log in logs.items() if log.endswith(".compact")]
         begin = max((number for number in compacted if number <= last), default=-1) + 1
-        missing = [number for number in range(begin, last + 1) if number not in numbers]
-        later = next((numbers[number] for number in sorted(compacted) if number > last), None)
+        missing = [number for number in range(begin, last + 1) if number not in logs]
+        later = next((logs[number] for number in compacted if number > last), None)
         if not missing or later is None:
             return
-        version, *lines = filesystem.cat_file(later).decode("utf-8").split("\n")
+        version, *lines = filesystem.cat_file(f"{folder}/{later}").decode("utf-8").split("\n")
         entries = [(json.loads(line)["batchId"], line) for line in lines if line.strip()]
         for number in missing:
             text = "\n".join([version, *(line for of, line in entries if of == number)])
@@ -208,13 +199,8 @@ class CheckpointFolder:
         return found.startswith(name + _COPY) and found.removeprefix(name + _COPY).isdecimal()
 
 
-def _number(name: str) -> int | None:
-    text = name.removesuffix(".compact")
-    return int(text) if text.isascii() and text.isdecimal() else None
-
-
 def _rank(path: str) -> tuple[int, int]:
     folder, _, name = path.rpartition("/")
     order = {"commits": 1, "offsets": 2}
     # The later ones first, so that what is left is always a checkpoint.
-    return order.get(folder.rpartition("/")[2], 0), -(_number(name) or 0)
+    return order.get(folder.rpartition("/")[2], 0), -log_number(name)

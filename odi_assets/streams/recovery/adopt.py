@@ -19,11 +19,11 @@ from odi_assets.nodes.planning.identity import Writer, origin_now
 from odi_assets.nodes.recovery.adopt import Adoption
 from odi_assets.nodes.result import ADOPT
 from odi_assets.nodes.stream_facts import StreamFacts
+from odi_assets.sources.streamed import ReadBefore
 from odi_assets.state.delta.batches import BatchRecord
 from odi_assets.streams.execution.kept_rows import move_mark
 from odi_assets.streams.execution.ledger import record_of
-from odi_assets.streams.inputs.input import ReadBefore
-from odi_assets.streams.planning.inputs import news_of, read_before, require_unread, stream_inputs
+from odi_assets.streams.planning.inputs import planned_reads, read_before, require_unread, stream_inputs
 from odi_assets.streams.planning.kept_rows import kept_app_id, kept_tables, last_kept
 from odi_assets.streams.planning.marks import checkpoint_named, next_checkpoint, stream_stamps
 from odi_assets.streams.query.progress_log import ProgressLog
@@ -89,7 +89,7 @@ def adoption_of_stream(node: Node, target: TableHandle, writer: Writer | None) -
     if former is None:
         return None
     inputs = stream_inputs(node)
-    found = tuple(read_before(inputs, former.log, former.facts, news_of(inputs, former.log, former.facts)))
+    found = tuple(read_before(inputs, former.log, former.facts, planned_reads(inputs, former.log, former.facts)))
     if any(one.name != one.input for one in found):
         require_unread(node, found, former.log.location.uri)
     changes = [] if writer is None else [f"the table was written by {writer}"]

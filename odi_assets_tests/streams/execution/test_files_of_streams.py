@@ -1,14 +1,18 @@
-"""CSV files that a stream reads: a value comes into the column that the header names, or the file is named."""
+"""Files that a stream reads: a value comes into the column that a header names, and a bad file is named."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from odi_assets.errors import SourceError
+from odi_assets_tests.checkpoints.queries import settings
 from odi_assets_tests.nodes.support import Sandbox
 
 CSV = """
@@ -20,6 +24,25 @@ CSV = """
     stream: {{}}
     transform: {{sql: "SELECT {columns} FROM df"}}
     write: {{connection: lake, path: rows, mode: append}}
+"""
+PARQUET = """
+- pipeline: p
+  nodes:
+  - name: rows
+    read: {connection: landing, format: parquet, path: rows/*.parquet, schema: "id BIGINT"}
+    stream: {}
+    write: {connection: lake, path: rows, mode: append}
+"""
+TWO_INPUTS = """
+- pipeline: p
+  nodes:
+  - name: rows
+    inputs:
+      a: {read: {connection: landing, format: csv, path: a, schema: "id BIGINT", options: {header: "true"}}}
+      b: {read: {connection: landing, format: csv, path: b, schema: "id BIGINT", options: {header: "true"}}}
+    stream: {}
+    transform: {sql: "SELECT * FROM a UNION ALL SELECT * FROM b"}
+    write: {connection: lake, path: rows, mode: append}
 """
 HEADER = '{header: "true"}'
 
@@ -83,3 +106,35 @@ def test_doubled_quotes_are_one_and_others_stop_the_batch(tmp_path: Path, spark:
     box.land("rows/2.csv", ["id,a,b", '2,"say "x"",y'])
     with pytest.raises(SourceError, match=r"2\.csv .*(.|\n)*doubled"):
         box.run("rows")
+
+
+def test_a_corrupt_file_stops_the_batch_although_the_session_reads_past_such_files(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = Sandbox(tmp_path, spark, PARQUET)
+    (tmp_path / "landing/rows").mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "landing/rows/1.parquet")
+    (tmp_path / "landing/rows/2.parquet").write_bytes(b"PAR1, and no more of it")
+    with settings(spark, {"spark.sql.files.ignoreCorruptFiles": "true"}):
+        with pytest.raises(SourceError, match=r"2\.parquet cannot be read"):
+            box.run("rows")
+        assert not DeltaTable.is_deltatable(str(tmp_path / "lake/rows"))
+        pq.write_table(pa.table({"id": [2]}), tmp_path / "landing/rows/2.parquet")
+        box.run("rows")
+    assert box.rows("rows") == [(1,), (2,)]
+
+
+def test_a_bad_file_of_the_second_input_is_named_as_one_of_that_input(tmp_path: Path, spark: SparkSession) -> None:
+    box = Sandbox(tmp_path, spark, TWO_INPUTS)
+    box.land("a/1.csv", ["id", "1"])
+    box.land("b/1.csv", ["no", "2"])
+    with pytest.raises(SourceError, match=r"^landing:b: \S+/b/1\.csv cannot be read"):
+        box.run("rows")
+
+
+def test_a_file_with_a_colon_in_its_name_is_read_and_read_once(tmp_path: Path, spark: SparkSession) -> None:
+    box = streamed(tmp_path, spark)
+    for number, name in enumerate(("a.csv", "2024-01-01T10:00:00.csv", "b.csv")):
+        box.land(f"rows/{name}", ["id,a,b", f"{number},x,y"])
+        box.run("rows")
+    assert [row[0] for row in box.rows("rows")] == [0, 1, 2]

@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from odi_assets.config.models import StreamInput, StreamSettings
+from odi_assets.config.models import StreamInput, StreamSettings, WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError, SourceError
-from odi_assets.streams.inputs.files import StreamedFiles
+from odi_assets.sources.files.settings import FileFormat
+from odi_assets.sources.files.source import LandingFiles
+from odi_assets.sources.files.stream import StreamedFiles
+from odi_assets.sources.source import Target
 from odi_assets.streams.query.progress_log import ProgressLog
 from odi_assets.streams.query.relocate import relocated
-from odi_assets.streams.query.run import checkpoint_conf, query_conf
+from odi_assets.streams.query.run import query_conf
 from odi_assets_tests.checkpoints.queries import settings
 
 
@@ -46,12 +49,12 @@ def test_files_that_were_read_in_another_store_are_known_without_asking_it(tmp_p
     log = tmp_path / "checkpoint" / "sources" / "df"
     log.mkdir(parents=True)
     (log / "0").write_text('v1\n{"path":"s3://bucket/in/days/1.json","timestamp":1,"batchId":0}', encoding="utf-8")
-    news = files_of(tmp_path, "days/*.json").news(ProgressLog(Location(str(log.parents[1]))), {"logOffset": 0})
-    assert news.elsewhere is not None
-    assert (news.elsewhere.folder, news.elsewhere.files) == ("s3://bucket/in/days", 1)
-    folders = {"df": (news.elsewhere.folder, "s3://bucket/in/days of 2024")}
+    read = files_of(tmp_path, "days/*.json").plan(ProgressLog(Location(str(log.parents[1]))), {"logOffset": 0})
+    assert read.elsewhere is not None
+    assert (read.elsewhere.folder, read.elsewhere.files) == ("s3://bucket/in/days", 1)
+    folders = {"df": (read.elsewhere.folder, "s3://bucket/in/days of 2024")}
     moved = relocated(ProgressLog(Location(str(log.parents[1]))), Location(str(tmp_path / "copy")), folders)
-    assert list(moved.all_files("df")) == ["s3://bucket/in/days%20of%202024/1.json"]
+    assert list(moved.numbered_files("df")) == ["s3://bucket/in/days%20of%202024/1.json"]
 
 
 @pytest.mark.parametrize("left", [(), (0,), (1,), ("1.compact",)])
@@ -65,25 +68,9 @@ def test_a_log_of_files_that_ends_before_what_a_batch_read_is_damage(tmp_path: P
         (log / str(name)).write_text(f"v1\n{json.dumps(entry)}", encoding="utf-8")
     files, progress = files_of(tmp_path, "days/*.json"), ProgressLog(Location(str(log.parents[1])))
     with pytest.raises(CheckpointError, match=r"sources/df/\d is missing"):
-        files.news(progress, {"logOffset": 2})
+        files.plan(progress, {"logOffset": 2})
     if left == ("1.compact",):
-        assert files.news(progress, {"logOffset": 1}).files == 0
-
-
-def test_only_a_checkpoint_on_this_machine_is_written_by_another_of_sparks_file_managers(tmp_path: Path) -> None:
-    # Elsewhere Spark picks the one whose renames the store makes in one step.
-    key = "spark.sql.streaming.checkpointFileManagerClass"
-    assert checkpoint_conf(Location(str(tmp_path)))[key].endswith(".FileSystemBasedCheckpointFileManager")
-    store = Location("abfss://lake@account.dfs.core.windows.net/raw", spark_options={"fs.azure.key": "secret"})
-    assert checkpoint_conf(store) == store.reader_options
-
-
-def test_a_folder_of_a_checkpoint_that_cannot_be_listed_is_an_error_and_not_an_empty_one(tmp_path: Path) -> None:
-    (tmp_path / "offsets").write_text("no folder", encoding="utf-8")
-    log = ProgressLog(Location(str(tmp_path)))
-    assert log.committed() == []
-    with pytest.raises(CheckpointError, match="offsets cannot be read"):
-        log.planned()
+        assert files.plan(progress, {"logOffset": 1}).file_count == 0
 
 
 def test_names_that_make_spark_read_rows_twice_are_refused(tmp_path: Path) -> None:
@@ -91,21 +78,22 @@ def test_names_that_make_spark_read_rows_twice_are_refused(tmp_path: Path) -> No
     folder.mkdir(parents=True)
     (folder / "a[1].json").write_text("{}", encoding="utf-8")
     log = ProgressLog(Location(str(tmp_path / "checkpoint")))
-    assert files_of(tmp_path, "days/*/*.json").news(log, None).files == 1
+    assert files_of(tmp_path, "days/*/*.json").plan(log, None).file_count == 1
     (folder / "b.json").write_text("{}", encoding="utf-8")
     with pytest.raises(SourceError, match=r"a\[1\].json has a character of globs"):
-        files_of(tmp_path, "days/*/*.json").news(log, None)
+        files_of(tmp_path, "days/*/*.json").plan(log, None)
     one_by_one = StreamInput(max_files_per_batch=1)
-    assert files_of(tmp_path, "days/*/*.json", one_by_one).news(log, None).files == 2
+    assert files_of(tmp_path, "days/*/*.json", one_by_one).plan(log, None).file_count == 2
 
 
 def files_of(root: Path, path: str, settings: StreamInput | None = None) -> StreamedFiles:
-    return StreamedFiles(
+    source = LandingFiles(
         name="df",
         label="files",
-        settings=settings or StreamInput(),
+        target=Target("main.rows", Location(str(root / "target")), WriteMode.APPEND.traits, ()),
+        format=FileFormat.JSON,
         base=Location(str(root)),
         path=path,
-        format="json",
         schema_ddl="id INT, day STRING",
     )
+    return source.streamed(settings or StreamInput())

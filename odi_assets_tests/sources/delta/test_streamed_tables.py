@@ -1,0 +1,67 @@
+"""What a stream reads of a Delta table, and who can read it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, write_deltalake
+from pyspark.cloudpickle import dumps
+
+from odi_assets.config.models import StreamInput, WriteMode
+from odi_assets.connections.location import Location
+from odi_assets.delta.table import LiveFile
+from odi_assets.sources.delta.appended import AppendedFiles
+from odi_assets.sources.delta.source import DeltaTableSource
+from odi_assets.sources.source import Target
+
+ON_AN_EXECUTOR = """
+import pickle, sys
+sys.modules["odi_assets"] = None
+reader, parts = pickle.load(sys.stdin.buffer)
+print([value for part in parts for batch in reader.read(part) for value in batch.column("id").to_pylist()])
+"""
+
+
+def append(table: Path, *ids: int) -> None:
+    write_deltalake(str(table), pa.table({"id": pa.array(ids, pa.int64())}), mode="append")
+
+
+def ids_in(table: Path, files: list[LiveFile]) -> list[int]:
+    return [value for file in files for value in pq.ParquetFile(table / file.path).read()["id"].to_pylist()]
+
+
+def test_rows_that_a_rewind_took_away_and_another_one_brought_back_are_read(tmp_path: Path) -> None:
+    append(tmp_path, 0)
+    files = AppendedFiles(Location(str(tmp_path)), "a table")
+    start, found = files.after(files.newest())
+    assert ids_in(tmp_path, found) == [0]
+    append(tmp_path, 1)
+    DeltaTable(tmp_path).restore(0)
+    assert files.after(start)[1] == []
+    DeltaTable(tmp_path).restore(1)
+    append(tmp_path, 2)
+    end, found = files.after(start)
+    assert ids_in(tmp_path, found) == [1, 2]
+    assert files.between(start, end) == found
+    one, first = files.after(start, most=1)
+    assert ids_in(tmp_path, first) == [1]
+    assert ids_in(tmp_path, files.after(one)[1]) == [2]
+    assert files.unread_versions(start) == {4}
+
+
+def test_executors_read_the_rows_without_this_package(tmp_path: Path) -> None:
+    append(tmp_path, 0)
+    append(tmp_path, 1, 2)
+    target = Target("main.rows", Location(str(tmp_path / "target")), WriteMode.APPEND.traits, ())
+    source = DeltaTableSource(name="df", label="a table", target=target, location=Location(str(tmp_path)))
+    reader = source.streamed(StreamInput()).data_source()({}).streamReader(pa.schema([]))
+    end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    parts = reader.partitions(reader.initialOffset(), end)
+    done = subprocess.run(
+        [sys.executable, "-c", ON_AN_EXECUTOR], input=dumps((reader, parts)), capture_output=True, check=False
+    )
+    assert (done.stdout.decode().strip(), done.stderr.decode()) == ("[0, 1, 2]", "")
