@@ -69,6 +69,9 @@ def _add_short_forms(definitions: dict[str, Any]) -> None:
     }
     # What they may say, the loader knows; they become `checks`.
     definitions["NodeConfig"]["properties"] |= {"validation": {"type": "object"}, "contracts": {"type": "array"}}
+    definitions["NodeAutomation"]["required"] = ["on_cron"]
+    automation = definitions["NodeConfig"]["properties"]["automation"]
+    automation["anyOf"].append({"type": "string", "pattern": "^(eager$|on_cron )"})
     inputs = definitions["NodeConfig"]["properties"]["inputs"]
     by_name = {"type": "object", "additionalProperties": inputs.pop("additionalProperties")}
     listed = {"type": "array", "items": {"$ref": "#/$defs/InputConfig"}}

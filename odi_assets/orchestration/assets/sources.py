@@ -8,18 +8,35 @@ from collections.abc import Iterable
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.config.models import ReadConfig
+from odi_assets.config.models import NodeConfig, ReadConfig
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.metadata import columns_of
 from odi_assets.orchestration.naming import SOURCES_GROUP, DagsterNames, source_keys
 from odi_assets.sources.marks import READ
+from odi_assets.sources.source import Source
+
+
+def is_eager(config: NodeConfig) -> bool:
+    """Whether Dagster requests a node once what it reads has changed, as the project file says."""
+    return config.automation is not None and config.automation.on_cron is None
 
 
 def is_watched(node: Node) -> bool:
-    """Whether sources of a node tell their positions without being read."""
-    return node.kind.follows_every_source or any(source.watchable for source in node.sources)
+    """Whether the sensor looks at a node: a source can say without being read that it is ahead, or that it has
+    changed where Dagster waits for that."""
+    return node.kind.follows_every_source or any(source.watchable or _awaited(node, source) for source in node.sources)
+
+
+def looked_at(node: Node) -> list[Source]:
+    """The sources of a node whose positions the sensor asks for."""
+    every = node.kind.follows_every_source
+    return [source for source in node.sources if every or source.follows or _awaited(node, source)]
+
+
+def _awaited(node: Node, source: Source) -> bool:
+    return is_eager(node.config) and bool(source.connection) and source.shows_changes
 
 
 class Sources:
@@ -61,17 +78,33 @@ class Sources:
                 found.append(self._names.asset(writer))
         return list(dict.fromkeys(found))
 
+    def by_name(self, key: NodeKey) -> dict[str, list[dg.AssetKey]]:
+        """The assets of what a node reads from outside the project, by the name of the source."""
+        names = (at[1] if len(at) > 1 else READ for at in self._project.graph.node(key).reads)
+        return {
+            name: list(source_keys(self._project, read))
+            for name, (read, uri) in zip(names, self._outside[key], strict=True)
+            if uri not in self._nodes
+        }
+
+    def unseen(self, key: NodeKey) -> list[dg.AssetKey]:
+        """The assets of the project that a node reads and that the sensor of its pipeline reports nothing of."""
+        node = self._node(key)
+        seen = {source.name for source in looked_at(node) if source.shows_changes} if is_watched(node) else set()
+        by_name = self.by_name(key).items()
+        return [asset for name, assets in by_name if name not in seen for asset in assets if self.owns(asset)]
+
+    def owns(self, asset: dg.AssetKey) -> bool:
+        """Whether the asset of a source is the project's, and not somebody else's."""
+        return not all(read.asset is not None and read.asset.is_elsewhere for _, read, _ in self._reads[asset])
+
     def watched(self, pipeline: str) -> tuple[NodeKey, ...]:
-        """The nodes of a pipeline whose sources tell their positions without being read."""
+        """The nodes of a pipeline that its sensor looks at."""
         return tuple(key for key in self._project.graph.order(pipeline) if is_watched(self._node(key)))
 
     def specs(self) -> Iterable[dg.AssetSpec]:
         """One asset per source, but for those that somebody else defines, with the key that the project file gives."""
-        return [
-            self._spec(key, readers)
-            for key, readers in self._reads.items()
-            if not all(read.asset is not None and read.asset.is_elsewhere for _, read, _ in readers)
-        ]
+        return [self._spec(key, readers) for key, readers in self._reads.items() if self.owns(key)]
 
     def _spec(self, key: dg.AssetKey, readers: list[tuple[str, ReadConfig, str]]) -> dg.AssetSpec:
         reads = [read for _, read, _ in readers]

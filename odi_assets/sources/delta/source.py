@@ -79,6 +79,10 @@ class DeltaTableSource(Source):
     def watchable(self) -> bool:
         return isinstance(self.increment, VersionIncrement)
 
+    @property
+    def shows_changes(self) -> bool:
+        return True
+
     def snapshot(self) -> TableSnapshot:
         found = self._newest
         if found.handle.exists:

@@ -97,6 +97,10 @@ class LandingFiles(Source):
         return isinstance(self.increment, FilesIncrement)
 
     @property
+    def shows_changes(self) -> bool:
+        return True
+
+    @property
     def settles_within(self) -> timedelta:
         return self.increment.settle if isinstance(self.increment, FilesIncrement) else timedelta()
 
@@ -297,6 +301,11 @@ class FilesSnapshot(SourceSnapshot):
     @property
     def bytes(self) -> int:
         return sum(file.size for file in self.chosen)
+
+    @property
+    def newest(self) -> tuple[str, float] | None:
+        file = max(self.listed, default=None)
+        return None if file is None else (file.path, file.mtime_ns / 1e9)
 
     @property
     def is_empty(self) -> bool:
