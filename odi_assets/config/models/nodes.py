@@ -138,13 +138,11 @@ class TransformConfig(Strict):
 
 
 class NodeAutomation(Strict):
-    """When Dagster requests runs of a node by itself: ``eager``, ``on_cron 0 6 * * *`` or ``{on_cron: 0 6 * * *}``.
+    """When Dagster requests runs of a node by itself: ``eager``, once what the node reads has changed, or at times."""
 
-    Attributes:
-        on_cron: None for ``eager``: once what the node reads has changed.
-    """
-
-    on_cron: Cron | None = Field(default=None, description="At these times, in UTC: cron, five fields.")
+    on_cron: Cron | None = Field(
+        default=None, description="At these times, in UTC: cron, five fields. Without it: `eager`."
+    )
 
     @model_validator(mode="before")
     @classmethod
