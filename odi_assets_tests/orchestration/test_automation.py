@@ -145,7 +145,7 @@ class TestASource:
     ) -> None:
         del spark
         dagster = Dagster(build_definitions(project), instance)
-        dagster.run(NODES)
+        dagster.run(["raw_sales"])
         land(project.root, "2024-01-03")
         dagster.tick()
         (seen,) = dagster.observations(SALES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from dagster import AutomationCondition as Condition
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from odi_assets.orchestration.assets.sources import Sources
 
-NodeCondition = Condition[dg.AssetKey]
+NodeCondition = Condition[Any]
 
 
 def condition_of(project: Project, key: NodeKey, sources: Sources, deps: Sequence[dg.AssetKey]) -> NodeCondition | None:
@@ -51,31 +51,36 @@ def condition_of(project: Project, key: NodeKey, sources: Sources, deps: Sequenc
         )
     else:
         own = [dep for dep in deps if dep not in above and sources.owns(dep)]
-        moved = _moved([dep for dep in above if dep not in parted], own)
-        # Not `since_last_handled`: that forgets what was missing when the condition was evaluated first.
-        handled = (Condition.newly_requested() | Condition.newly_updated()).with_label("handled")
-        due = (Condition.newly_missing() | moved).since(handled)
+        due = _moved([dep for dep in above if dep not in parted], own)
     label = "eager" if given.on_cron is None else f"on_cron({given.on_cron})"
     ready = _ready(parted, unseen) & ~_checks_failed(project, above)
     return (due & ready.with_label("ready") & ~Condition.in_progress()).with_label(label)
 
 
 def _moved(nodes: Sequence[dg.AssetKey], sources: Sequence[dg.AssetKey]) -> NodeCondition:
-    """Something that a node reads has changed, or is about to.
+    """The node is missing, or something that it reads has changed or is about to, since the node was handled last.
 
     Args:
         nodes, sources: of what it reads, nodes without partitions and the project's own sources.
     """
     updated = Condition.any_deps_updated()
-    found = updated.ignore(dg.AssetSelection.assets(*nodes, *sources)) if nodes or sources else updated
-    if sources:
-        # Without another condition beside it, Dagster knows when a source moved: a move just after a request counts.
-        found = found | Condition.any_deps_match(Condition.newly_updated()).allow(dg.AssetSelection.assets(*sources))
+    due: NodeCondition = Condition.newly_missing()
+    due = due | (updated.ignore(dg.AssetSelection.assets(*nodes, *sources)) if nodes or sources else updated)
     if nodes:
         # A run in which another node failed shows a node with nothing new as materialized: its data version stays.
-        changed = updated.replace("newly_updated", Condition.data_version_changed())
-        found = found | changed.allow(dg.AssetSelection.assets(*nodes))
-    return found.with_label("any_deps_updated")
+        above = updated.allow(dg.AssetSelection.assets(*nodes))
+        due = due | above.replace("newly_updated", Condition.data_version_changed())
+    # Not `since_last_handled`: that forgets what was missing when the condition was evaluated first.
+    due = due.since((Condition.newly_requested() | Condition.newly_updated()).with_label("handled"))
+    # What is requested now will change, whatever was handled since the last look.
+    due = due | Condition.any_deps_match(Condition.will_be_requested())
+    if not sources:
+        return due
+    # Dagster compares the times of a single condition with the times of another one: a source that moves just after a
+    # request, or a run, is not taken for read by it.
+    moved = Condition.any_deps_match(Condition.newly_updated()).allow(dg.AssetSelection.assets(*sources))
+    moved = moved.with_label("any_sources_moved")
+    return due | (moved.since(Condition.newly_requested()) & moved.since(Condition.newly_updated()))
 
 
 def _ready(parted: Sequence[dg.AssetKey], unseen: Sequence[dg.AssetKey]) -> NodeCondition:
@@ -136,5 +141,5 @@ def require_conditions_that_hold(
             )
 
 
-def _asks_for_deps(condition: Condition) -> bool:
+def _asks_for_deps(condition: NodeCondition) -> bool:
     return isinstance(condition, DepsAutomationCondition) or any(map(_asks_for_deps, condition.children))

@@ -131,30 +131,27 @@ class Observer:
         self._reported: dict[tuple[dg.AssetKey, str], str] = {}
 
     def report(
-        self, instance: dg.DagsterInstance, seen: Mapping[NodeKey, Iterable[Sighting]], running: Container[NodeKey]
-    ) -> set[NodeKey]:
-        """Report what moved. Asks ``instance`` for nothing but the last observations of what moved.
+        self, instance: dg.DagsterInstance, key: NodeKey, seen: Iterable[Sighting], running: Container[NodeKey]
+    ) -> bool:
+        """Report what moved of what a node reads. Asks ``instance`` for nothing but the last observations of that.
 
         Args:
-            running: nodes that are in a run. What they read is reported later: Dagster takes what changes before a run
+            running: nodes that are in a run. What they read is not reported: Dagster takes what changes before a run
                 ends for read by it.
 
         Returns:
-            the nodes of ``seen`` of which all is reported.
+            whether all is reported.
         """
-        reported = set()
-        for key, found in seen.items():
-            names = self._sources.by_name(key) if found else {}
-            moved = [(asset, one) for one in found for asset in names.get(one.name, ()) if self._is_new(asset, one)]
-            if any(reader in running for asset, _ in moved for reader in self._readers[asset]):
-                continue
-            for asset, one in moved:
-                if _last_version(instance, asset, one.read) != one.version:
-                    for event in self._events(asset, one):
-                        instance.report_runless_asset_event(event)
-                self._reported[asset, one.read] = one.version
-            reported.add(key)
-        return reported
+        assets = self._sources.by_name(key)
+        moved = [(asset, one) for one in seen for asset in assets.get(one.name, ()) if self._is_new(asset, one)]
+        if any(reader in running for asset, _ in moved for reader in self._readers[asset]):
+            return False
+        for asset, one in moved:
+            if _last_version(instance, asset, one.read) != one.version:
+                for event in self._events(asset, one):
+                    instance.report_runless_asset_event(event)
+            self._reported[asset, one.read] = one.version
+        return True
 
     @cached_property
     def _readers(self) -> Mapping[dg.AssetKey, set[NodeKey]]:

@@ -27,6 +27,8 @@ POSITION_TAG = "odi/source_position"
 PIPELINE_TAG = "odi/pipeline"
 BUDGET = 40.0
 """Seconds that a tick may take to look at sources; Dagster ends a tick after 60."""
+REPORTING = 8.0
+"""Seconds of a tick for reports of sources that moved: of a new instance, of all."""
 _MOST_NAMED = 20
 _MOST_REMEMBERED = 2_000
 """Nodes in the cursor: databases hold 64 KiB of it."""
@@ -77,7 +79,7 @@ def evaluate(
         runs = {run.run_id: run for run in running.values()}.values()
         return dg.SkipReason(" ".join(f"Run {run.run_id} of {pipeline} is {run.status.value.lower()}." for run in runs))
     positions = watch.look(BUDGET, leave_out=tuple(running))
-    watch.observe(context.instance, in_flight)
+    watch.observe(context.instance, in_flight, REPORTING)
     automated = _automated(context, project, pipeline)
     repair_history(project, context.instance, nodes=watch.to_repair())
     verdicts = _verdicts(context.instance, project, positions, automated, now or time.time())

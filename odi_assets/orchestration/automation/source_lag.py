@@ -127,14 +127,16 @@ class Watch:
     def _observer(self) -> Observer:
         return Observer(self.project, self._sources)
 
-    def observe(self, instance: dg.DagsterInstance, running: Container[NodeKey] = ()) -> None:
-        """Report the sources that moved since they were reported last, as observations of their assets.
+    def observe(self, instance: dg.DagsterInstance, running: Container[NodeKey], seconds: float) -> None:
+        """Report the sources that moved since they were reported last, as observations of their assets. After
+        ``seconds``, the next call goes on.
 
         Args:
             running: nodes that are in a run. What they read is reported by a later call.
         """
-        if self.unreported:
-            for key in self._observer.report(instance, self.unreported, running):
+        until = time.monotonic() + seconds
+        for key in list(self.unreported):
+            if time.monotonic() < until and self._observer.report(instance, key, self.unreported[key], running):
                 del self.unreported[key]
 
     def recall(self, remembered: Mapping[str, str], definition: str) -> None:
@@ -148,7 +150,9 @@ class Watch:
 
     def remember(self) -> tuple[dict[str, str], str]:
         """The nodes that had nothing new, each with a hash of all that this depends on; and what it is valid for."""
-        lasting = {str(key): seen.print for key, seen in self._seen.items() if seen.is_idle}
+        lasting = {
+            str(key): seen.print for key, seen in self._seen.items() if seen.is_idle and key not in self.unreported
+        }
         return lasting, self._definition
 
     def to_repair(self) -> tuple[NodeKey, ...]:
