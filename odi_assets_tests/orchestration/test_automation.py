@@ -344,8 +344,8 @@ class TestEager:
 class TestOnCron:
     def test_requests_the_increment_at_its_times(self, tmp_path: Path, instance: dg.DagsterInstance) -> None:
         text = with_automation(PROJECT_FILE, NODES, "on_cron 0 6 * * *")
+        # No sensor has looked at the sources.
         dagster = Dagster(build_definitions(make_project(tmp_path, "2024-01-01", text=text)), instance)
-        dagster.tick()
         assert dagster.requested(datetime(2024, 1, 1, 5, 59, tzinfo=UTC)) == set()
         assert dagster.requested(datetime(2024, 1, 1, 6, 1, tzinfo=UTC)) == set(NODES)
         assert dagster.requested(datetime(2024, 1, 1, 6, 2, tzinfo=UTC)) == set()

@@ -39,8 +39,10 @@ def condition_of(project: Project, key: NodeKey, sources: Sources, deps: Sequenc
         return None
     above = {dep: node for dep in deps if (node := node_of(project, dep)) is not None}
     parted = [dep for dep, node in above.items() if partition_of(project, node) is not None]
+    own = [dep for dep in deps if dep not in above and sources.owns(dep)]
     unseen = sources.unseen(key)
     if given.on_cron is not None:
+        unseen = own
         due = Condition.cron_tick_passed(given.on_cron).since(Condition.newly_requested())
     elif set(deps) <= set(unseen):
         raise ConfigError(
@@ -50,7 +52,6 @@ def condition_of(project: Project, key: NodeKey, sources: Sources, deps: Sequenc
             node=str(key),
         )
     else:
-        own = [dep for dep in deps if dep not in above and sources.owns(dep)]
         due = _moved([dep for dep in above if dep not in parted], own)
     label = "eager" if given.on_cron is None else f"on_cron({given.on_cron})"
     ready = _ready(parted, unseen) & ~_checks_failed(project, above)
@@ -87,7 +88,7 @@ def _ready(parted: Sequence[dg.AssetKey], unseen: Sequence[dg.AssetKey]) -> Node
     """All that a node reads is there, and none of it is being made.
 
     Args:
-        parted, unseen: of what it reads, nodes with partitions and sources of which nothing is reported.
+        parted, unseen: of what it reads, nodes with partitions, and sources that need not have been reported.
     """
     missing = Condition.any_deps_missing()
     if parted or unseen:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
+from itertools import chain
 
 import dagster as dg
 
@@ -87,12 +89,28 @@ class Sources:
             if uri not in self._nodes
         }
 
+    @cached_property
+    def readers(self) -> Mapping[dg.AssetKey, Collection[NodeKey]]:
+        """The nodes that read each source."""
+        found: dict[dg.AssetKey, set[NodeKey]] = defaultdict(set)
+        for key in self._outside:
+            for asset in chain.from_iterable(self.by_name(key).values()):
+                found[asset].add(key)
+        return found
+
     def unseen(self, key: NodeKey) -> list[dg.AssetKey]:
-        """The assets of the project that a node reads and that the sensor of its pipeline reports nothing of."""
-        node = self._node(key)
-        seen = {source.name for source in looked_at(node) if source.shows_changes} if is_watched(node) else set()
-        by_name = self.by_name(key).items()
-        return [asset for name, assets in by_name if name not in seen for asset in assets if self.owns(asset)]
+        """The assets of the project that a node reads and of which no sensor reports anything."""
+        read = chain.from_iterable(self.by_name(key).values())
+        return [asset for asset in read if self.owns(asset) and asset not in self._reported]
+
+    @cached_property
+    def _reported(self) -> Collection[dg.AssetKey]:
+        found: set[dg.AssetKey] = set()
+        for key in self._outside:
+            node, assets = self._node(key), self.by_name(key)
+            for source in looked_at(node) if is_watched(node) else ():
+                found.update(assets.get(source.name, ()) if source.shows_changes else ())
+        return found
 
     def owns(self, asset: dg.AssetKey) -> bool:
         """Whether the asset of a source is the project's, and not somebody else's."""

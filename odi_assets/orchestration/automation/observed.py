@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import dagster as dg
@@ -127,7 +124,7 @@ class Observer:
     """Reports sightings of the sources of a project, each position once, whichever node and sensor saw it."""
 
     def __init__(self, project: Project, sources: Sources | None = None) -> None:
-        self._project, self._sources = project, sources or Sources(project)
+        self._sources = sources or Sources(project)
         self._reported: dict[tuple[dg.AssetKey, str], str] = {}
 
     def report(
@@ -144,7 +141,7 @@ class Observer:
         """
         assets = self._sources.by_name(key)
         moved = [(asset, one) for one in seen for asset in assets.get(one.name, ()) if self._is_new(asset, one)]
-        if any(reader in running for asset, _ in moved for reader in self._readers[asset]):
+        if any(reader in running for asset, _ in moved for reader in self._sources.readers[asset]):
             return False
         for asset, one in moved:
             if _last_version(instance, asset, one.read) != one.version:
@@ -152,14 +149,6 @@ class Observer:
                     instance.report_runless_asset_event(event)
             self._reported[asset, one.read] = one.version
         return True
-
-    @cached_property
-    def _readers(self) -> Mapping[dg.AssetKey, set[NodeKey]]:
-        found: dict[dg.AssetKey, set[NodeKey]] = defaultdict(set)
-        for key in self._project.graph.nodes:
-            for asset in chain.from_iterable(self._sources.by_name(key).values()):
-                found[asset].add(key)
-        return found
 
     def _is_new(self, asset: dg.AssetKey, seen: Sighting) -> bool:
         return self._reported.get((asset, seen.read)) != seen.version
