@@ -262,6 +262,19 @@ class TestEager:
         assert dagster.run(["shops", "sales_by_day", "revenue"]).success
         assert dagster.requested() == set()
 
+    def test_fires_for_what_moves_between_a_request_and_the_next_look(
+        self, tmp_path: Path, instance: dg.DagsterInstance
+    ) -> None:
+        project = make_project(tmp_path, "2024-01-01", text=with_automation(PROJECT_FILE, NODES))
+        dagster = Dagster(build_definitions(project), instance)
+        dagster.tick()
+        assert dagster.requested() == set(NODES)
+        dagster.made(*NODES)
+        land(project.root, "2024-01-02")
+        dagster.tick()
+        assert dagster.requested() == {"raw_sales", "sales", "sales_by_day", "revenue"}
+        assert dagster.requested() == set()
+
     def test_fires_below_a_node_with_partitions_whichever_was_written(
         self, tmp_path: Path, instance: dg.DagsterInstance
     ) -> None:
