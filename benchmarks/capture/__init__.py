@@ -6,6 +6,7 @@ from benchmarks.capture.apply import apply
 from benchmarks.capture.changes.sweep import changes
 from benchmarks.capture.handover import handovers, mariadb_handovers
 from benchmarks.capture.kills import kills
+from benchmarks.capture.memory import memory
 from benchmarks.capture.rates import mariadb_rates, rates
 from benchmarks.harness import Benchmark
 
@@ -18,6 +19,7 @@ BENCHMARK = Benchmark(
         "changes": changes,
         "kills": kills,
         "apply": apply,
+        "memory": memory,
         "mariadb-handovers": mariadb_handovers,
         "mariadb-rates": mariadb_rates,
     },

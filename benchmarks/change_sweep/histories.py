@@ -179,6 +179,10 @@ def rewind(world: World, draw: random.Random) -> str | None:
         return None
     at = draw.choice(found)
     version = draw.randrange(int(table_version(home.target(at)) or 0))
+    reads_files = at.upstream is None and at.node["read"]["format"] != "delta"
+    if reads_files and not _is_of(home.target(at), version, source_rows(home, at)):
+        # Files have no history: what was read of a file that is another one now would come back for good.
+        return None
     cascade = ["--cascade"] if draw.random() < 0.3 else []
     code, _, err = command(home, "state", "rewind", str(at), "--to-version", str(version), *cascade, "--yes")
     return f"rewind {at} to version {version} {' '.join(cascade)}" + (f": {err.strip()}" if code else "")

@@ -105,7 +105,7 @@ def check_files(checkpoint: Checkpoint | str | Path) -> CheckpointFiles:
     readable = tuple(batch for batch in committed if batch not in blamed)
     cleaned = {batch for batch in blamed if _is_cleaned(batch, blamed[batch], readable)}
     lost = [fault for batch in blamed if batch not in cleaned for fault in blamed[batch]]
-    sizes = [entry.stat().st_size for entry in _all_files(known.path)]
+    sizes = [entry.stat().st_size for entry in _all_files(known.path) if entry.exists()]
     return CheckpointFiles(
         known.path,
         tuple(stores),
@@ -300,7 +300,7 @@ class StoreFiles:
         changes: dict[int, tuple[int, int]] = {}
         snapshots, sizes = set(), dict.fromkeys(sorted(self.versions), 0)
         for (version, _, kind), file in self.found.items():
-            sizes[version] += file.stat().st_size
+            sizes[version] += file.stat().st_size if file.exists() else 0
             read = self.contents(file)
             if not isinstance(read, StateFileContents):
                 continue

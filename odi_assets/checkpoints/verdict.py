@@ -329,7 +329,8 @@ def _orphans(survey: _Survey) -> None:
         if file is None or file.name.endswith(".tmp"):
             continue
         if file.exists():
-            if checksum_step(beside.read_bytes()) is None:
+            step = survey.read(beside, lambda sums: checksum_step(sums.read_bytes()) or 0, "remove it", stops=False)
+            if step == 0:
                 survey.add(beside, "is torn: its file is read without checksums", "remove it", stops=False)
             continue
         if file.relative_to(survey.root).as_posix() not in known:

@@ -25,6 +25,10 @@ _GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             ),
             "run": ("run.command:run", "Run nodes: read what is new, write it, and remember how far that was."),
             "plan": ("plan:plan", "Show what a run would read and write. Nothing is run."),
+            "metrics": (
+                "metrics:metrics",
+                "Print figures of all nodes for Prometheus: lag, rows, failures, state of streams. Nothing is run.",
+            ),
             "ls": (
                 "project.nodes:ls",
                 "List the nodes, in the order they run: what they read, how they are written, and where their "

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from odi_assets.config.models import DrivingCursor, NodeConfig
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import dagster as dg
     from pyspark.sql import SparkSession
 
@@ -175,6 +177,15 @@ class NodeKind:
         """What an examination of the node leaves out, each with what looks at it."""
         del node
         return ()
+
+    def figures(self, node: Node) -> Mapping[str, float | datetime | None]:
+        """What monitoring shows of the node beside the figures of every node, by names of ``monitoring.gauges``.
+
+        Raises:
+            StateError: what its runs noted cannot be read.
+        """
+        del node
+        return {}
 
     def gaps(self, node: Node) -> str | None:
         """What the node should have kept beside its table and never did, in words."""

@@ -18,6 +18,8 @@ from odi_assets.streams.planning.marks import Match, checkpoint_base, stream_mar
 from odi_assets.streams.planning.plan import StreamPlan, planned_stream
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import dagster as dg
     from pyspark.sql import SparkSession
 
@@ -76,6 +78,19 @@ class StreamKind(NodeKind):
         from odi_assets.streams.recovery.doctor import not_looked_at
 
         return not_looked_at(node)
+
+    def figures(self, node: Node) -> Mapping[str, float | datetime | None]:
+        records = node.project.open_batches().of_node(str(node))
+        if not records:
+            return {}
+        last = records[-1]
+        return {
+            "odi_stream_batch": last.batch,
+            "odi_stream_committed_timestamp_seconds": last.committed_at,
+            "odi_stream_watermark_timestamp_seconds": last.watermark,
+            "odi_stream_state_rows": last.state_rows,
+            "odi_stream_state_bytes": last.state_bytes,
+        }
 
     def gaps(self, node: Node) -> str | None:
         from odi_assets.streams.recovery.doctor import kept_gaps

@@ -183,6 +183,7 @@ FOLLOWED: dict[str, tuple[Callable[[Session], None], frozenset[str]]] = {
     "exactly-once.md": (_audited, frozenset()),
     "how-it-works.md": (_nothing, frozenset()),
     "lineage.md": (_nothing, frozenset({"yaml"})),
+    "monitoring.md": (_orders, frozenset()),
     "state.md": (_nothing, frozenset({"python", "yaml"})),
     "streaming.md": (_checkpoint, frozenset()),
 }

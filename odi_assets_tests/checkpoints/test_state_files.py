@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from odi_assets.checkpoints import check_files
+from odi_assets.checkpoints import check_files, judge
 from odi_assets.checkpoints.state_file import Damage, StateFileContents, read_state_file
 from odi_assets.errors import CheckpointError
 
@@ -124,6 +124,17 @@ def test_a_sound_checkpoint_has_no_faults(join_checkpoint: Path, count_checkpoin
     rows = [one for one in check_files(join_checkpoint).stores if one.store == ROWS]
     assert [sum(store.changes[version][1] for store in rows) for version in (1, 2, 3, 4)] == [0, 0, 0, 2]
     assert all(store.rebuildable == (1, 2, 3, 4) for store in rows)
+
+
+def test_any_file_of_a_checkpoint_that_is_a_link_into_nothing_is_named(join_checkpoint: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(join_checkpoint, tmp_path / "copy"))
+    for file in sorted(path for path in copy.rglob("*") if path.is_file()):
+        content = file.read_bytes()
+        file.unlink()
+        file.symlink_to(file.name)
+        assert judge(copy).faults, file
+        file.unlink()
+        file.write_bytes(content)
 
 
 def test_a_missing_delta_loses_what_comes_after_it_up_to_the_next_snapshot(

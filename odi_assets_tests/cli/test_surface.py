@@ -25,6 +25,7 @@ LIGHT_COMMANDS = [
     ["run", "--help"],
     ["plan"],
     ["plan", "--json"],
+    ["metrics"],
     ["state", "list"],
     ["state", "get", "shop.orders"],
     ["state", "set", "shop.orders", "1"],

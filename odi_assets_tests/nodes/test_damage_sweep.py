@@ -86,6 +86,13 @@ def test_a_folder_of_a_checkpoint_that_is_gone_is_seen_and_its_remedies_lead_on(
     assert tally.harmless == 0
 
 
+@pytest.mark.parametrize("folder", ["offsets", "commits", "sources/df"])
+def test_a_file_of_a_checkpoint_that_is_a_link_into_nothing_is_set_aside_as_text(streamed: World, folder: str) -> None:
+    file = f"lake/seen/_odi_stream/{folder}/1"
+    tally = sweep(streamed, [(SEED, "stream", file, "unreadable")], print)
+    assert tally.findings == []
+
+
 def test_a_stream_whose_data_files_are_lost_names_no_way_that_it_does_not_have(streamed: World) -> None:
     streamed.put_back()
     for file in deltalake.DeltaTable(streamed.root / "lake" / "seen").file_uris():
@@ -111,17 +118,20 @@ def test_the_sweep_sees_a_remedy_beside_others_that_changes_nothing(
     assert "`odi state recover`, named by doctor, leaves" in finding
 
 
-def test_a_query_that_its_checkpoint_keeps_from_starting_names_the_repair(streamed: World) -> None:
+def test_a_log_of_an_inputs_files_with_a_gap_stops_before_spark_fills_it(streamed: World) -> None:
     streamed.put_back()
     log = streamed.root / "lake" / "seen" / "_odi_stream" / "sources" / "df"
     (log / "0").unlink()
     (log / ".0.crc").unlink()
     streamed.land()
-    stopped = streamed.odi("run")
-    assert stopped.code == 1
-    assert "sources/df/0 is missing" in stopped.text
-    assert "odi tables repair p.seen" in stopped.text
-    assert streamed.odi("tables repair p.seen --yes").code == 0
+    for command in ("plan", "run"):
+        stopped = streamed.odi(command)
+        assert stopped.code == 1
+        assert "sources/df/0 is missing" in stopped.text
+        assert not (log / "0").exists()
+    repair = re.search(r"odi (tables repair \S+)", stopped.text)
+    assert repair is not None
+    assert streamed.odi(f"{repair[1]} --yes").code == 0
     assert streamed.odi("run p --node seen --full-refresh").code == 0
     assert streamed.wrong() == []
     assert streamed.odi("doctor").code == 0

@@ -6,9 +6,11 @@ cleans it.
 
 from __future__ import annotations
 
+import os
 import posixpath
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.damage import LOG, Log, data_beside_empty_log, read_log
@@ -110,6 +112,15 @@ def _move(location: Location, path: str, to: str) -> None:
         target = location.local_path / to
         target.parent.mkdir(parents=True, exist_ok=True)
         (location.local_path / path).rename(target)
+        for link in _broken_links(target):
+            # Deleting unused files of the table would stop at the link.
+            link.with_name(f"{link.name}.link").write_text(str(link.readlink()), encoding="utf-8")
+            link.unlink()
         return
     filesystem, root = location.in_store()
     filesystem.mv(f"{root}/{path}", f"{root}/{to}", recursive=True)
+
+
+def _broken_links(path: Path) -> list[Path]:
+    inside = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+    return [one for one in (path, *inside) if one.is_symlink() and not one.exists()]

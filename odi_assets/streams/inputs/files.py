@@ -50,7 +50,8 @@ class StreamedFiles(StreamedInput):
     strict: bool = True
 
     def news(self, log: ProgressLog, start: Mapping[str, Any] | None) -> News:
-        known = set() if start is None else {file_uri_key(uri) for uri in log.all_files(self.name)}
+        read = set() if start is None else log.all_files(self.name, int(start["logOffset"]))
+        known = {file_uri_key(uri) for uri in read}
         listed = self._listed()
         new = [uri for uri in listed if uri not in known]
         if self.settings.max_files_per_batch != 1:

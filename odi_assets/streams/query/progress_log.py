@@ -141,18 +141,33 @@ class ProgressLog:
             )
         return sorted(found)
 
-    def numbered_files(self, name: str) -> dict[str, int]:
-        """Every file that an input's log lists, as a URI, with its number there: the ``logOffset`` it came with."""
+    def numbered_files(self, name: str, upto: int = -1) -> dict[str, int]:
+        """Every file that an input's log lists, as a URI, with its number there: the ``logOffset`` it came with.
+
+        Args:
+            upto: the number that a batch has read; the log has to have all up to there.
+
+        Raises:
+            CheckpointError: the log cannot be read, or a part of it is missing: Spark would write the part again, of
+                files that are new.
+        """
         entries = sorted(filter(lambda entry: _log_number(entry) >= 0, self.names(f"sources/{name}")), key=_log_number)
         compacts = [index for index, entry in enumerate(entries) if entry.endswith(".compact")]
         # A compacted file holds all that was listed before it.
         recent = entries[compacts[-1] :] if compacts else entries
+        numbers = {*map(_log_number, recent)}
+        first = _log_number(recent[0]) if compacts else 0
+        missing = next((number for number in range(first, upto + 1) if number not in numbers), None)
+        if missing is not None:
+            raise self._lost(
+                f"sources/{name}/{missing}", "is missing: the files that it lists would be read again, or not at all"
+            )
         lines = (line for entry in recent for line in self._entries(f"sources/{name}/{entry}"))
         return {str(line["path"]): int(line["batchId"]) for line in lines}
 
-    def all_files(self, name: str) -> set[str]:
-        """Every file that an input's log lists, as URIs."""
-        return set(self.numbered_files(name))
+    def all_files(self, name: str, upto: int = -1) -> set[str]:
+        """Every file that an input's log lists, as URIs; arguments and errors are those of :meth:`numbered_files`."""
+        return set(self.numbered_files(name, upto))
 
     def _offset(self, name: str, start: Any, end: Any) -> dict[str, Any]:
         if not _is_log_offset(end):
@@ -244,9 +259,12 @@ class ProgressLog:
         )
 
     def _torn(self, name: str, why: str) -> CheckpointError:
+        return self._lost(name, f"is torn: {why}")
+
+    def _lost(self, name: str, why: str) -> CheckpointError:
         path = f"{self.location.uri}/{name}"
         return CheckpointError(
-            f"{path} is torn: {why}",
+            f"{path} {why}",
             fix=f"restore it from a copy of the checkpoint; or set it aside: {self._repair}",
             path=path,
         )

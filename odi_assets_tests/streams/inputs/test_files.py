@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,22 @@ def test_files_that_were_read_in_another_store_are_known_without_asking_it(tmp_p
     folders = {"df": (news.elsewhere.folder, "s3://bucket/in/days of 2024")}
     moved = relocated(ProgressLog(Location(str(log.parents[1]))), Location(str(tmp_path / "copy")), folders)
     assert list(moved.all_files("df")) == ["s3://bucket/in/days%20of%202024/1.json"]
+
+
+@pytest.mark.parametrize("left", [(), (0,), (1,), ("1.compact",)])
+def test_a_log_of_files_that_ends_before_what_a_batch_read_is_damage(tmp_path: Path, left: tuple[object, ...]) -> None:
+    # Spark would write what is missing again, of the files that are there now.
+    (tmp_path / "days").mkdir()
+    log = tmp_path / "checkpoint" / "sources" / "df"
+    log.mkdir(parents=True)
+    for name in left:
+        entry = {"path": (tmp_path / "days" / "1.json").as_uri(), "timestamp": 1, "batchId": 1}
+        (log / str(name)).write_text(f"v1\n{json.dumps(entry)}", encoding="utf-8")
+    files, progress = files_of(tmp_path, "days/*.json"), ProgressLog(Location(str(log.parents[1])))
+    with pytest.raises(CheckpointError, match=r"sources/df/\d is missing"):
+        files.news(progress, {"logOffset": 2})
+    if left == ("1.compact",):
+        assert files.news(progress, {"logOffset": 1}).files == 0
 
 
 def test_only_a_checkpoint_on_this_machine_is_written_by_another_of_sparks_file_managers(tmp_path: Path) -> None:

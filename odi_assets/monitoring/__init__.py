@@ -1,0 +1,1 @@
+"""Figures of a project's nodes for those who watch it."""
