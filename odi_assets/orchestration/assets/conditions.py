@@ -41,6 +41,7 @@ def condition_of(project: Project, key: NodeKey, sources: Sources, deps: Sequenc
     parted = [dep for dep, node in above.items() if partition_of(project, node) is not None]
     own = [dep for dep in deps if dep not in above and sources.owns(dep)]
     unseen = sources.unseen(key)
+    due: NodeCondition
     if given.on_cron is not None:
         unseen = own
         due = Condition.cron_tick_passed(given.on_cron).since(Condition.newly_requested())
