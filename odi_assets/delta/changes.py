@@ -33,7 +33,7 @@ class CommitChange:
         updated: of an upsert, how many rows replaced one with the same keys.
         deleted: of an upsert, how many rows it took out for good; no file of the commit shows which.
         moved: files of rows that were in removed files before.
-        removed: path and partition of the files it took out.
+        removed: path and partition of the files it took out; of a commit that only rearranged rows, too.
         partitions: values of the partitions the commit added to or removed from.
         kind: ``rows`` (the files hold just what is new or changed), ``partitions`` (those partitions are to be read
             again), ``table`` (all is to be read again), ``none`` (only rearranged or described).
@@ -54,7 +54,9 @@ class CommitChange:
     @property
     def takes_rows(self) -> bool:
         """Whether rows of the files that it took out were changed or removed, and not only moved."""
-        return bool(self.removed) and (self.kind != "rows" or self.updated > 0 or self.deleted > 0)
+        if self.kind == "none" or not self.removed:
+            return False
+        return self.kind != "rows" or self.updated > 0 or self.deleted > 0
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ def read_commit(location: Location, version: int) -> list[dict[str, Any]]:
 
 def _change(version: int, actions: Iterable[dict[str, Any]], kinds: Mapping[str, Any]) -> CommitChange:
     info: dict[str, Any] = {}
-    adds, removes, moved = [], [], []
+    adds, removes, moved, taken = [], [], [], []
     for action in actions:
         if "commitInfo" in action:
             info = action["commitInfo"]
@@ -195,10 +197,11 @@ def _change(version: int, actions: Iterable[dict[str, Any]], kinds: Mapping[str,
             adds.append(action["add"])
         elif "add" in action:
             moved.append(action["add"])
-        elif action.get("remove", {}).get("dataChange", False):
-            removes.append(action["remove"])
+        elif "remove" in action:
+            (removes if action["remove"].get("dataChange", False) else taken).append(action["remove"])
     if not adds and not removes:
-        return CommitChange(version, "none", moved=tuple(_file(add, kinds) for add in moved))
+        moves = tuple(_file(add, kinds) for add in moved)
+        return CommitChange(version, "none", moved=moves, removed=_removed(taken, kinds))
     ours = info.get(METADATA_KEY) or {}
     change = CommitChange(
         version,
@@ -216,8 +219,14 @@ def _change(version: int, actions: Iterable[dict[str, Any]], kinds: Mapping[str,
         updated=int(ours.get("rows_updated") or 0),
         deleted=int(ours.get("rows_deleted") or 0),
         moved=tuple(_file(add, kinds) for add in moved),
-        removed=tuple((unquote(remove["path"]), _partition(remove, kinds)) for remove in removes),
+        removed=_removed(removes, kinds),
     )
+
+
+def _removed(
+    removes: Iterable[Mapping[str, Any]], kinds: Mapping[str, Any]
+) -> tuple[tuple[str, dict[str, str | None]], ...]:
+    return tuple((unquote(remove["path"]), _partition(remove, kinds)) for remove in removes)
 
 
 def _partition(action: Mapping[str, Any], kinds: Mapping[str, Any]) -> dict[str, str | None]:

@@ -383,9 +383,17 @@ class UnresolvedWindow(UnresolvedRead):
 
     def text(self) -> str:
         """What will be read, in words, as far as it is known."""
-        window = self._window(self.kind) if self.kind else Window(self.increment.column, self.increment.fallback_column)
+        window = self._window(self.kind) if self.kind else self._untyped_window()
         nulls = " or without a cursor" if self._nulls else ""
         return f"{replace(window, nulls=False)} <= its maximum, {UNRESOLVED}{nulls}"
+
+    def _untyped_window(self) -> Window:
+        """The window in words, where only the rows say which type the cursor has."""
+        increment, before = self.increment, self.before
+        window = Window(increment.column, increment.fallback_column)
+        if before is None or self.from_start or increment.watermark_lag:
+            return window
+        return replace(window, lower=before.value, lower_inclusive=increment.boundary == "closed")
 
     @property
     def _nulls(self) -> bool:

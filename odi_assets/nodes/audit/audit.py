@@ -198,9 +198,14 @@ def _scope(
     if by_increments and (regroups or _appends_versions(node)):
         compared = keys if keys and set(keys) <= set(shared) else () if not regroups else compared
         if not compared:
+            what = (
+                "its rows are made of several rows of its sources, increment by increment, and no column of them is "
+                "left as it is"
+                if regroups
+                else "it has each version of rows that are updated above it, and no `write.keys` say which are one row"
+            )
             raise ConfigError(
-                f"{node}: its rows are made of several rows of its sources, increment by increment, and no column of "
-                "them is left as it is",
+                f"{node}: {what}",
                 fix=f"compare it with odi run {node.command} --full-refresh into a copy of the project",
                 node=str(node),
             )

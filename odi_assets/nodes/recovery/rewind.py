@@ -169,11 +169,11 @@ def _follow(
         return
     limits = {str(above): version for above, version in reached.items() if above in project.graph.upstream(key)}
     version = _last_unaffected(handle, key, limits)
-    if version == handle.version:
+    node = Node.of(project, key)
+    if version == handle.version and not node.kind.is_ahead_of_table(node):
         left[key] = "read nothing of what is undone"
     elif version is None:
         reached[key] = -1
-        node = Node.of(project, key)
         then = (
             "its next run reads its inputs whole"
             if node.kind.takes_rows_back

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from odi_assets.delta.changes import TableChanges, changes
 from odi_assets.delta.errors import cannot_look
+from odi_assets.delta.maintenance.restore import removed_files
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import TableError
 from odi_assets.sources.cursor.late import NONE_LATE, Late, place_of, rows_below
@@ -32,6 +33,8 @@ def late_in_table(handle: TableHandle, after: int, window: Window, start: Any, s
         # The log was cleaned: it is not known which rows came since.
         return Late(is_exact=False)
     files = _files(handle, gained)
+    vacuumed = {*removed_files(handle, files)}
+    files = [file for file in files if file.path not in vacuumed]
     # What others rewrote holds rows of before, too; what was rewritten since is in other files now.
     is_whole = upto - after <= _MOST_COMMITS and gained.kind in {"rows", "none"} and len(files) == len(gained.files)
     below, mixed = _by_statistics(handle, files, window, start)
@@ -41,9 +44,12 @@ def late_in_table(handle: TableHandle, after: int, window: Window, start: Any, s
 
 
 def _files(handle: TableHandle, gained: TableChanges) -> list[LiveFile]:
-    """The files of rows that came, as far as they are in the table still."""
-    live = {file.path for file in handle.live_files}
-    return [file for commit in gained.commits if commit.kind == "rows" for file in commit.files if file.path in live]
+    """The files of rows that came, as far as these rows are in the table still: there, or where they were moved to."""
+    there = {file.path for file in handle.live_files}
+    for commit in reversed(gained.commits):
+        if commit.kind == "none" and all(file.path in there for file in commit.moved):
+            there.update(path for path, _ in commit.removed)
+    return [file for commit in gained.commits if commit.kind == "rows" for file in commit.files if file.path in there]
 
 
 def _by_statistics(

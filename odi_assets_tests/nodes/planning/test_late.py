@@ -147,6 +147,33 @@ def test_rows_that_others_rewrote_are_counted_at_least(make: Make) -> None:
     assert below(box.run("events")) == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("then", "counted"), [("nothing", (3, 0)), ("more", (4, 0)), ("update", (0, 1)), ("vacuum", (0, 0))]
+)
+def test_rows_that_were_compacted_since_are_counted_as_long_as_their_files_are_there(
+    make: Make, then: str, counted: tuple[int, int]
+) -> None:
+    box = make(DELTA)
+    feed(box, DELTA, (1, 10), (2, 20))
+    box.run("events")
+    feed(box, DELTA, (3, 15), (4, 30))
+    feed(box, DELTA, (5, 16), (6, 17))
+    source = DeltaTable(str(box.root / "lake" / "source"))
+    source.optimize.compact()
+    if then == "more":
+        feed(box, DELTA, (7, 18))
+        source.update_incremental()
+        source.optimize.compact()
+    elif then == "update":
+        source.update(predicate="id = 1", updates={"at": "11"})
+        feed(box, DELTA, (7, 18))
+    elif then == "vacuum":
+        source.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    result = box.run("events")
+    assert below(result) == counted
+    assert ("rows_below_hwm_at_least" in result.metrics) is (then == "update")
+
+
 def test_a_commit_that_cannot_be_looked_at_is_not_taken_for_one_that_was_cleaned_away(make: Make) -> None:
     box = make(DELTA, "boundary: open, on_change: ignore")
     for number in range(4):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import dagster as dg
 import pytest
@@ -47,7 +48,7 @@ from odi_assets.streams.execution.batch import BatchCommitter
 from odi_assets.streams.execution.run import StreamService
 from odi_assets.streams.planning.marks import Match, stream_marks
 from odi_assets.streams.planning.plan import StreamPlan
-from odi_assets.streams.recovery.rewind import at_batch
+from odi_assets.streams.recovery.rewind import CheckpointRewind, at_batch
 from odi_assets.tables.embedded.engine import EmbeddedEngine
 from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.tables.support import read_table
@@ -723,6 +724,27 @@ def test_a_stream_of_a_stream_goes_back_with_it(tmp_path: Path, spark: SparkSess
             box.run(node)
     rewind(box, "events", 0)
     assert [ids(box, node) for node in names] == [["a"], ["a"]]
+    box.land("events/9.json", [event("c", 3)])
+    for node in names:
+        box.run(node)
+    assert [ids(box, node) for node in names] == [["a", "b", "c"], ["a", "b", "c"]]
+
+
+def test_a_cascade_that_died_at_a_stream_completes_it_when_it_is_typed_again(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box, names = Sandbox(tmp_path, spark, CHAIN), ("events", "below")
+    for number, name in enumerate("ab"):
+        box.land(f"events/{number}.json", [event(name, number)])
+        for node in names:
+            box.run(node)
+    with monkeypatch.context() as killed:
+        killed.setattr(CheckpointRewind, "apply", Mock(side_effect=InterruptedError("killed")))
+        with pytest.raises(InterruptedError):
+            rewind(box, "events", 0)
+    assert matching(box, "below") is Match.TABLE_BEHIND
+    rewind(box, "events", 0)
+    assert [matching(box, node) for node in names] == [Match.IN_STEP, Match.IN_STEP]
     box.land("events/9.json", [event("c", 3)])
     for node in names:
         box.run(node)
