@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -46,13 +48,30 @@ def s3a_jars() -> list[Path]:
     return fetched(["org.apache.hadoop:hadoop-aws:3.5.0"], wanted)
 
 
-def _fetch(packages: Sequence[str], wanted: Sequence[str]) -> None:
+def kafka_jars() -> list[Path]:
+    """A server of Kafka, with all that it needs (60 MB); none if it cannot be had."""
+    folder = _KEPT / "kafka-4.1.1"
+    if not folder.is_dir():
+        _fetch(["org.apache.kafka:kafka_2.13:4.1.1"], None, folder)
+    return sorted(folder.glob("*.jar"))
+
+
+def _fetch(packages: Sequence[str], wanted: Sequence[str] | None, into: Path = _KEPT) -> None:
+    """Fetch JARs, and keep the ``wanted`` ones; None: all."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", _FETCH, folder, *packages]
         try:
             subprocess.run(command, check=True, timeout=_SECONDS, capture_output=True)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
             return
-        _KEPT.mkdir(parents=True, exist_ok=True)
+        if wanted is None:
+            # Several processes of the suite may want them: the folder is there when it is whole.
+            scratch = into.with_name(f".{into.name}.{os.getpid()}")
+            shutil.copytree(Path(folder) / "jars", scratch)
+            with suppress(OSError):
+                scratch.rename(into)
+            shutil.rmtree(scratch, ignore_errors=True)
+            return
+        into.mkdir(parents=True, exist_ok=True)
         for name in wanted:
-            shutil.copy(Path(folder) / "jars" / f"{name}.jar", _KEPT / f"{name}.jar")
+            shutil.copy(Path(folder) / "jars" / f"{name}.jar", into / f"{name}.jar")

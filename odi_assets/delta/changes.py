@@ -189,7 +189,10 @@ def read_commit(location: Location, version: int) -> list[dict[str, Any]]:
 
 def _change(version: int, actions: Iterable[dict[str, Any]], kinds: Mapping[str, Any]) -> CommitChange:
     info: dict[str, Any] = {}
-    adds, removes, moved, taken = [], [], [], []
+    adds: list[dict[str, Any]] = []
+    moved: list[dict[str, Any]] = []
+    removes: list[dict[str, Any]] = []
+    taken: list[dict[str, Any]] = []
     for action in actions:
         if "commitInfo" in action:
             info = action["commitInfo"]

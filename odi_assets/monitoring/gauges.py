@@ -172,7 +172,7 @@ def _of_forecast(gauges: _Gauges, found: Forecast) -> None:
 
 def _of_captures(gauges: _Gauges, project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> None:
     for key in keys:
-        if not project.graph.node(key).captures:
+        if not project.graph.node(key).captures_server:
             continue
         try:
             found = lag_of(project, state, key)

@@ -104,7 +104,7 @@ class Node:
 
     @property
     def captures(self) -> bool:
-        """Whether it captures the log of a database."""
+        """Whether it writes a change log."""
         return self.config.captures
 
     @property

@@ -107,7 +107,7 @@ def build_job(
     """
     config = next(one for one in project.config.pipelines if one.pipeline == pipeline)
     # Health has limits; the checks on rows that are given up have none, and tell the shell nothing.
-    limited = any(kind_of(node).has_limits(node) or node.captures for node in config.nodes)
+    limited = any(kind_of(node).has_limits(node) or node.captures_server for node in config.nodes)
     checks = _checks(project, [config])[pipeline] if limited else []
     job = pipeline_job(project, config)
     definitions = dg.Definitions(
@@ -127,7 +127,10 @@ def _checks(project: Project, pipelines: Iterable[PipelineConfig]) -> dict[str, 
     for pipeline in pipelines:
         nodes = {NodeKey(pipeline.pipeline, node.name): node for node in pipeline.nodes}
         own = [check for key, node in nodes.items() for check in kind_of(node).asset_checks(project, key)]
-        found[pipeline.pipeline] = [*own, *(lag_check(project, key) for key, node in nodes.items() if node.captures)]
+        found[pipeline.pipeline] = [
+            *own,
+            *(lag_check(project, key) for key, node in nodes.items() if node.captures_server),
+        ]
     return found
 
 

@@ -36,9 +36,29 @@ if TYPE_CHECKING:
     import pymysql
     import sqlglot
     from sqlglot import exp
+
+    # Its own hints lack half of it.
+    kafka: Any
+    kafka_admin: Any
 else:
     pa, pc, pa_fs, pq = (LazyModule(f"pyarrow{name}") for name in ("", ".compute", ".fs", ".parquet"))
     sqlglot, exp = LazyModule("sqlglot"), LazyModule("sqlglot.expressions")
     croniter, fsspec, pl, psycopg, pymysql = map(LazyModule, ("croniter", "fsspec", "polars", "psycopg", "pymysql"))
+    kafka, kafka_admin = LazyModule("confluent_kafka"), LazyModule("confluent_kafka.admin")
 
-__all__ = ["LazyModule", "croniter", "exp", "fsspec", "pa", "pa_fs", "pc", "pl", "pq", "psycopg", "pymysql", "sqlglot"]
+__all__ = [
+    "LazyModule",
+    "croniter",
+    "exp",
+    "fsspec",
+    "kafka",
+    "kafka_admin",
+    "pa",
+    "pa_fs",
+    "pc",
+    "pl",
+    "pq",
+    "psycopg",
+    "pymysql",
+    "sqlglot",
+]

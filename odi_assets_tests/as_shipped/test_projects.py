@@ -137,6 +137,23 @@ def olake(folder: Path, part: int) -> None:
     (folder / "olake" / "state.json").write_text(json.dumps(state), encoding="utf-8")
 
 
+def envelopes(folder: Path, part: int) -> None:
+    """Lands what Debezium writes: two rows, then a change of one and the end of the other."""
+    fields = [{"field": "id", "type": "int32"}, {"field": "amount", "type": "double"}]
+    schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
+    changes = [("c", 1, 2.5), ("c", 2, 3.5)] if part == 0 else [("u", 1, 4.5), ("d", 2, None)]
+    messages = []
+    for number, (op, id_, amount) in enumerate(changes):
+        row = {"id": id_, "amount": amount}
+        source = {"name": "shop", "db": "shop", "schema": "public", "table": "orders", "lsn": 10 * part + number}
+        rows = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
+        value = {"schema": schema, "payload": {**rows, "op": op, "source": source}}
+        messages.append(json.dumps({"key": {"id": id_}, "value": value}))
+    place = folder / "landing" / "topics" / "shop.public.orders"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / f"{part}.json").write_text("\n".join(messages) + "\n", encoding="utf-8")
+
+
 DELIVERIES = {
     "README.md": Delivery(
         csv_files("id,amount\n1,2.5\n2,3.5\n", "id,amount\n3,4.5\n"), ({"raw_orders": 2}, {"raw_orders": 1})
@@ -160,6 +177,10 @@ DELIVERIES = {
         ({"orders": 1}, {"orders": 1}),
     ),
     "streaming.md": Delivery(orders_and_payments, ({"matched": 1}, {"matched": 1})),
+    "cdc-debezium.md": Delivery(
+        envelopes,
+        ({"changes": 3, "orders": 2, "orders_history": 2}, {"changes": 3, "orders": 1, "orders_history": 2}),
+    ),
     "cursors.md": Delivery(olake, ({"changes": 1, "orders": 1}, {"changes": 1, "orders": 1})),
 }
 DATABASES = {"sql.md": "the tests of databases below", "cdc.md": "the test of a capture below"}

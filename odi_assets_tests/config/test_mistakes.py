@@ -38,7 +38,7 @@ def broken(old: str, new: str) -> str:
     [
         ("incremental:", "incrementl:", "incrementl", "unknown key `incrementl`, did you mean `incremental`?"),
         ("format: csv", "format: cvs", "cvs", "unknown value `cvs`: must be `csv`, `json`, `parquet`, `delta`, "
-         "`sql` or `cdc`, did you mean `csv`?"),
+         "`sql`, `cdc` or `debezium`, did you mean `csv`?"),
         ("mode: upsert", "mode: upsrt", "upsrt", "did you mean `upsert`?"),
         ("mode: stateful", "mode: statefull", "statefull", "unknown value `statefull`: must be `stateful`, "
          "`cursors`, `rolling_window`, `files` or `version`, did you mean `stateful`?"),

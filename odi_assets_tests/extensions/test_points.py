@@ -69,7 +69,7 @@ def test_a_project_file_has_sources_of_an_installed_kind(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("old", "new", "place", "message"),
     [
-        ("format: sqlite", "format: sqlte", "9:42", "`cdc` or `sqlite`, did you mean `sqlite`?"),
+        ("format: sqlite", "format: sqlte", "9:42", "`debezium` or `sqlite`, did you mean `sqlite`?"),
         ("table: orders", "tabel: orders", "9:65", "unknown key `tabel`, did you mean `table`?"),
         (", table: orders", "", "9:9", "missing key `table`: table of the file"),
         ("table: orders", "table: 5", "9:72", "must be text, not a number"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from odi_assets.config.checks.view import ProjectView
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, about
-from odi_assets.config.models import SqlConnection
+from odi_assets.config.models import KafkaConnection, SqlConnection
 
 
 def connections(project: ProjectView) -> Iterator[Mistake]:
@@ -25,9 +25,14 @@ def connections(project: ProjectView) -> Iterator[Mistake]:
             if is_database and read.NEEDS == "store":
                 text = f"`{name}` is a database: write `format: sql`, and a `table` or a `query`"
                 yield Mistake(text, at=(*node.path, *place, "format"))
+            if isinstance(connection, KafkaConnection) and read.NEEDS == "store":
+                text = f"`{name}` has topics: write `format: debezium`, and `topics`"
+                yield Mistake(text, at=(*node.path, *place, "format"))
             if wants_one and not is_database:
                 text = "is no database: name a connection of type postgres, mysql, mssql or sql"
                 yield about(name, text, at=(*node.path, *place, "connection"))
     for path, name in tables.items():
         if isinstance(project.connection(name), SqlConnection):
             yield about(name, "is a database, and Delta tables are kept in files: name another connection", at=path)
+        elif isinstance(project.connection(name), KafkaConnection):
+            yield about(name, "has topics, and Delta tables are kept in files: name another connection", at=path)

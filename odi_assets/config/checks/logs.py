@@ -58,5 +58,5 @@ def _of_application(project: ProjectView, node: NodeView) -> Iterator[Mistake]:
         yield Mistake(text, at=(*node.path, "write", "mode"))
     source = project.find(node, config.apply.changes)
     if source is not None and not source.config.captures:
-        text = "captures no log: name a node that reads `format: cdc`"
+        text = "captures no log: name a node that reads `format: cdc` or `format: debezium`"
         yield about(config.apply.changes, text, at=(*node.path, "apply", "changes"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from odi_assets.config.models.databases import SqlConnection
-from odi_assets.config.models.fields import Secret, Strict, Text
+from odi_assets.config.models.fields import Option, Secret, Strict, Text
 from odi_assets.config.table_engines import EMBEDDED
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -129,8 +129,31 @@ class GcsConnection(StoreConnection):
         return ("gcs", self.bucket, self.endpoint or "")
 
 
+class KafkaConnection(Strict):
+    """Servers of Kafka, whose topics are read."""
+
+    type: Literal["kafka"]
+    bootstrap_servers: Text = Field(description="Servers, as in `kafka-1:9092,kafka-2:9092`.")
+    user: Text | None = Field(default=None, description="Who signs in, by SASL.")
+    password: Secret | None = Field(default=None, description="The user's password; write `${VARIABLE}`.")
+    options: dict[str, Option] = Field(
+        default_factory=dict,
+        repr=False,
+        description="Settings of the client librdkafka, as in `security.protocol: SASL_SSL`.",
+    )
+    timeout: float = Field(default=20, gt=0, allow_inf_nan=False, description="Seconds to wait for an answer.")
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the client needs to sign in. It holds secrets."""
+        found = {**self.options, "bootstrap.servers": self.bootstrap_servers}
+        found |= {} if self.user is None else {"sasl.username": self.user}
+        return found | ({} if self.password is None else {"sasl.password": self.password.get_secret_value()})
+
+
 Connection = Annotated[
-    LocalConnection | AzureBlobConnection | S3Connection | GcsConnection | SqlConnection, Field(discriminator="type")
+    LocalConnection | AzureBlobConnection | S3Connection | GcsConnection | SqlConnection | KafkaConnection,
+    Field(discriminator="type"),
 ]
 
 

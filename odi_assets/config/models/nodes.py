@@ -244,7 +244,7 @@ class NodeConfig(Strict):
 
             data = with_checks(data)
         read, write = data.get("read"), data.get("write")
-        if isinstance(read, Mapping) and read.get("format") == "cdc" and isinstance(write, Mapping):
+        if isinstance(read, Mapping) and read.get("format") in ("cdc", "debezium") and isinstance(write, Mapping):
             return {**data, "write": {"mode": "append", "partition_by": ["table"], **write}}
         return written_out(dict(data)) if data.get("apply") is not None else data
 
@@ -277,8 +277,13 @@ class NodeConfig(Strict):
 
     @property
     def captures(self) -> bool:
-        """Whether it captures the log of a database."""
+        """Whether it writes a change log."""
         return self.read is not None and self.read.CAPTURES
+
+    @property
+    def captures_server(self) -> bool:
+        """Whether it captures the log of a database's server itself."""
+        return self.captures and self.read is not None and self.read.NEEDS == "database"
 
     @property
     def references(self) -> dict[tuple[str | int, ...], str]:

@@ -41,6 +41,7 @@ SOURCES = ExtensionPoint(
         "delta": "odi_assets.sources.delta.settings:TABLE",
         "sql": "odi_assets.sources.sql.settings:DATABASE",
         "cdc": "odi_assets.sources.cdc.settings:LOG",
+        "debezium": "odi_assets.sources.cdc.debezium.settings:DEBEZIUM",
     },
     wanted="`SourceKind`",
 )
@@ -116,7 +117,7 @@ class ReadConfig(Strict):
     READS: ClassVar[Literal["files", "table", "other"]] = "other"
     """What lies at :attr:`stored_at`: files that are read as they are, a Delta table, or anything else."""
     CAPTURES: ClassVar[bool] = False
-    """Whether the node captures the log of a database."""
+    """Whether the node writes a change log: it captures the log of a database, or what somebody captured of one."""
     MISPLACED: ClassVar[Mapping[str, str]] = {}
     """Keys of other kinds that people write here, and what to say of them."""
 

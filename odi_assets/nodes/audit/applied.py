@@ -64,12 +64,18 @@ def audit_applied(node: Node, target: TableHandle, spark: SparkSession, state: S
     log = TableHandle.open(capture.target.location)
     key = key_in_log(log, str(capture), apply.table, str(node))
     source, value = capture.sources[0], mark_of_log(log)
-    assert isinstance(source, LogSource)
-    mark = CaptureMark.of(value, source.label)
     rows = engine_of(log).read(spark, log).where(F.col(PARTITION) == apply.table)
     below = applied_below(node, target, log, state)
     if apply.history:
         return _audit_history(node, target, spark, rows, below, types_of_log(value))
+    if not isinstance(source, LogSource):
+        raise ConfigError(
+            f"{node} is made of what {capture} was given, and the database that it comes from is not known",
+            fix=f"read the table of the database with a node of `format: sql`, and compare the two; or follow a key: "
+            f"odi explain {node} --key KEY",
+            node=str(node),
+        )
+    mark = CaptureMark.of(value, source.label)
     above = rows.where((F.col("n") >= below) & (F.col("op") != Op.SHAPE.value))
     with table_now(source, mark, apply.table) as now:
         shapes = facts_of(rows, str(node)).shapes

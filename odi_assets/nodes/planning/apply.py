@@ -35,7 +35,8 @@ def key_of_log(plan: NodePlan) -> tuple[str, ...]:
     if not key:
         raise ConfigError(
             f"{node}: {config.table} has no key, so it is not known which row a change is of",
-            fix=f"give it a primary key and run `{config.changes}` again; or keep its changes with "
+            fix=f"give it a primary key and run `{config.changes}` again (Debezium's changes: name the key in "
+            f"`read.keys`); or keep its changes with "
             f"`apply: {{…, table: {config.table}, history: true}}`",
             node=str(node),
         )

@@ -108,7 +108,7 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool)
     yield from _history(project, state, key, target)
     if target.exists:
         yield from _inputs(node, state)
-    if node.captures:
+    if node.config.captures_server:
         yield from lag_found(project, state, key)
 
 

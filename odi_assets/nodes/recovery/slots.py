@@ -96,7 +96,9 @@ def lag_found(project: Project, state: StateBackend, key: NodeKey) -> Iterator[D
 def slots_found(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> Iterator[Disagreement]:
     """Slots that hold log of the servers whose log is captured, or was: of captures that left the project, and of
     others that nobody reads now."""
-    captures = [_source(Node.of(project, key)) for key in project.graph.order() if project.graph.node(key).captures]
+    captures = [
+        _source(Node.of(project, key)) for key in project.graph.order() if project.graph.node(key).captures_server
+    ]
     captures = [source for source in captures if isinstance(source.database, PostgresDatabase)]
     used = {source.uri for source in captures}
     left = _left_slots(project, state, used)

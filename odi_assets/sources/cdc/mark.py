@@ -55,7 +55,7 @@ def position_text(mark: Mapping[str, Any] | None, position: int) -> str:
     Args:
         mark: the value of a mark of the log; None: it is one of PostgreSQL.
     """
-    place = None if mark is None else mark.get("binlog")
+    place = None if mark is None else mark.get("binlog") or mark.get("positions_of")
     return lsn_text(position) if place is None else binlog_text(str(place["base"]), position)
 
 

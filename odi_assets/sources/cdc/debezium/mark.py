@@ -1,0 +1,138 @@
+"""What marks of Debezium's envelopes keep beside the place where their source stands: how far the change log is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from odi_assets.errors import IncrementError
+from odi_assets.sources.cdc.debezium.envelopes import LoggedTable
+from odi_assets.sources.marks import FilesMark, Identity
+
+
+@dataclass(frozen=True)
+class LogState:
+    """The change log as its mark knows it.
+
+    Attributes:
+        next_n: the number of its next row.
+        tables: by name.
+        binlog: what the names of the binary log's files begin with; empty if changes are of none.
+    """
+
+    next_n: int = 1
+    tables: Mapping[str, LoggedTable] = field(default_factory=dict)
+    binlog: str = ""
+
+    @property
+    def value(self) -> dict[str, Any]:
+        tables = {
+            name: {"key": list(one.key), "origin": one.origin}
+            for name, one in self.tables.items()
+            if one.key is not None
+        }
+        found: dict[str, Any] = {"next_n": self.next_n, "tables": tables}
+        return {**found, "positions_of": {"base": self.binlog}} if self.binlog else found
+
+    @classmethod
+    def of(cls, value: Any, label: str) -> LogState:
+        """The state that the value of a mark stores.
+
+        Raises:
+            IncrementError: it stores none.
+        """
+        try:
+            tables = {
+                str(name): LoggedTable(tuple(map(str, one["key"])), str(one["origin"]))
+                for name, one in value["tables"].items()
+            }
+            return cls(int(value["next_n"]), tables, str(value.get("positions_of", {}).get("base", "")))
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise IncrementError(
+                f"the HWM of {label} is {str(value)[:200]}; the HWM of a change log needs `next_n` and `tables`",
+                fix="go back to an earlier one with odi state rewind; or make the change log again with "
+                "odi run PIPELINE --node NODE --full-refresh --yes",
+                label=label,
+            ) from error
+
+
+@dataclass(frozen=True)
+class EnvelopeFilesMark(FilesMark):
+    """The files of envelopes that are in the change log."""
+
+    log: LogState = field(default_factory=LogState)
+
+    @property
+    def value(self) -> dict[str, Any]:
+        return {**super().value, **self.log.value, "shown": self.path}
+
+    @classmethod
+    def of(cls, value: Any, label: str) -> EnvelopeFilesMark:
+        found = FilesMark.of(value, label)
+        return cls(found.mtime_ns, found.path, found.parts, log=LogState.of(value, label))
+
+    @classmethod
+    def made(cls, files: FilesMark, log: LogState) -> EnvelopeFilesMark:
+        """A mark of the same files."""
+        return cls(files.mtime_ns, files.path, files.parts, files.measures, log)
+
+
+@dataclass(frozen=True)
+class TopicMark:
+    """How far a topic was read.
+
+    Attributes:
+        id: of the topic: one that was made again has another.
+        offsets: by partition, the offset that comes next.
+    """
+
+    id: str
+    offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class TopicsMark:
+    """The messages of topics that are in the change log."""
+
+    topics: Mapping[str, TopicMark]
+    log: LogState = field(default_factory=LogState)
+    measures: Identity | None = field(default=None, compare=False)
+
+    @property
+    def value(self) -> dict[str, Any]:
+        topics = {
+            name: {"id": one.id, "offsets": {str(number): at for number, at in sorted(one.offsets.items())}}
+            for name, one in sorted(self.topics.items())
+        }
+        return {"topics": topics, **self.log.value, "shown": offsets_text(self.topics)}
+
+    @classmethod
+    def of(cls, value: Any, label: str) -> TopicsMark:
+        """The mark that ``value`` stores.
+
+        Raises:
+            IncrementError: it stores none.
+        """
+        log = LogState.of(value, label)
+        try:
+            topics = {
+                str(name): TopicMark(str(one["id"]), {int(number): int(at) for number, at in one["offsets"].items()})
+                for name, one in value["topics"].items()
+            }
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise IncrementError(
+                f"the HWM of {label} is {str(value)[:200]}; the HWM of topics needs an `id` and `offsets` of each",
+                fix="go back to an earlier one with odi state rewind",
+                label=label,
+            ) from error
+        return cls(topics, log)
+
+
+def offsets_text(topics: Mapping[str, TopicMark]) -> str:
+    """How far topics were read, in a few words: ``shop.public.orders 0:42 1:17``."""
+    shown = [
+        " ".join([name, *(f"{number}:{at}" for number, at in sorted(one.offsets.items()))])
+        for name, one in sorted(topics.items())
+    ]
+    return ", ".join(shown) if len(shown) <= 3 else f"{', '.join(shown[:3])} and {len(shown) - 3} other topics"
