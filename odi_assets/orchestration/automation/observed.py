@@ -61,7 +61,7 @@ def sightings(plan: NodePlan, positions: Mapping[str, Position], *, settled: boo
 
 def _sighting(plan: NodePlan, read: PlannedRead, source: Source, at: Position, settled: bool) -> Sighting | None:
     behind = not plan.nothing_new and not read.nothing_new
-    if not behind and (plan.node.captures or not settled):
+    if not behind and (plan.node.config.captures_server or not settled):
         # A log moves with all that its server does; files that settle are news later.
         return None
     settles = source.settles_within.total_seconds()
