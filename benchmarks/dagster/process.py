@@ -190,6 +190,7 @@ def make_mixed(root: str, nodes: str, look_timeout: str) -> dict[str, Any]:
 def tick(root: str) -> dict[str, Any]:
     """Ticks over all pipelines: when there is something new for one node in a hundred; and with a source that hangs."""
     from odi_assets.nodes.project import Project
+    from odi_assets.orchestration.assets.sources import Sources
     from odi_assets.orchestration.automation import sensors
     from odi_assets.orchestration.automation.source_lag import Watch
 
@@ -197,7 +198,8 @@ def tick(root: str) -> dict[str, Any]:
     mixed.never_answers()
     project, hanging = Project.load(folder / "odibi.yaml"), Project.load(folder / "hung.yaml")
     names = list(project.pipelines)
-    watches = {name: Watch(project, name) for name in names}
+    # The definitions have them.
+    sources = {one.path: Sources(one) for one in (project, hanging)}
     with dg.DagsterInstance.ephemeral() as instance:
         cursors: dict[str, str | None] = dict.fromkeys(names)
 
@@ -213,8 +215,9 @@ def tick(root: str) -> dict[str, Any]:
             return due
 
         def anew(project: Project) -> dict[str, Watch]:
-            return {name: Watch(project, name) for name in names}
+            return {name: Watch(project, name, sources=sources[project.path]) for name in names}
 
+        watches = anew(project)
         assert all_ticks(project, watches) == 0, cursors
         assert not any("errors" in json.loads(cursor or "{}") for cursor in cursors.values()), cursors
         _arrive(folder, len(project.graph.nodes))

@@ -471,7 +471,7 @@ EDITS: tuple[Edit, ...] = (
 setting."""
 
 
-_OF_CAPTURES = {"ReadConfig.tables", "ReadConfig.snapshot"}
+_OF_CAPTURES = {f"ReadConfig.{name}" for name in ("tables", "snapshot", "topics", "keys", "types", "unavailable")}
 """Of logs, which no node here reads: what tables that join and leave do is tested beside the source."""
 
 

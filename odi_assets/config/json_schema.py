@@ -69,6 +69,12 @@ def _add_short_forms(definitions: dict[str, Any]) -> None:
     }
     # What they may say, the loader knows; they become `checks`.
     definitions["NodeConfig"]["properties"] |= {"validation": {"type": "object"}, "contracts": {"type": "array"}}
+    # `eager` is a word, and no mapping.
+    on_cron = definitions["NodeAutomation"]["properties"]["on_cron"]
+    definitions["NodeAutomation"]["required"] = ["on_cron"]
+    definitions["NodeAutomation"]["properties"]["on_cron"] = {**on_cron.pop("anyOf")[0], "description": "Cron, in UTC."}
+    automation = definitions["NodeConfig"]["properties"]["automation"]
+    automation["anyOf"].append({"type": "string", "pattern": "^(eager$|on_cron )"})
     inputs = definitions["NodeConfig"]["properties"]["inputs"]
     by_name = {"type": "object", "additionalProperties": inputs.pop("additionalProperties")}
     listed = {"type": "array", "items": {"$ref": "#/$defs/InputConfig"}}

@@ -77,8 +77,8 @@ def _built(
     shared = resources(project, listener)
     pipelines = project.config.pipelines
     checks = _checks(project, pipelines)
-    jobs = {one.pipeline: pipeline_job(project, one) for one in pipelines}
-    sensors = [new_data_sensor(project, name, job, sources.watched(name)) for name, job in jobs.items()]
+    jobs = {one.pipeline: pipeline_job(project, one, sources) for one in pipelines}
+    sensors = [new_data_sensor(project, name, job, sources) for name, job in jobs.items()]
     return dg.Definitions(
         assets=[*sources.specs(), *nodes],
         asset_checks=[check for group in checks.values() for check in group],

@@ -97,8 +97,12 @@ def source_keys(project: Project, read: ReadConfig) -> dict[dg.AssetKey, str]:
 
 
 def partition_of(project: Project, key: NodeKey) -> PartitionConfig | None:
-    """The partitions that a node has in Dagster; None if it has none there."""
-    return project.graph.node(key).partition if project.config.automation.partitions else None
+    """The partitions that a node has in Dagster; None if it has none there.
+
+    A node that Dagster requests by a condition has none: a condition asks for partitions, and an increment is none.
+    """
+    node = project.graph.node(key)
+    return node.partition if project.config.automation.partitions and node.automation is None else None
 
 
 def source_key(connection: str, path: str) -> dg.AssetKey:

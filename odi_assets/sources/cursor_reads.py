@@ -32,6 +32,7 @@ from odi_assets.sources.cursor.window import (
     require_time_cursor,
     shown,
     start_under,
+    untyped_window,
     window_above,
 )
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, Unresolved
@@ -383,17 +384,9 @@ class UnresolvedWindow(UnresolvedRead):
 
     def text(self) -> str:
         """What will be read, in words, as far as it is known."""
-        window = self._window(self.kind) if self.kind else self._untyped_window()
+        window = self._window(self.kind) if self.kind else untyped_window(self.increment, self.before, self.from_start)
         nulls = " or without a cursor" if self._nulls else ""
         return f"{replace(window, nulls=False)} <= its maximum, {UNRESOLVED}{nulls}"
-
-    def _untyped_window(self) -> Window:
-        """The window in words, where only the rows say which type the cursor has."""
-        increment, before = self.increment, self.before
-        window = Window(increment.column, increment.fallback_column)
-        if before is None or self.from_start or increment.watermark_lag:
-            return window
-        return replace(window, lower=before.value, lower_inclusive=increment.boundary == "closed")
 
     @property
     def _nulls(self) -> bool:

@@ -133,6 +133,11 @@ class SourceSnapshot(ABC):
         return None
 
     @property
+    def newest(self) -> tuple[str, float] | None:
+        """Its newest file, and when that arrived, in seconds since 1970; None if it does not consist of files."""
+        return None
+
+    @property
     def is_empty(self) -> bool:
         """Whether it certainly has no row."""
         return False

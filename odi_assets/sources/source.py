@@ -176,6 +176,11 @@ class Source(ABC):
         """Whether the source can say, without being read, that it is ahead of its mark."""
         return False
 
+    @property
+    def shows_changes(self) -> bool:
+        """Whether :meth:`position` shows, without the source being read, that it has changed."""
+        return self.watchable or self.knows_changes
+
     def bounded(self, until: Any, mark: Mark | None) -> Source:
         """The same source, of which nothing is read above ``until``; None: no bound.
 

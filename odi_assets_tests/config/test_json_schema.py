@@ -74,16 +74,19 @@ ENV = {"S": "lake", "N": "3", "LAG": "2h", "DAY": "2013-01-01", "MODE": "upsert"
             """,
             """\
             - name: b
+              automation: eager
               inputs: [a, {node: p.c, incremental: version}]
               transform: {sql: SELECT 1}
               write: {connection: lake, path: b, mode: overwrite}
             - name: c
+              automation: on_cron 0 6 * * *
               inputs: {x: a, y: {node: a, incremental: {mode: stateful, column: q, watermark_lag: "${LAG}"}}}
               transform: {sql: SELECT 1}
               write: {connection: lake, path: c, mode: upsert, options: {keys: [c]}}
             """,
         ),
         project(SOURCE.replace("format: csv", "format: csv, incremental: files")),
+        project(SOURCE.replace("name: raw", "name: raw, automation: {on_cron: 0 6 * * *}")),
         project(SOURCE.replace("path: raw}}", "path: raw, mode: append_once, keys: [a]}}").replace(
             "format: csv", "format: csv, incremental: {mode: stateful, column: c, watermark_lag: 5}")),
     ],
@@ -103,6 +106,8 @@ def test_editors_have_nothing_against_what_the_loader_accepts(tmp_path: Path, te
         ("path: raw", "path: raw, options: {x: 1}"),
         ("name: raw", "name: raw raw"),
         ("name: raw", "name: raw, owner: joe"),
+        ("name: raw", "name: raw, automation: lazy"),
+        ("name: raw", "name: raw, automation: {}"),
         ("format: csv", "format: csv, incremental: {mode: fles}"),
         ("format: csv", "format: csv, incremental: {mode: stateful, column: c, watermark_lag: 2x}"),
         ("{type: local, base_path: data}", "{base_path: data}"),

@@ -137,6 +137,29 @@ class TransformConfig(Strict):
             raise ConfigError(f"`sql_file` {path} cannot be read: {error.strerror}", fix="correct the path") from error
 
 
+class NodeAutomation(Strict):
+    """When Dagster requests runs of a node by itself: ``eager``, once what the node reads has changed, or at times."""
+
+    on_cron: Cron | None = Field(
+        default=None, description="At these times, in UTC: cron, five fields. Without it: `eager`."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_text(cls, data: Any) -> Any:
+        if isinstance(data, str):
+            word, _, schedule = data.strip().partition(" ")
+            on_cron = {"on_cron": schedule.strip(" '\"")} if word == "on_cron" and schedule else None
+            data = {} if data == "eager" else on_cron
+        elif isinstance(data, Mapping) and data.get("on_cron") is None:
+            data = None
+        if data is None:
+            raise mistake(
+                'is no condition: write `eager`, or `on_cron` with a schedule, as in `{on_cron: "0 6 * * *"}`'
+            )
+        return data
+
+
 class PartitionConfig(Strict):
     """One Dagster partition per ``every`` of ``column``; the table is partitioned by ``column`` too."""
 
@@ -196,6 +219,11 @@ class NodeConfig(Strict):
     )
     transform: TransformConfig | None = Field(default=None, description="Without it, what is read is written.")
     partition: PartitionConfig | None = Field(default=None, description="Partitions to backfill by.")
+    automation: NodeAutomation | None = Field(
+        default=None,
+        description="Dagster requests runs of the node, in the place of the pipeline's sensor: `eager`, once what it "
+        "reads has changed; `on_cron 0 6 * * *`, at these times. The node then has no partitions in Dagster.",
+    )
     write: WriteConfig = Field(description="The node's table.")
     checks: tuple[CheckConfig, ...] = Field(
         default=(), description="What the rows of an increment must be, before they are committed."

@@ -21,6 +21,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG, TO_TAG, RunRequest
 from odi_assets.nodes.run_node import NodeRun, prepare
 from odi_assets.orchestration.assets.checks import check_results, check_specs, up_to_date
+from odi_assets.orchestration.assets.conditions import condition_of
 from odi_assets.orchestration.assets.failures import remedy_first
 from odi_assets.orchestration.assets.io_manager import (
     HISTORY,
@@ -129,6 +130,7 @@ def node_asset(
             group_name=names.pipeline(key.pipeline),
             code_version=version,
             partitions_def=partitions_definition(partition) if partition else None,
+            automation_condition=None if sources is None else condition_of(project, key, sources, deps),
             **shown,
         )
         return dg.AssetsDefinition(

@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
+from itertools import chain
 
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.config.models import ReadConfig
+from odi_assets.config.models import NodeConfig, ReadConfig
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.metadata import columns_of
 from odi_assets.orchestration.naming import SOURCES_GROUP, DagsterNames, source_keys
 from odi_assets.sources.marks import READ
+from odi_assets.sources.source import Source
+
+
+def is_eager(config: NodeConfig) -> bool:
+    """Whether Dagster requests a node once what it reads has changed, as the project file says."""
+    return config.automation is not None and config.automation.on_cron is None
 
 
 def is_watched(node: Node) -> bool:
-    """Whether sources of a node tell their positions without being read."""
-    return node.kind.follows_every_source or any(source.watchable for source in node.sources)
+    """Whether the sensor looks at a node: a source can say without being read that it is ahead, or that it has
+    changed where Dagster waits for that."""
+    return node.kind.follows_every_source or any(source.watchable or _awaited(node, source) for source in node.sources)
+
+
+def looked_at(node: Node) -> list[Source]:
+    """The sources of a node whose positions the sensor asks for."""
+    every = node.kind.follows_every_source
+    return [source for source in node.sources if every or source.follows or _awaited(node, source)]
+
+
+def _awaited(node: Node, source: Source) -> bool:
+    return is_eager(node.config) and bool(source.connection) and source.shows_changes
 
 
 class Sources:
@@ -61,17 +80,49 @@ class Sources:
                 found.append(self._names.asset(writer))
         return list(dict.fromkeys(found))
 
+    def by_name(self, key: NodeKey) -> dict[str, list[dg.AssetKey]]:
+        """The assets of what a node reads from outside the project, by the name of the source."""
+        names = (at[1] if len(at) > 1 else READ for at in self._project.graph.node(key).reads)
+        return {
+            name: list(source_keys(self._project, read))
+            for name, (read, uri) in zip(names, self._outside[key], strict=True)
+            if uri not in self._nodes
+        }
+
+    @cached_property
+    def readers(self) -> Mapping[dg.AssetKey, Collection[NodeKey]]:
+        """The nodes that read each source."""
+        found: dict[dg.AssetKey, set[NodeKey]] = defaultdict(set)
+        for key in self._outside:
+            for asset in chain.from_iterable(self.by_name(key).values()):
+                found[asset].add(key)
+        return found
+
+    def unseen(self, key: NodeKey) -> list[dg.AssetKey]:
+        """The assets of the project that a node reads and of which no sensor reports anything."""
+        read = chain.from_iterable(self.by_name(key).values())
+        return [asset for asset in read if self.owns(asset) and asset not in self._reported]
+
+    @cached_property
+    def _reported(self) -> Collection[dg.AssetKey]:
+        found: set[dg.AssetKey] = set()
+        for key in self._outside:
+            node, assets = self._node(key), self.by_name(key)
+            for source in looked_at(node) if is_watched(node) else ():
+                found.update(assets.get(source.name, ()) if source.shows_changes else ())
+        return found
+
+    def owns(self, asset: dg.AssetKey) -> bool:
+        """Whether the asset of a source is the project's, and not somebody else's."""
+        return not all(read.asset is not None and read.asset.is_elsewhere for _, read, _ in self._reads[asset])
+
     def watched(self, pipeline: str) -> tuple[NodeKey, ...]:
-        """The nodes of a pipeline whose sources tell their positions without being read."""
+        """The nodes of a pipeline that its sensor looks at."""
         return tuple(key for key in self._project.graph.order(pipeline) if is_watched(self._node(key)))
 
     def specs(self) -> Iterable[dg.AssetSpec]:
         """One asset per source, but for those that somebody else defines, with the key that the project file gives."""
-        return [
-            self._spec(key, readers)
-            for key, readers in self._reads.items()
-            if not all(read.asset is not None and read.asset.is_elsewhere for _, read, _ in readers)
-        ]
+        return [self._spec(key, readers) for key, readers in self._reads.items() if self.owns(key)]
 
     def _spec(self, key: dg.AssetKey, readers: list[tuple[str, ReadConfig, str]]) -> dg.AssetSpec:
         reads = [read for _, read, _ in readers]

@@ -7,17 +7,23 @@ import dagster as dg
 from odi_assets.config.models import PipelineConfig
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FULL_REFRESH_TAG, RESUME_TAG
+from odi_assets.orchestration.assets.sources import Sources
 from odi_assets.orchestration.automation.pipeline_job import PipelineJob
 from odi_assets.orchestration.naming import DagsterNames, partition_of
 from odi_assets.orchestration.runs.in_flight import project_tags, whole_run_to_begin
 
 
-def pipeline_job(project: Project, pipeline: PipelineConfig) -> PipelineJob:
+def pipeline_job(project: Project, pipeline: PipelineConfig, sources: Sources | None = None) -> PipelineJob:
     """The job of a pipeline: all its nodes in one process, so with one JVM. It has no partitions: backfills run the
-    assets, outside of it."""
+    assets, outside of it.
+
+    Args:
+        sources: the project's sources; None for a job that Dagster does not show.
+    """
     return PipelineJob.of(
         project,
         pipeline.pipeline,
+        sources,
         description=_description(project, pipeline),
         executor_def=dg.in_process_executor,
         tags={**project_tags(project), **dict.fromkeys(pipeline.tags, "")},

@@ -10,6 +10,7 @@ import dagster as dg
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
+from odi_assets.orchestration.assets.conditions import require_conditions_that_hold
 from odi_assets.orchestration.assets.nodes import node_asset
 from odi_assets.orchestration.naming import DagsterNames, node_of
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from dagster._core.definitions.asset_key import AssetOrCheckKey
 
     from odi_assets.nodes.project import Project
+    from odi_assets.orchestration.assets.sources import Sources
 
 
 class PipelineJob(UnresolvedAssetJobDefinition):
@@ -29,18 +31,21 @@ class PipelineJob(UnresolvedAssetJobDefinition):
     """
 
     _project: Project
+    _pipeline: str
+    _sources: Sources | None
 
     @classmethod
-    def of(cls, project: Project, pipeline: str, **shown: Any) -> PipelineJob:
+    def of(cls, project: Project, pipeline: str, sources: Sources | None, **shown: Any) -> PipelineJob:
         """The job of all nodes of a pipeline.
 
         Args:
+            sources: the project's sources, for a job whose nodes may have automation conditions.
             shown: what ``dagster.define_asset_job`` takes besides.
         """
         names = DagsterNames.of(project)
         selection = dg.AssetSelection.assets(*map(names.asset, project.graph.order(pipeline)))
         made = cls(name=names.pipeline(pipeline), selection=selection, **shown)
-        made._project = project
+        made._project, made._pipeline, made._sources = project, pipeline, sources
         return made
 
     def resolve(
@@ -49,7 +54,14 @@ class PipelineJob(UnresolvedAssetJobDefinition):
         default_executor_def: dg.ExecutorDefinition | None = None,
         resource_defs: Mapping[str, dg.ResourceDefinition] | None = None,
     ) -> dg.JobDefinition:
-        """The job, as Dagster asks for it: of the assets of ``asset_graph`` and the checks on them."""
+        """The job, as Dagster asks for it: of the assets of ``asset_graph`` and the checks on them.
+
+        Raises:
+            ConfigError: a user's own automation condition does not fit its node.
+        """
+        if self._sources is not None:
+            nodes = self._project.graph.order(self._pipeline)
+            require_conditions_that_hold(self._project, asset_graph, nodes, self._sources)
         run: set[AssetOrCheckKey] = {*self.selection.resolve(asset_graph), *self.selection.resolve_checks(asset_graph)}
         above = {key for asset in asset_graph.assets_defs_for_keys(run) for key in asset.dependency_keys}
         found = asset_graph.assets_defs_for_keys([*run, *(above & asset_graph.get_all_asset_keys())])
@@ -59,7 +71,7 @@ class PipelineJob(UnresolvedAssetJobDefinition):
     def with_metadata(self, metadata: Mapping[str, Any]) -> PipelineJob:
         """The job with other metadata."""
         made = cast("PipelineJob", super().with_metadata(metadata))
-        made._project = self._project
+        made._project, made._pipeline, made._sources = self._project, self._pipeline, self._sources
         return made
 
     def _without_partitions(self, asset: dg.AssetsDefinition) -> dg.AssetsDefinition:

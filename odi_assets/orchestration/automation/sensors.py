@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import dagster as dg
@@ -13,6 +13,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.position import table_position
 from odi_assets.errors import OdiError
 from odi_assets.nodes.project import Project
+from odi_assets.orchestration.assets.sources import Sources
 from odi_assets.orchestration.automation.attempts import RequestDecision, due_tags, verdict
 from odi_assets.orchestration.automation.blocked import held_back
 from odi_assets.orchestration.automation.pipeline_job import PipelineJob
@@ -26,18 +27,19 @@ POSITION_TAG = "odi/source_position"
 PIPELINE_TAG = "odi/pipeline"
 BUDGET = 40.0
 """Seconds that a tick may take to look at sources; Dagster ends a tick after 60."""
+REPORTING = 8.0
+"""Seconds of a tick for reports of sources that moved: of a new instance, of all."""
 _MOST_NAMED = 20
 _MOST_REMEMBERED = 2_000
 """Nodes in the cursor: databases hold 64 KiB of it."""
 
 
-def new_data_sensor(
-    project: Project, pipeline: str, job: PipelineJob, watched: Sequence[NodeKey]
-) -> dg.SensorDefinition | None:
+def new_data_sensor(project: Project, pipeline: str, job: PipelineJob, sources: Sources) -> dg.SensorDefinition | None:
     """``<pipeline>_new_data``, for the nodes whose sources tell their position without being read; None for none."""
+    watched = sources.watched(pipeline)
     if not watched:
         return None
-    watch = Watch(project, pipeline, watched)
+    watch = Watch(project, pipeline, watched, sources)
 
     @dg.sensor(
         name=f"{DagsterNames.of(project).pipeline(pipeline)}_new_data",
@@ -45,7 +47,8 @@ def new_data_sensor(
         minimum_interval_seconds=max(1, int(project.config.automation.interval.total_seconds())),
         default_status=dg.DefaultSensorStatus.STOPPED,
         description=f"Runs nodes of `{pipeline}` for which there are new files, table versions or rows, and those "
-        f"below them. It looks at the sources of {_some(f'`{key.node}`' for key in watch.nodes)}.",
+        "below them, but for nodes that an automation condition requests, and observes the sources. It looks at the "
+        f"sources of {_some(f'`{key.node}`' for key in watch.nodes)}.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         return evaluate(context, project, pipeline, watch=watch)
@@ -70,21 +73,24 @@ def evaluate(
     watch = watch or Watch(project, pipeline)
     cursor = _cursor(context.cursor)
     watch.recall(cursor.get("seen", {}), cursor.get("definition", ""))
-    running = {
-        key: run for key, run in increments_in_flight(project, context.instance).items() if key.pipeline == pipeline
-    }
+    in_flight = increments_in_flight(project, context.instance)
+    running = {key: run for key, run in in_flight.items() if key.pipeline == pipeline}
     if running.keys() >= set(watch.nodes):
         runs = {run.run_id: run for run in running.values()}.values()
         return dg.SkipReason(" ".join(f"Run {run.run_id} of {pipeline} is {run.status.value.lower()}." for run in runs))
     positions = watch.look(BUDGET, leave_out=tuple(running))
+    watch.observe(context.instance, in_flight, REPORTING)
+    automated = _automated(context, project, pipeline)
     repair_history(project, context.instance, nodes=watch.to_repair())
-    verdicts = _verdicts(context.instance, project, positions, now or time.time())
+    verdicts = _verdicts(context.instance, project, positions, automated, now or time.time())
     reported = _tell(context, project, positions, verdicts, cursor.get("told", {}))
     context.update_cursor(_shown(watch, positions, reported))
     due = [key for key, found in verdicts.items() if found.due]
-    chosen = _with_others(project, due, running.keys())
-    held = held_back(context, project, chosen)
-    wanted, due = ([key for key in keys if key not in held] for keys in (chosen, due))
+    chosen = _with_others(project, due, running.keys(), automated)
+    held = {key: "it waits for nodes above it" for key in due if key not in chosen and key not in running}
+    held |= held_back(context, project, chosen)
+    wanted = [key for key in chosen if key not in held]
+    due = [key for key in due if key in wanted]
     notes = " ".join(filter(None, [_notes(positions, verdicts, running), *(f"{k}: {why}." for k, why in held.items())]))
     if not wanted:
         return dg.SkipReason(notes if positions.ahead else f"{_nothing(positions)} {notes}".strip())
@@ -104,23 +110,42 @@ def _own_tags(project: Project, pipeline: str) -> dict[str, str]:
     return {**project_tags(project), PIPELINE_TAG: pipeline}
 
 
+def _automated(context: dg.SensorEvaluationContext, project: Project, pipeline: str) -> set[NodeKey]:
+    """The nodes of a pipeline that an automation condition requests, of the project file or of a user's own."""
+    nodes = project.graph.order(pipeline)
+    if context.repository_def is None:
+        return {key for key in nodes if project.graph.node(key).automation is not None}
+    graph, names = context.repository_def.asset_graph, DagsterNames.of(project)
+    assets = {key: names.asset(key) for key in nodes}
+    return {
+        key for key, asset in assets.items() if graph.has(asset) and graph.get(asset).automation_condition is not None
+    }
+
+
 def _verdicts(
-    instance: dg.DagsterInstance, project: Project, positions: Positions, now: float
+    instance: dg.DagsterInstance, project: Project, positions: Positions, automated: Container[NodeKey], now: float
 ) -> dict[NodeKey, RequestDecision]:
     if not positions.ahead:
         return {}
     state, automation = project.open_state(), project.config.automation
     found = {}
     for key, mark in positions.marks.items():
+        if key in automated:
+            found[key] = RequestDecision(False, "its automation condition requests its runs")
+            continue
         tags, follows = _own_tags(project, key.pipeline), key in positions.follow
         found[key] = verdict(instance, state, automation, tags, key, mark, now, follows=follows)
     return found
 
 
-def _with_others(project: Project, due: Iterable[NodeKey], running: Iterable[NodeKey]) -> list[NodeKey]:
+def _with_others(
+    project: Project, due: Sequence[NodeKey], running: Iterable[NodeKey], automated: Set[NodeKey]
+) -> list[NodeKey]:
     """The nodes of the run for ``due`` ones: those, what is below them in their pipeline, and what these need that was
-    never run. Nodes whose increment is in flight are left out, and those below them: their turn comes after that."""
-    graph, busy = project.graph, _with_below(project, running)
+    never run. Nodes whose increment is in flight are left out, and those below them: their turn comes after that. So
+    are nodes that a condition requests, and those below one that was never run."""
+    first = [key for key in automated if _never_ran(project, key)] if due else []
+    graph, busy = project.graph, _with_below(project, [*running, *first]) | automated
     found: set[NodeKey] = set()
     waiting = list(due)
     while waiting:

@@ -7,12 +7,13 @@ What was found is remembered in memory, and what had nothing new also in the sen
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+
+import dagster as dg
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.position import table_position
@@ -22,9 +23,10 @@ from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import KnownHwms, plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import RunRequest
-from odi_assets.orchestration.assets.sources import is_watched
+from odi_assets.orchestration.assets.sources import Sources, is_watched, looked_at
 from odi_assets.orchestration.automation.looks import Looks
 from odi_assets.orchestration.automation.marks_read import read_marks
+from odi_assets.orchestration.automation.observed import Observer, Sighting, digest, sightings
 from odi_assets.sources.marks import hwm_text
 
 logger = logging.getLogger(__name__)
@@ -54,7 +56,7 @@ class Positions:
     @property
     def fingerprint(self) -> str:
         """A hash of the positions of the sources that are ahead."""
-        return _hash({str(key): mark for key, mark in self.marks.items()}) if self.marks else ""
+        return digest({str(key): mark for key, mark in self.marks.items()}) if self.marks else ""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class _Seen:
         text: what is new, or why nothing is, in words; empty if the HWM says it.
         warning: a move of a source that starts nothing, in words; empty if there is none.
         lasts: as long as ``print`` stays the same, so does the rest.
+        sightings: where its sources outside the project stand.
     """
 
     print: str
@@ -76,6 +79,7 @@ class _Seen:
     text: str
     lasts: bool
     warning: str = ""
+    sightings: tuple[Sighting, ...] = ()
 
     @property
     def is_idle(self) -> bool:
@@ -87,10 +91,18 @@ class Watch:
 
     Attributes:
         nodes: the nodes with a source whose position is known without reading it.
+        unreported: by node, where sources stand that may have moved, until somebody reports it.
     """
 
-    def __init__(self, project: Project, pipeline: str, nodes: Sequence[NodeKey] | None = None) -> None:
-        self.project, self.pipeline = project, pipeline
+    def __init__(
+        self,
+        project: Project,
+        pipeline: str,
+        nodes: Sequence[NodeKey] | None = None,
+        sources: Sources | None = None,
+    ) -> None:
+        self.project, self.pipeline, self._sources = project, pipeline, sources
+        self.unreported: dict[NodeKey, tuple[Sighting, ...]] = {}
         self.nodes = watched_nodes(project, pipeline) if nodes is None else tuple(nodes)
         automation = project.config.automation
         self._looks: Looks[NodeKey, _Seen] = Looks(automation.looks_at_once, automation.look_timeout.total_seconds())
@@ -106,9 +118,26 @@ class Watch:
 
     @cached_property
     def _definition(self) -> str:
-        # What is remembered of another project file, or of another of its environments, is of no use.
+        # What is remembered of another project file, or of another of its environments, is of no use. Neither is what
+        # was remembered before sources were reported.
         chosen = (self.project.chosen or "").encode()
-        return hashlib.sha256(self.project.path.read_bytes() + b"\0" + chosen).hexdigest()[:_DIGITS]
+        return hashlib.sha256(self.project.path.read_bytes() + b"\0observed\0" + chosen).hexdigest()[:_DIGITS]
+
+    @cached_property
+    def _observer(self) -> Observer:
+        return Observer(self.project, self._sources)
+
+    def observe(self, instance: dg.DagsterInstance, running: Container[NodeKey], seconds: float) -> None:
+        """Report the sources that moved since they were reported last, as observations of their assets. After
+        ``seconds``, the next call goes on.
+
+        Args:
+            running: nodes that are in a run. What they read is reported by a later call.
+        """
+        until = time.monotonic() + seconds
+        for key in list(self.unreported):
+            if time.monotonic() < until and self._observer.report(instance, key, self.unreported[key], running):
+                del self.unreported[key]
 
     def recall(self, remembered: Mapping[str, str], definition: str) -> None:
         """Take up what :meth:`remember` gave to an earlier process."""
@@ -121,7 +150,9 @@ class Watch:
 
     def remember(self) -> tuple[dict[str, str], str]:
         """The nodes that had nothing new, each with a hash of all that this depends on; and what it is valid for."""
-        lasting = {str(key): seen.print for key, seen in self._seen.items() if seen.is_idle}
+        lasting = {
+            str(key): seen.print for key, seen in self._seen.items() if seen.is_idle and key not in self.unreported
+        }
         return lasting, self._definition
 
     def to_repair(self) -> tuple[NodeKey, ...]:
@@ -155,6 +186,8 @@ class Watch:
                 logger.debug("why %s cannot be looked at", key, exc_info=error)
                 found.errors[key] = f"{type(error).__name__}: {error}".splitlines()[0]
                 continue
+            if seen is not self._seen.get(key):
+                self.unreported[key] = seen.sightings or self.unreported.get(key, ())
             self._seen[key] = seen
             if seen.warning:
                 logger.warning("%s: %s", key, seen.warning)
@@ -188,12 +221,11 @@ class Watch:
         if missing:
             return _follows(key, missing)
         kind = node.kind
-        followed = [source for source in node.sources if source.follows or kind.follows_every_source]
-        positions = {source.name: source.position() for source in followed}
+        positions = {source.name: source.position() for source in looked_at(node)}
         entry = state.get_entry(node.state_key, deleted=True)
         stored = None if entry is None else [entry.revision, entry.updated_at.isoformat(), hwm_text(entry.value)]
-        mark = _hash(positions)
-        found = _hash([mark, stored, table_position(node.target.location)])
+        mark = digest(positions)
+        found = digest([mark, stored, table_position(node.target.location)])
         known = self._seen.get(key)
         if known is not None and known.print == found and known.lasts:
             return known
@@ -205,9 +237,11 @@ class Watch:
         plan = plan_node(self.project, state, key, RunRequest(accept_loss=True))
         ahead = _is_ahead(plan)
         stands = {read.name: read.stands_at for read in plan.reads if read.stands_at is not None}
-        mark = _hash({**positions, **stands}) if stands else mark
+        mark = digest({**positions, **stands}) if stands else mark
         warning = "; ".join(read.warning for read in plan.reads if read.warning)
-        return _Seen(found, mark, ahead, plan.summary if ahead else "", lasts, warning)
+        settled = settles == 0 or lasts
+        seen = sightings(plan, positions, settled=settled)
+        return _Seen(found, mark, ahead, plan.summary if ahead else "", lasts, warning, seen)
 
 
 def watched_nodes(project: Project, pipeline: str) -> tuple[NodeKey, ...]:
@@ -229,9 +263,5 @@ def _follows(key: NodeKey, missing: Sequence[NodeKey]) -> _Seen:
     names = ", ".join(str(above) for above in missing)
     if any(above.pipeline == key.pipeline for above in missing):
         # A run of the pipeline makes them first, and then this node.
-        return _Seen("", _hash(names), True, f"follows the first run of {names}", False)
+        return _Seen("", digest(names), True, f"follows the first run of {names}", False)
     return _Seen("", "", False, f"nothing: {names} has not been run", False)
-
-
-def _hash(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:_DIGITS]

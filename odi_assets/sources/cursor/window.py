@@ -70,6 +70,14 @@ class Overlap:
     lower: Any = None
 
 
+def untyped_window(increment: StatefulIncrement, mark: CursorMark | None, from_start: bool) -> Window:
+    """The window above ``mark`` as far as it can be shown where only the rows say which type the cursor has."""
+    window = Window(increment.column, increment.fallback_column)
+    if mark is None or from_start or increment.watermark_lag:
+        return window
+    return replace(window, lower=mark.value, lower_inclusive=increment.boundary == "closed")
+
+
 def window_above(
     increment: StatefulIncrement, mark: CursorMark | None, kind: str, label: str, *, rows_are_known: bool
 ) -> Window:

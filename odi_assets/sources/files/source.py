@@ -190,9 +190,8 @@ class LandingFiles(StreamableSource):
                 yield Loss(f"rows of files of {self.label} that are gone, if any: {error.message}")
                 return
             if found.gone:
-                yield Loss(
-                    f"rows of {counted(len(found.gone), 'file')} of {self.label} gone since", found.gone, for_good=True
-                )
+                count = counted(len(found.gone), "file")
+                yield Loss(f"rows of {count} of {self.label} gone since", found.gone, for_good=True)
             if found.ignored:
                 count = counted(len(found.ignored), "file")
                 yield Loss(f"rows of {count} of {self.label} that were rewritten since, as they were", found.ignored)
@@ -287,9 +286,7 @@ class FilesSnapshot(SourceSnapshot):
 
     @property
     def fingerprint(self) -> tuple[str, ...]:
-        return tuple(
-            f"{file.path}\0{file.mtime_ns}\0{file.size}\0{file.etag}\0{file.changed_ns}" for file in self.chosen
-        )
+        return tuple(f"{one.path}\0{one.mtime_ns}\0{one.size}\0{one.etag}\0{one.changed_ns}" for one in self.chosen)
 
     @property
     def schema(self) -> StructType | None:
@@ -303,6 +300,11 @@ class FilesSnapshot(SourceSnapshot):
     @property
     def bytes(self) -> int:
         return sum(file.size for file in self.chosen)
+
+    @property
+    def newest(self) -> tuple[str, float] | None:
+        file = max(self.listed, default=None)
+        return None if file is None else (file.path, file.mtime_ns / 1e9)
 
     @property
     def is_empty(self) -> bool:
@@ -475,8 +477,7 @@ class NewFiles(Read):
 
     def affected(self, column: str, node: str) -> AffectedPartitions:
         del column
-        gone = self.found.gone
-        if gone:
+        if gone := self.found.gone:
             raise IncrementError(
                 f"{node}: {counted(len(gone), 'loaded file')} of {self.label} {'is' if len(gone) == 1 else 'are'} gone "
                 f"({', '.join(gone[:3])}), and partitions that hold their rows cannot be recomputed without them",
@@ -491,8 +492,7 @@ class NewFiles(Read):
         return [self.load(spark)]
 
     def before_commit(self) -> None:
-        part = self.found.part
-        if part is None:
+        if (part := self.found.part) is None:
             return
         if self.snapshot.base.is_local and any(file.size > WHOLE_IS_KNOWN for file in self.found.new):
             new = {file.path for file in self.found.new}
