@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from odi_assets.config.compared_columns import known_rows
 from odi_assets.config.graph import NodeKey
+from odi_assets.config.models import WriteMode
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.explain.absence import Absence
@@ -110,9 +112,23 @@ def _look(found: Trace, followed: Followed) -> None:
     absent = [key for key in found.keys if key not in there or not there[key].rows]
     for key in found.keys:
         if key not in absent:
-            found.add(key, present(node, there[key]))
+            found.add(key, present(node, there[key], _more_above(found, node, key, there[key].rows)))
     if absent:
         Absence(found, followed, handle).explain(absent, there)
+
+
+def _more_above(found: Trace, node: Node, key: str, rows: int) -> str:
+    """What a sentence about a table goes on with that has fewer rows of a key than the one source of which it keeps
+    each row."""
+    config = node.config
+    keeps_each = config.transform is None and config.write.mode is WriteMode.APPEND and not known_rows(config)
+    if not keeps_each or len(node.sources) != 1:
+        return ""
+    (source,) = node.sources
+    above = found.at[key].get(str(upstream(node).get(source.name, source.label)))
+    if above is None or (above.rows or 0) <= rows:
+        return ""
+    return f"; {above.name} has {counted(above.rows, 'row')}, and `odi audit {node}` says what is missing"
 
 
 def _stays(found: Trace, handle: TableHandle, columns: tuple[str, ...]) -> dict[str, Stay]:

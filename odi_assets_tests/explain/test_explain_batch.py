@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -156,6 +158,18 @@ def test_a_row_below_the_high_water_mark_came_late(shop: Sandbox) -> None:
     found = ask(shop, "late", "5", "1", column="id")
     assert (found["5"].verdict, found["1"].verdict) == (KeyVerdict.LATE, KeyVerdict.PRESENT)
     assert "`at` was not above the high-water mark" in found["5"].sentence
+
+
+def test_a_key_of_which_some_rows_are_missing_is_not_all_there(tmp_path: Path, spark: SparkSession) -> None:
+    box = Sandbox(tmp_path, spark, PIPELINE)
+    box.land("orders/1.csv", [HEAD, "1,ann,10,2024-01-02 10:00:00", "2,bob,5,2024-01-02 11:00:00"])
+    box.run("late")
+    box.land("orders/2.csv", [HEAD, "1,ann,12,2024-01-01 10:00:00"])
+    box.run("late")
+    found = ask(box, "late", "1", "2", column="id")
+    assert "has 1 row of it" in found["1"].sentence
+    assert "landing:orders/*.csv has 2 rows, and `odi audit p.late` says what is missing" in found["1"].sentence
+    assert "audit" not in found["2"].sentence
 
 
 def test_what_a_newer_row_replaced_is_told_from_what_was_deleted(shop: Sandbox) -> None:
