@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyspark.cloudpickle import dumps
 
 from odi_assets.config.models import StreamInput, WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import LiveFile
+from odi_assets.errors import SourceError
 from odi_assets.sources.delta.appended import AppendedFiles
 from odi_assets.sources.delta.source import DeltaTableSource
 from odi_assets.sources.source import Target
 
+STEPS = ("append", "append", "back", "compact", "read", "read one")
 ON_AN_EXECUTOR = """
 import pickle, sys
 sys.modules["odi_assets"] = None
@@ -51,6 +56,38 @@ def test_rows_that_a_rewind_took_away_and_another_one_brought_back_are_read(tmp_
     assert ids_in(tmp_path, first) == [1]
     assert ids_in(tmp_path, files.after(one)[1]) == [2]
     assert files.unread_versions(start) == {4}
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 9)), max_size=12))
+def test_a_stream_has_each_row_once_however_its_table_went_to_and_fro(steps: list[tuple[str, int]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        append(path, 0)
+        files, read = AppendedFiles(Location(folder), "a table"), list[int]()
+        start = files.newest()
+        for number, (step, drawn) in enumerate([*steps, ("read", 0)], 1):
+            table = DeltaTable(path)
+            if step == "append":
+                append(path, number)
+            elif step == "back":
+                if table.version():
+                    table.restore(drawn % table.version())
+            elif step == "compact":
+                table.optimize.compact()
+            else:
+                there = {*table.to_pyarrow_table()["id"].to_pylist()}
+                try:
+                    # A plan looks at all that is new, whatever a batch takes of it.
+                    files.after(start)
+                except SourceError:
+                    # What was read is not in the table any more.
+                    assert not there.issuperset(read)
+                    return
+                assert there.issuperset(read), "rows that were read went, and nobody says so"
+                start, found = files.after(start, most=1 if step == "read one" else None)
+                read += ids_in(path, found)
+        assert sorted(read) == sorted(there)
 
 
 def test_executors_read_the_rows_without_this_package(tmp_path: Path) -> None:
