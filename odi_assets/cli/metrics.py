@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 
+from odi_assets.cli.terminal.exit_codes import FAILED
 from odi_assets.cli.terminal.options import Settings
 from odi_assets.cli.terminal.output import data, note
 from odi_assets.errors import ConfigError
@@ -31,23 +32,25 @@ def metrics(
     """Print figures of all nodes for Prometheus: lag, rows, failures, state of streams. Nothing is run."""
     if file is not None and serve is not None:
         raise ConfigError("`--file` and `--serve` are two ways", fix="name one of the two")
-    # Mistakes of the project file are said now, and not at the first scrape.
-    settings.project()
-    registry = CollectorRegistry()
-    registry.register(ProjectGauges(settings.project, note))
+    registry, gauges = CollectorRegistry(), ProjectGauges(settings.project, note)
+    registry.register(gauges)
     if serve is not None:
+        # Mistakes of the project file are said now, and not at the first scrape.
+        settings.project()
         _serve(registry, *_address(serve))
         return
     text = generate_latest(registry).decode("utf-8")
     if file is None:
         data(text.rstrip("\n"))
-        return
-    try:
-        write_file(file, text)
-    except OSError as error:
-        raise ConfigError(
-            f"{file} cannot be written: {error.strerror}", fix="name a file in a folder that is there and writable"
-        ) from error
+    else:
+        try:
+            write_file(file, text)
+        except OSError as error:
+            raise ConfigError(
+                f"{file} cannot be written: {error.strerror}", fix="name a file in a folder that is there and writable"
+            ) from error
+    if not gauges.is_up:
+        raise typer.Exit(FAILED)
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -19,7 +19,7 @@ from odi_assets.nodes.recovery.slots import lag_of
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import REWIND
 from odi_assets.state.backend import StateBackend
-from odi_assets.state.records import HwmEntry, RunRecord
+from odi_assets.state.records import HwmEntry, RunRecord, RunStatus
 
 _RECENT = timedelta(days=1)
 _NODE = ("pipeline", "node")
@@ -62,6 +62,9 @@ class ProjectGauges(Collector):
         load: loads the project; it is called for each collection, so edits of the file count.
         say: takes what could not be looked at, in words.
 
+    Attributes:
+        is_up: whether the last collection could read the project file and the state.
+
     Example:
         >>> registry = CollectorRegistry()
         >>> registry.register(ProjectGauges(lambda: Project.load("odibi.yaml"), print))
@@ -69,6 +72,7 @@ class ProjectGauges(Collector):
 
     def __init__(self, load: Callable[[], Project], say: Callable[[str], None]) -> None:
         self._load, self._say = load, say
+        self.is_up = True
 
     def describe(self) -> Iterator[Metric]:
         """The names; nothing is looked at."""
@@ -76,7 +80,7 @@ class ProjectGauges(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Look at the project, and give what was found."""
-        began, gauges, is_up = time.perf_counter(), _Gauges(self._say), True
+        began, gauges, self.is_up = time.perf_counter(), _Gauges(self._say), True
         try:
             project = self._load()
             state = project.open_state()
@@ -84,9 +88,9 @@ class ProjectGauges(Collector):
             for looked in (_of_history, _of_hwms, _of_sources, _of_captures, _of_kinds):
                 looked(gauges, project, state, keys)
         except OdiError as error:
-            is_up = False
+            self.is_up = False
             self._say(f"the project cannot be looked at: {error}")
-        gauges.add("odi_up", is_up)
+        gauges.add("odi_up", self.is_up)
         gauges.add("odi_looked_at_timestamp_seconds", time.time())
         gauges.add("odi_look_seconds", time.perf_counter() - began)
         yield from gauges.families.values()
@@ -129,7 +133,7 @@ def _of_history(gauges: _Gauges, project: Project, state: StateBackend, keys: Se
             gauges.add("odi_node_last_run_seconds", records[0].duration_ms / 1000, key)
             gauges.add("odi_node_last_run_status", 1, key, status=records[0].status.value)
         good = [record for record in records if record.status.succeeded]
-        wrote = [record for record in good if record.table_version is not None]
+        wrote = [record for record in good if record.status is RunStatus.SUCCESS]
         for name, group in (("success", good), ("data", wrote)):
             gauges.add(f"odi_node_last_{name}_timestamp_seconds", group[0].timestamp if group else None, key)
 

@@ -64,7 +64,7 @@ def test_runs_of_the_last_day_are_counted_by_how_they_ended_and_a_lost_one_is_th
     good = replace(lost, run_id="good", timestamp=NOW - timedelta(hours=2), status=RunStatus.SUCCESS)
     good = replace(good, rows_processed=7, table_version=3)
     idle = replace(good, run_id="idle", timestamp=NOW - timedelta(hours=1), status=RunStatus.NO_DATA)
-    idle = replace(idle, rows_processed=0, table_version=None)
+    idle = replace(idle, rows_processed=0)
     old = replace(good, run_id="old", timestamp=NOW - timedelta(days=3))
     undone = replace(good, run_id="undone", timestamp=NOW, trigger="rewind")
     foreign = replace(good, run_id="foreign", timestamp=NOW, project="another")
@@ -121,8 +121,22 @@ def test_a_state_that_cannot_be_read_is_down_and_not_empty(shop: Path, odi: Odi)
     log.mkdir(parents=True)
     (log / f"{0:020d}.json").write_text("{torn", encoding="utf-8")
     answer = odi("metrics")
+    assert answer.code == 1
     assert figures(answer.out)["odi_up", frozenset()] == 0
     assert "cannot be looked at" in answer.err
+
+
+@pytest.mark.parametrize("where", ["printed", "in a file"])
+def test_a_project_file_with_mistakes_is_down_and_not_as_it_was(shop: Path, odi: Odi, where: str) -> None:
+    target = shop / "odi.prom"
+    arguments = ("metrics",) if where == "printed" else ("metrics", "--file", str(target))
+    assert odi(*arguments).code == 0
+    file = shop / "odibi.yaml"
+    file.write_text(f"{file.read_text(encoding='utf-8')}\n  bad: [", encoding="utf-8")
+    answer = odi(*arguments)
+    assert (answer.code, "odibi.yaml:" in answer.err) == (1, True)
+    shown = answer.out if where == "printed" else target.read_text(encoding="utf-8")
+    assert figures(shown)["odi_up", frozenset()] == 0
 
 
 def test_a_file_is_written_whole_and_bad_places_are_named(shop: Path, odi: Odi) -> None:

@@ -29,6 +29,7 @@ from odi_assets.nodes.planning.apply import key_of_log, value_types
 from odi_assets.sources.cdc.log import Op
 from odi_assets.sources.cdc.value_types import ValueTypes
 from odi_assets.spark.lazy import F
+from odi_assets.spark.raised import stopped_by
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.engine import engine_of
 
@@ -122,6 +123,9 @@ def _state(
     if facts.lacks and stored is not None and emptied is None:
         sources = [typed(F.col("source")[i], names[name], name, types).alias(f"k_{i}") for i, name in enumerate(key)]
         found = _filled(last.select("gone", *_places("u", names), *values, *sources), names, key, stored)
+    elif facts.lacks:
+        lacks = F.col("gone") | ~_any([F.col(place) for place in _places("u", names)])
+        found = last.select(_gone(lacks, F.array_join(KEY, ", ")), *values)
     else:
         found = last.select("gone", *values)
     rows = found.select(*[F.col(f"t_{i}").alias(name) for i, name in enumerate(names)], F.col("gone").alias(DELETED))
@@ -144,7 +148,21 @@ def _filled(rows: DataFrame, names: Mapping[str, str], key: Sequence[str], store
         else F.col(f"t_{place}")
         for place, (name, lacking) in enumerate(zip(names, lacks, strict=True))
     ]
-    return rows.join(kept, [_any(lacks), *same], "left").select("gone", *filled)
+    known = ~_any(lacks) | kept[quoted(f"s_{key[0]}")].isNotNull()
+    shown = F.concat_ws(", ", *[rows[f"k_{place}"].cast("string") for place in range(len(key))])
+    return rows.join(kept, [_any(lacks), *same], "left").select(_gone(known, shown), *filled)
+
+
+def _gone(known: Column, key: Column) -> Column:
+    """The column ``gone``; a row that is not ``known`` ends the run: nobody has the values that its log lacks."""
+    stop = stopped_by(
+        "the change log has the row ",
+        key,
+        " without large values that did not change, and the table has no such row",
+        fix="let a new snapshot of the table come into the change log (of Debezium, by a signal `execute-snapshot`), "
+        "and run this node again",
+    )
+    return F.when(known, F.col("gone")).otherwise(stop.cast("boolean")).alias("gone")
 
 
 def _any(flags: Sequence[Column]) -> Column:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from odi_assets.errors import SourceError
-from odi_assets.sources.cdc.debezium.columns import UNTYPED, EnvelopeColumn, Raw, named, of_schema
+from odi_assets.sources.cdc.debezium.columns import UNTYPED, EnvelopeColumn, named, of_schema
+from odi_assets.sources.cdc.debezium.messages import EnvelopeMessage, RefusedMessage
 from odi_assets.sources.cdc.debezium.placeholders import Placeholders
 from odi_assets.sources.cdc.debezium.settings import DebeziumRead
 from odi_assets.sources.cdc.log import Op, Shape, ShapeColumn
 from odi_assets.sources.cdc.patterns import TablePatterns
 from odi_assets.sources.cdc.patterns import named as named_by
+from odi_assets.util.words import counted
 
 _log = logging.getLogger(__name__)
 
@@ -24,8 +26,6 @@ _NO_ROWS = frozenset({"ddl", "tableChanges", "status"})
 """Keys of messages that Debezium writes beside changes: of schemas, and of the borders of transactions."""
 _TIMES = frozenset({"ts_ms", "ts_us", "ts_ns"})
 """What heartbeats have."""
-_JSON = json.JSONDecoder(parse_float=Raw, parse_constant=Raw)
-_OLD_KEY = "__debezium.oldkey"
 _BAD = (ValueError, TypeError, KeyError, OverflowError)
 
 
@@ -36,10 +36,12 @@ class LoggedTable:
     Attributes:
         key: the columns that identify its rows; empty if it has no key, None before one of them has come.
         origin: Debezium's name of the server, and the database.
+        position: the last place of a change of it in the database's log; None if places are not known.
     """
 
     key: tuple[str, ...] | None
     origin: str
+    position: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +108,13 @@ class EnvelopeReader:
     Attributes:
         tables: the tables of the log; it gains those that messages bring.
         binlog: what the names of the binary log's files begin with, if changes are of one.
+        patterns: what `tables` was in the runs that made the log.
     """
 
     rules: EnvelopeRules
     tables: dict[str, LoggedTable]
     binlog: str = ""
+    patterns: tuple[tuple[str, ...], ...] = ()
     _known: dict[tuple[str, str], _Table] = field(default_factory=dict)
     _wanted: dict[str, bool] = field(default_factory=dict)
     _deletes: set[tuple[str, int]] = field(default_factory=set)
@@ -118,6 +122,8 @@ class EnvelopeReader:
     _met: dict[str, set[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._began = {name: one.position for name, one in self.tables.items() if one.position is not None}
+        self._below: Counter[str] = Counter()
         self._placeholders = Placeholders(self.rules.read.unavailable)
         self._where = ""
 
@@ -137,10 +143,10 @@ class EnvelopeReader:
                 server than the log has under this name.
         """
         try:
-            found = _Message.of(message, key, headers)
+            found = EnvelopeMessage.of(message, key, headers)
             self._where = where
             return [] if found is None else self._changes(found, stream)
-        except _Refused as error:
+        except RefusedMessage as error:
             raise SourceError(f"{self.rules.label}: {where} {error}", fix=error.fix, path=where) from error.__cause__
 
     def require_whole(self) -> None:
@@ -154,23 +160,28 @@ class EnvelopeReader:
             if unknown := sorted(self.rules.read.types.get(table, {}).keys() - columns):
                 text = "%s: `types` names %s of %s, and no message that was read has such a column"
                 _log.warning(text, self.rules.node, ", ".join(unknown), table)
+        for table, count in (+self._below).items():
+            text = "%s: %s of %s lie before what the log has of it: Debezium repeated them, or they came late. If they "
+            text += "came late, older values replace newer ones: %s puts all in order"
+            _log.warning(text, self.rules.node, counted(count, "change"), table, self.rules.again)
         missing = self._halves.keys() - self._deletes
         if missing:
             first = min(missing, key=lambda at: at[1])
             raise SourceError(
                 f"{self.rules.label}: {self._halves[first]} gives a row of {first[0]} another key, and the message "
                 "that takes out the row with the former key is not there yet",
-                fix="run the node again once it is: nothing was written",
+                fix="run the node again once it is: nothing was written. If it was read in an earlier run: "
+                f"{self.rules.again}",
                 path=self._halves[first],
             )
 
-    def _changes(self, message: _Message, stream: str) -> list[RowChange]:
+    def _changes(self, message: EnvelopeMessage, stream: str) -> list[RowChange]:
         value, read = message.value, self.rules.read
         op = value.get("op")
         if op is None:
             if value.keys() & _NO_ROWS or value.keys() <= _TIMES:
                 return []
-            raise _Refused(
+            raise RefusedMessage(
                 f"is no envelope of Debezium: it has no `op`, but {', '.join(list(value)[:6])}",
                 "leave the transform `ExtractNewRecordState` out of the connector; rows without envelopes are read "
                 "with `format: json`",
@@ -180,19 +191,20 @@ class EnvelopeReader:
         source = value.get("source")
         if op not in _OPS or not isinstance(source, dict) or not source.get("table"):
             what = f"has `op: {op}`" if op not in _OPS else "has no `source.table`"
-            raise _Refused(f"{what}, which no change of a table has", "see which connector writes it")
+            raise RefusedMessage(f"{what}, which no change of a table has", "see which connector writes it")
         table = f"{source.get('schema') or source.get('db')}.{source['table']}"
         if not self._is_wanted(table):
             return []
         self._require_origin(table, source)
         facts = (self._position(source), _whole(source.get("txId")), _committed(source))
+        self._note_place(table, facts[0])
         known = self._known.setdefault((stream, table), _Table())
         if op == "t":
             known.deleted = None
             return [RowChange(table, Op.TRUNCATE, *facts)]
         row = value.get("after") if op != "d" else value.get("before")
         if not isinstance(row, dict) and not (op == "d" and message.key):
-            raise _Refused(
+            raise RefusedMessage(
                 f"has `op: {op}` and {'its `after`' if op != 'd' else 'its `before`, and its key,'} is no row",
                 "a source whose rows are no structures, as MongoDB's documents, is not read",
             )
@@ -201,10 +213,20 @@ class EnvelopeReader:
 
     def _is_wanted(self, table: str) -> bool:
         if table not in self._wanted:
-            patterns = TablePatterns.of(self.rules.read.tables)
-            wanted = not patterns.wanted or any(named_by(pattern, [table]) for pattern in patterns.wanted)
-            self._wanted[table] = wanted and bool(patterns.kept([table]))
+            is_wanted = _takes(self.rules.read.tables, table)
+            if is_wanted and not all(_takes(patterns, table) for patterns in self.patterns):
+                raise RefusedMessage(
+                    f"is a change of {table}, which `tables` did not take when the messages before it were read",
+                    f"{self.rules.again} reads them all again; or let a node of its own make a log of {table}, which "
+                    "begins at the first message",
+                )
+            self._wanted[table] = is_wanted
         return self._wanted[table]
+
+    @property
+    def all_patterns(self) -> tuple[tuple[str, ...], ...]:
+        """What `tables` was in all runs, this one included."""
+        return tuple(dict.fromkeys((*self.patterns, tuple(self.rules.read.tables))))
 
     def _require_origin(self, table: str, source: Mapping[str, Any]) -> None:
         origin = "/".join(str(source[name]) for name in ("name", "db") if source.get(name))
@@ -212,11 +234,19 @@ class EnvelopeReader:
         if known is None:
             self.tables[table] = LoggedTable(None, origin)
         elif known.origin != origin:
-            raise _Refused(
+            raise RefusedMessage(
                 f"is a change of {table} of {origin}, and the log has {table} of {known.origin}",
                 f"read each server with a node of its own; or, if the connector has another name now: "
                 f"{self.rules.again}, with a `path` or `topics` of it alone",
             )
+
+    def _note_place(self, table: str, position: int | None) -> None:
+        if position is None:
+            return
+        before, known = self._began.get(table), self.tables[table]
+        self._below[table] += before is not None and position < before
+        if known.position is None or position > known.position:
+            self.tables[table] = replace(known, position=position)
 
     def _position(self, source: Mapping[str, Any]) -> int | None:
         base, _, number = str(source.get("file") or "").rpartition(".")
@@ -230,7 +260,9 @@ class EnvelopeReader:
 
     # -- columns -------------------------------------------------------------------------------------------------------
 
-    def _shaped(self, known: _Table, table: str, message: _Message, row: Mapping[str, Any], read: DebeziumRead) -> None:
+    def _shaped(
+        self, known: _Table, table: str, message: EnvelopeMessage, row: Mapping[str, Any], read: DebeziumRead
+    ) -> None:
         """Set the columns of ``known`` to those of a message."""
         names = tuple(message.key) if message.key and table not in read.keys else ()
         fields = message.fields if message.fields is not None else list(row)
@@ -245,12 +277,12 @@ class EnvelopeReader:
                 column = named(given) if given else of_schema(one) if isinstance(one, dict) else UNTYPED
             except _BAD as error:
                 text = f"has a schema of {table} whose column `{name}` is no type that Kafka Connect has"
-                raise _Refused(text, "let Kafka's JsonConverter write it") from error
+                raise RefusedMessage(text, "let Kafka's JsonConverter write it") from error
             columns.append((name, column))
         key = set(read.keys.get(table, names))
         there = [name for name, _ in columns]
         if lacking := sorted(key - {*there}):
-            raise _Refused(
+            raise RefusedMessage(
                 f"has the columns {', '.join(there)} of {table}, and not {', '.join(lacking)}",
                 "correct `keys` of the node",
             )
@@ -262,10 +294,10 @@ class EnvelopeReader:
     def _require_key(self, table: str, key: tuple[str, ...]) -> None:
         before = self.tables[table]
         if before.key is None:
-            self.tables[table] = LoggedTable(key, before.origin)
+            self.tables[table] = replace(before, key=key)
         elif set(before.key) != set(key):
             now, then = (", ".join(one) or "no key" for one in (key, before.key))
-            raise _Refused(
+            raise RefusedMessage(
                 f"is a change of {table} by {now}, and the log has its changes by {then}",
                 f"name the key of all its changes in `read.keys`, as in `keys: {{{table}: [id]}}`, and make the log "
                 f"again: {self.rules.again}",
@@ -274,7 +306,12 @@ class EnvelopeReader:
     # -- rows ----------------------------------------------------------------------------------------------------------
 
     def _rows(
-        self, known: _Table, op: Op, table: str, message: _Message, facts: tuple[int | None, int | None, int | None]
+        self,
+        known: _Table,
+        op: Op,
+        table: str,
+        message: EnvelopeMessage,
+        facts: tuple[int | None, int | None, int | None],
     ) -> Iterable[RowChange]:
         shape = known.shape
         assert shape is not None
@@ -288,7 +325,7 @@ class EnvelopeReader:
             if old is None or None in old:
                 old = self._key_texts(known, message.key)
             if places and (old is None or None in old):
-                raise _Refused("takes a row out, and says no key of it", "name the table's key in `read.keys`")
+                raise RefusedMessage("takes a row out, and says no key of it", "name the table's key in `read.keys`")
             if position is not None and old:
                 known.deleted = (position, xid, [*old])
                 self._deletes.add((table, position))
@@ -297,7 +334,7 @@ class EnvelopeReader:
         assert after is not None
         key = [after[place] for place in places] if places else None
         if key is not None and None in key:
-            raise _Refused(f"has a row of {table} without a value of its key", "correct `keys` of the node")
+            raise RefusedMessage(f"has a row of {table} without a value of its key", "correct `keys` of the node")
         former: Texts | None = None
         if op is Op.CREATE:
             if deleted is not None and deleted[:2] == (position, xid):
@@ -343,97 +380,26 @@ class EnvelopeReader:
         values = dict(zip(known.shape.key_places, key, strict=True))
         return [values.get(place) for place in range(len(known.columns))]
 
-    def _unknown(self, known: _Table, table: str, lacks: Sequence[int]) -> _Refused:
+    def _unknown(self, known: _Table, table: str, lacks: Sequence[int]) -> RefusedMessage:
         names = ", ".join(known.columns[place][0] for place in lacks)
-        return _Refused(
+        return RefusedMessage(
             f"makes a row of {table} without the value of {names}, and does not say which row had it before",
             f"ALTER TABLE {table} REPLICA IDENTITY FULL, and let Debezium make a new snapshot of it, before it comes "
             "once more",
         )
 
 
-@dataclass(frozen=True)
-class _Message:
-    """A message, taken apart.
-
-    Attributes:
-        value: the envelope.
-        fields: the schemas of the row's columns; None without a schema.
-        key: of the row.
-        old_key: that the row had before, if the message says so.
-    """
-
-    value: Mapping[str, Any]
-    fields: list[Mapping[str, Any]] | None
-    key: Mapping[str, Any] | None
-    old_key: Mapping[str, Any] | None
-
-    @classmethod
-    def of(cls, text: bytes, key: bytes | None, headers: Iterable[Any]) -> _Message | None:
-        value, beside = _loaded(text), _key(key)
-        if isinstance(value, dict) and "op" not in value:
-            # A message with its key beside it, as kcat and sinks write it.
-            name = next((one for one in ("value", "payload") if one in value and "schema" not in value), None)
-            if name is not None:
-                beside, headers = _key(value.get("key")), value.get("headers") or ()
-                value = _loaded(value[name])
-        schema = value.get("schema") if isinstance(value, dict) and "payload" in value else None
-        value = _payload(value)
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            raise _Refused("is no object of JSON", "land one envelope a line; an array of envelopes is none")
-        if isinstance(headers, dict):
-            headers = headers.items()
-        pairs = (next(iter(one.items())) if isinstance(one, dict) else one for one in headers)
-        old = next((found for name, found in pairs if name == _OLD_KEY), None)
-        return cls(value, _fields(schema), _row(_payload(beside)), _row(_payload(_key(old))))
-
-
-def _key(text: Any) -> Any:
-    """A key, loaded; None for one that another converter wrote: `keys` of the node names its columns."""
-    try:
-        return _loaded(text)
-    except _Refused:
-        return None
-
-
-def _row(value: Any) -> Mapping[str, Any] | None:
-    return value if isinstance(value, dict) else None
-
-
-def _payload(value: Any) -> Any:
-    return value["payload"] if isinstance(value, dict) and {"schema", "payload"} <= value.keys() else value
-
-
-def _fields(schema: Any) -> list[Mapping[str, Any]] | None:
-    """The schemas of the columns, of the schema of an envelope."""
-    if not isinstance(schema, dict):
-        return None
-    parts = schema.get("fields") or ()
-    rows = (one for one in parts if isinstance(one, dict) and one.get("field") in ("after", "before"))
-    return next((one["fields"] for one in rows if isinstance(one.get("fields"), list)), None)
-
-
-def _loaded(text: Any) -> Any:
-    """JSON in text or bytes; what is neither is loaded already."""
-    if not isinstance(text, str | bytes):
-        return text
-    try:
-        return _JSON.decode(text.decode("utf-8-sig") if isinstance(text, bytes) else text)
-    except ValueError as error:
-        raise _Refused(
-            f"is no JSON: {error}",
-            "land one envelope a line, as Kafka's JsonConverter writes it; `incremental: {mode: files, settle: 1m}` "
-            "leaves files alone that are still written",
-        ) from error
+def _takes(tables: Sequence[str], table: str) -> bool:
+    patterns = TablePatterns.of(tables)
+    wanted = not patterns.wanted or any(named_by(pattern, [table]) for pattern in patterns.wanted)
+    return wanted and bool(patterns.kept([table]))
 
 
 def _text(column: EnvelopeColumn, name: str, value: Any) -> str:
     try:
         return column.text(value)
     except _BAD as error:
-        raise _Refused(
+        raise RefusedMessage(
             f"has a column `{name}` that is {str(value)[:60]!r}, which {error} ({column.type})",
             "correct `types` of the node, or the converter of the connector",
         ) from error
@@ -450,11 +416,3 @@ def _in_64_bits(value: int | None) -> int | None:
 def _committed(source: Mapping[str, Any]) -> int | None:
     us, ms = _whole(source.get("ts_us")), _whole(source.get("ts_ms"))
     return us if us is not None else None if ms is None else ms * 1_000
-
-
-class _Refused(Exception):
-    """What is wrong with a message, behind the words that name it, and what to do."""
-
-    def __init__(self, text: str, fix: str) -> None:
-        super().__init__(text)
-        self.fix = fix

@@ -84,11 +84,14 @@ class EnvelopeFiles(LandingFiles):
                 path=self.path,
             )
         log = before.log if isinstance(before, EnvelopeFilesMark) else LogState()
-        reader, rows = EnvelopeReader(self.rules, dict(log.tables), log.binlog), NumberedRows(log.next_n)
+        reader = EnvelopeReader(self.rules, dict(log.tables), log.binlog, log.patterns)
+        rows, placed = NumberedRows(log.next_n), dict[str, str]()
         for file in files.found.new:
             for number, line in enumerate(self._lines(file.path), 1):
                 if text := line.strip():
                     for change in reader.changes(text, file.path, f"{file.path}, line {number},"):
+                        if change.position is None:
+                            self._require_one_file(change.table, placed, file.path)
                         rows.add(change, file.path)
         reader.require_whole()
         found = rows.finished()
@@ -98,11 +101,22 @@ class EnvelopeFiles(LandingFiles):
             snapshot=read.snapshot,
             summary=f"{counted(count, 'row')} of {counted(len(files.found.new), 'file')}",
             before=before,
-            after=_marked(files.after, LogState(log.next_n + count, reader.tables, reader.binlog)),
+            after=_marked(files.after, LogState(log.next_n + count, reader.tables, reader.binlog, reader.all_patterns)),
             follows=True,
             files=files,
             rows=found,
         )
+
+    def _require_one_file(self, table: str, placed: dict[str, str], path: str) -> None:
+        first = placed.setdefault(table, path)
+        if first != path:
+            raise SourceError(
+                f"{self.label}: changes of {table} do not say where the database's log has them, and {first} and "
+                f"{path} have some: which come first is not known",
+                fix="read the topic itself (`topics`): a partition keeps the order of each key; or land one file for "
+                "each run",
+                path=path,
+            )
 
     def _lines(self, path: str) -> Iterator[bytes]:
         try:

@@ -19,20 +19,22 @@ class LogState:
         next_n: the number of its next row.
         tables: by name.
         binlog: what the names of the binary log's files begin with; empty if changes are of none.
+        patterns: what `tables` was in the runs that made the log.
     """
 
     next_n: int = 1
     tables: Mapping[str, LoggedTable] = field(default_factory=dict)
     binlog: str = ""
+    patterns: tuple[tuple[str, ...], ...] = ()
 
     @property
     def value(self) -> dict[str, Any]:
         tables = {
-            name: {"key": list(one.key), "origin": one.origin}
+            name: {"key": list(one.key), "origin": one.origin, "position": one.position}
             for name, one in self.tables.items()
             if one.key is not None
         }
-        found: dict[str, Any] = {"next_n": self.next_n, "tables": tables}
+        found: dict[str, Any] = {"next_n": self.next_n, "tables": tables, "patterns": [*map(list, self.patterns)]}
         return {**found, "positions_of": {"base": self.binlog}} if self.binlog else found
 
     @classmethod
@@ -44,10 +46,11 @@ class LogState:
         """
         try:
             tables = {
-                str(name): LoggedTable(tuple(map(str, one["key"])), str(one["origin"]))
+                str(name): LoggedTable(tuple(map(str, one["key"])), str(one["origin"]), one["position"])
                 for name, one in value["tables"].items()
             }
-            return cls(int(value["next_n"]), tables, str(value.get("positions_of", {}).get("base", "")))
+            patterns = tuple(tuple(map(str, one)) for one in value["patterns"])
+            return cls(int(value["next_n"]), tables, str(value.get("positions_of", {}).get("base", "")), patterns)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise IncrementError(
                 f"the HWM of {label} is {str(value)[:200]}; the HWM of a change log needs `next_n` and `tables`",

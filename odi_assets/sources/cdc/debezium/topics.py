@@ -196,7 +196,7 @@ class Topics(Source):
                 f"{self.label}: the topics have no message", fix="see that Debezium writes them", path=self.uri
             )
         log = LogState() if before is None else before.log
-        reader, rows = EnvelopeReader(self.rules, dict(log.tables), log.binlog), NumberedRows(log.next_n)
+        reader, rows = EnvelopeReader(self.rules, dict(log.tables), log.binlog, log.patterns), NumberedRows(log.next_n)
         known = {} if before is None else before.topics
         partitions = _Partitions(reader, rows, read.topics, known)
         reached = {(one.topic, one.partition): one.start for one in read.spans}
@@ -216,7 +216,11 @@ class Topics(Source):
         for (name, number), at in reached.items():
             offsets = topics[name].offsets if name in topics else {}
             topics[name] = TopicMark(read.topics[name].id, {**offsets, number: at})
-        after = TopicsMark(topics, LogState(log.next_n + found.num_rows, reader.tables, reader.binlog), self.identity)
+        after = TopicsMark(
+            topics,
+            LogState(log.next_n + found.num_rows, reader.tables, reader.binlog, reader.all_patterns),
+            self.identity,
+        )
         return LoggedMessages(
             snapshot=read.snapshot,
             summary=f"{counted(found.num_rows, 'row')} of the topics, up to {offsets_text(topics)}",

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import ConfigError, IncrementError, SourceError
+from odi_assets.errors import ConfigError, IncrementError, SourceError, TransformError
 from odi_assets.explain.batch import trace
 from odi_assets.explain.verdicts import KeyVerdict
 from odi_assets.nodes.audit.audit import audit
@@ -125,6 +125,93 @@ def test_large_values_that_did_not_change_stay_and_go_with_the_row_to_another_ke
     box.land("topics/7.json", lines(whole("c", None, order(40, "new", UNAVAILABLE), lsn=70)))
     with pytest.raises(SourceError, match=r"topics/7.json, line 1, makes a row of public.orders without the value of"):
         box.run("changes")
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_row_without_a_large_value_that_nobody_has_stops_the_table(box: Sandbox, is_first: bool) -> None:
+    if not is_first:
+        box.land("topics/0.json", lines(whole("c", None, order(2), lsn=1)))
+        run_all(box)
+    box.land("topics/1.json", lines(whole("u", None, order(1, "paid", UNAVAILABLE), lsn=10)))
+    box.run("changes")
+    with pytest.raises(TransformError, match="the row 1 without large values that did not change") as raised:
+        box.run("orders")
+    assert "execute-snapshot" in str(raised.value.fix)
+    box.land("topics/2.json", lines(whole("r", None, order(1, "paid", "large"), lsn=20)))
+    run_all(box)
+    assert held(box, "orders")[1] == order(1, "paid", "large")
+
+
+@pytest.mark.parametrize("former", ["[public.items]", '["public.*", "!public.orders"]'])
+def test_a_table_that_joins_when_messages_were_read_without_it_stops_at_its_first_message(
+    tmp_path: Path, spark: SparkSession, former: str
+) -> None:
+    read = 'connection: landing, format: debezium, path: "topics/*", tables: '
+    box = project(tmp_path, spark, read=read + former)
+    item = keyed(described(envelope("c", None, order(1), lsn=2, table="items")), id=1)
+    box.land("topics/1.json", lines(whole("c", None, order(1), lsn=1), item))
+    box.run("changes")
+    box = project(tmp_path, spark, "orders", read=read + "[public.items, public.orders]")
+    # What no message is of does not stop, and does not make it forgotten.
+    box.land("topics/2.json", lines(keyed(described(envelope("c", None, order(2), lsn=3, table="items")), id=2)))
+    box.run("changes")
+    box.land("topics/3.json", lines(whole("u", None, order(1, "paid"), lsn=4)))
+    with pytest.raises(
+        SourceError, match=r"topics/3.json, line 1, is a change of public.orders, which `tables` did no"
+    ):
+        box.run("changes")
+    box.run("changes", full_refresh=True)
+    box.run("orders")
+    assert held(box, "orders") == {1: order(1, "paid")}
+
+
+def test_changes_without_a_place_in_the_log_are_of_one_file_a_run(box: Sandbox) -> None:
+    box.land("topics/1.json", lines(whole("c", None, order(1), lsn=None)))
+    run_all(box)
+    box.land("topics/2.json", lines(whole("u", None, order(1, "paid"), lsn=None)))
+    run_all(box)
+    assert held(box, "orders") == {1: order(1, "paid")}
+    box.land("topics/3.json", lines(whole("u", None, order(1, "sent"), lsn=None)))
+    box.land("topics/4.json", lines(whole("u", None, order(1, "back"), lsn=None)))
+    with pytest.raises(SourceError, match=r"topics/3.json and topics/4.json have some: which come first is not known"):
+        box.run("changes")
+
+
+def test_changes_that_lie_before_what_the_log_has_are_said(box: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
+    box.land("topics/2.json", lines(whole("u", None, order(1, "paid"), lsn=30)))
+    box.run("changes")
+    assert "lie before" not in caplog.text
+    box.land("topics/1.json", lines(whole("c", None, order(1), lsn=10), whole("c", None, order(2), lsn=40)))
+    box.run("changes")
+    assert "p.changes: 1 change of public.orders lie before what the log has of it" in caplog.text
+    assert "--full-refresh" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ["trace", "abc", "__debezium.oldkey", '{"id": 1}'],
+        [["trace", "abc"], ["__debezium.oldkey", '{"id": 1}']],
+        [{"key": "trace", "value": None}, {"key": "__debezium.oldkey", "value": '{"id": 1}'}],
+        [{"trace": "abc"}, {"__debezium.oldkey": {"id": 1}}],
+        {"__debezium.oldkey": '{"id": 1}'},
+    ],
+)
+def test_headers_are_read_in_each_of_their_forms(box: Sandbox, headers: Any) -> None:
+    box.land("topics/1.json", lines(whole("c", None, order(1, note="large"), lsn=1)))
+    run_all(box)
+    moved = {**whole("c", None, order(2, "moved", UNAVAILABLE), lsn=10), "headers": headers}
+    box.land("topics/2.json", lines(whole("d", order(1), None, lsn=10, txId=8)))
+    box.land("topics/3.json", lines(moved))
+    run_all(box)
+    assert held(box, "orders") == {2: order(2, "moved", "large")}
+
+
+@pytest.mark.parametrize("headers", [5, [None], ["odd"], [["one"]], "text"])
+def test_headers_that_are_none_do_no_harm(box: Sandbox, headers: Any) -> None:
+    box.land("topics/1.json", lines({**whole("c", None, order(1), lsn=1), "headers": headers}))
+    run_all(box)
+    assert held(box, "orders") == {1: order(1)}
 
 
 FORMS: dict[str, tuple[dict[str, Any], Any, Any]] = {
