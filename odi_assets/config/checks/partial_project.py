@@ -21,6 +21,7 @@ from odi_assets.config.models import (
     TransformConfig,
     WriteConfig,
 )
+from odi_assets.config.models.apply import ApplyConfig, written_out
 from odi_assets.config.models.nodes import named_inputs
 from odi_assets.config.models.reads import settings_of
 
@@ -53,12 +54,13 @@ def _pipeline(data: Mapping[str, Any]) -> PipelineConfig:
 
 _SECTIONS: dict[str, type[BaseModel]] = {
     "transform": TransformConfig, "partition": PartitionConfig, "write": WriteConfig,
-    "stream": StreamSettings,
+    "stream": StreamSettings, "apply": ApplyConfig,
     "cursor": DrivingCursor,
 }  # fmt: skip
 
 
-def _node(data: Mapping[str, Any]) -> NodeConfig:
+def _node(given: Mapping[str, Any]) -> NodeConfig:
+    data = written_out(given)
     found: dict[str, Any] = {
         "name": _as(str, data.get("name")),
         "depends_on": tuple(_as(str, text) for text in _as(list, data.get("depends_on"))),

@@ -42,10 +42,19 @@ KEYS_OF_LOG = "*"
 """In ``write.keys`` of a node that applies a change log: the keys that the log says."""
 
 
-def written_out(data: dict[str, Any]) -> dict[str, Any]:
-    """A node that applies a change log, written out: it follows the log's versions, and upserts by the log's keys."""
-    apply, write = data["apply"], data.get("write")
-    if not isinstance(apply, Mapping) or not isinstance(write, Mapping):
+_LOGS = ("cdc", "debezium")
+"""Formats of a ``read`` that makes a change log."""
+
+
+def written_out(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A node with what there is no choice about: a log is appended and partitioned by table; a node that applies one
+    follows its versions, and upserts by its keys."""
+    read, apply, write = data.get("read"), data.get("apply"), data.get("write")
+    if not isinstance(write, Mapping):
+        return data
+    if isinstance(read, Mapping) and read.get("format") in _LOGS:
+        return {**data, "write": {"mode": "append", "partition_by": ["table"], **write}}
+    if not isinstance(apply, Mapping):
         return data
     source = {"node": apply.get("changes"), "incremental": {"mode": "version"}}
     if apply.get("history"):

@@ -243,10 +243,7 @@ class NodeConfig(Strict):
             from odi_assets.config.models.odibi_checks import with_checks
 
             data = with_checks(data)
-        read, write = data.get("read"), data.get("write")
-        if isinstance(read, Mapping) and read.get("format") in ("cdc", "debezium") and isinstance(write, Mapping):
-            return {**data, "write": {"mode": "append", "partition_by": ["table"], **write}}
-        return written_out(dict(data)) if data.get("apply") is not None else data
+        return written_out(data)
 
     @model_validator(mode="after")
     def _can_be_checked(self) -> NodeConfig:
