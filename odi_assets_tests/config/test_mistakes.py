@@ -470,8 +470,8 @@ def test_a_mistake_hides_what_only_follows_from_it(tmp_path: Path) -> None:
 
 
 def test_a_mistake_makes_no_others_at_nodes_that_are_written_out(tmp_path: Path) -> None:
-    log = "- {name: log, read: {connection: lake, format: debezium, path: in}, write: {connection: lake, path: log}}"
-    applied = "- {name: a, apply: {changes: log, table: public.a}, write: {connection: lake, path: a}}"
+    log = "- {name: log, read: {connection: lake, format: debezium, path: in}, write: {connection: lake, path: log}}\n"
+    applied = "- {name: a, apply: {changes: log, table: public.a}, write: {connection: lake, path: a}}\n"
     load(tmp_path, project(log, applied, SOURCE))
     text = project(log, applied, SOURCE.replace("path: raw}", "path: raw, mode: appnd}"))
     assert problem(tmp_path, text).suggestion == "append"

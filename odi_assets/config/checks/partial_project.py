@@ -92,7 +92,7 @@ def _connections(data: Mapping[str, Any]) -> dict[str, Connection | None]:
     return found
 
 
-_TEXTS = ("connection", "path", "format", "column", "node")
+_TEXTS = ("connection", "path", "format", "column", "node", "changes")
 """Keys without a default that the checks look at."""
 
 
