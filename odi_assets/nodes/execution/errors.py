@@ -26,6 +26,10 @@ _VALUE_FIX = (
     "correct the row in the database, and run the node that captures and this one again: the last values of a row "
     "count; or change the type of the column there to text. A history has all values: there, the type alone helps"
 )
+_TYPES_FIX = (
+    "correct `types` of the node that writes the log, or let messages have a schema; then make the log again ({}) and "
+    "run this node"
+)
 
 
 @contextmanager
@@ -45,7 +49,10 @@ def errors_named(node: Node, reads: Sequence[Any]) -> Iterator[None]:
         if (stopped := stop_message(text)) is not None:
             raise TransformError(f"{node}: {stopped[0]}", fix=stopped[1], node=str(node)) from error
         if node.applies is not None and (value := refused_value(text)) is not None:
-            raise SourceError(f"{node}: {value}", fix=_VALUE_FIX, node=str(node)) from error
+            log = node.project.graph.node(node.applies)
+            again = f"odi run {node.applies.pipeline} --node {node.applies.node} --full-refresh --yes"
+            fix = _VALUE_FIX if log.captures_server else _TYPES_FIX.format(again)
+            raise SourceError(f"{node}: {value}", fix=fix, node=str(node)) from error
         failure = worker_error_with_place(text, node.project.root)
         if failure is None:
             raise

@@ -359,6 +359,23 @@ def test_a_key_that_changes_in_one_message_and_a_delete_with_its_key_alone_are_u
     assert held(box, "orders") == {3: order(3, "moved")}
 
 
+def test_a_value_that_its_type_does_not_hold_is_mended_at_the_types_of_the_log(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    read = 'connection: landing, format: debezium, path: "topics/*", types: {public.orders: {id: integer, state: KIND}}'
+    box = project(tmp_path, spark, "orders", read=read.replace("KIND", "integer"))
+    box.land("topics/1.json", lines(keyed(envelope("c", None, {"id": 1, "state": 2**40}, lsn=1), id=1)))
+    box.run("changes")
+    with pytest.raises(SourceError, match="key 1: column state is 1099511627776") as raised:
+        box.run("orders")
+    assert "`types`" in str(raised.value.fix)
+    assert "odi run p --node changes --full-refresh --yes" in str(raised.value.fix)
+    box = project(tmp_path, spark, "orders", read=read.replace("KIND", "bigint"))
+    box.run("changes", full_refresh=True)
+    box.run("orders")
+    assert held(box, "orders") == {1: {"id": 1, "state": 2**40}}
+
+
 def test_types_of_columns_that_never_come_and_keys_of_other_converters_are_said(
     tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
