@@ -8,6 +8,7 @@ import shutil
 import struct
 import threading
 import time
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -31,6 +32,7 @@ from odi_assets.nodes.run_history import RunHistory
 from odi_assets.nodes.run_node import NodeRun, run_node
 from odi_assets.sources.cdc.log import Op
 from odi_assets.sources.cdc.mark import lsn_of
+from odi_assets.sources.cdc.postgres.database import PostgresLog
 from odi_assets.sources.cdc.source import LogSource
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
@@ -370,6 +372,27 @@ def test_the_slot_moves_after_the_commit_and_never_past_it(
     run_all(box)
     assert ops(box)[10:] == ["u", "u"]
     assert held(box, "orders") == rows_of(orders, "orders")
+
+
+def test_a_slot_that_a_run_moves_during_a_look_is_no_sign_of_another_history(
+    capture: Capture, orders: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = capture("orders")
+    run_all(box)
+    orders.execute("UPDATE orders SET state = 'paid' WHERE id = 1")
+    with monkeypatch.context() as patch:
+        patch.setattr(LogSource, "acknowledge", lambda *_: None)
+        box.run("changes")
+    peek, moves = PostgresLog._peek, ["SELECT pg_replication_slot_advance(%s, %s)"]
+
+    def of_a_moved_slot(log: PostgresLog, *given: Any) -> Iterator[list[bytes]]:
+        if moves:
+            orders.execute(moves.pop(), [SLOT, box.hwm("changes")["end"]])
+        return peek(log, *given)
+
+    monkeypatch.setattr(PostgresLog, "_peek", of_a_moved_slot)
+    assert box.plan("changes").nothing_new
+    assert moves == []
 
 
 @each_version

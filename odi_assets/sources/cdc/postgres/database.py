@@ -224,6 +224,11 @@ class PostgresLog(DatabaseLog):
                 is_there = is_there or (one.lsn == mark.lsn and one.xid == mark.xid)
         if is_there:
             return None
+        now = self.session.slot(slot.name)
+        if now is not None and now.confirmed > slot.confirmed:
+            # A run has moved the slot during the look, which begins where the slot stands.
+            self.slot = now
+            return self._other_history(mark, now)
         return f"the transaction {mark.xid} is not at {lsn_text(mark.lsn)}, where it was captured"
 
     def _require_new(self, mark: CaptureMark | None) -> None:
