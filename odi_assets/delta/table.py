@@ -7,6 +7,7 @@ that handle" is a compare-and-swap; opening a fresh handle in between would lose
 from __future__ import annotations
 
 import json
+import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,7 @@ from urllib.parse import unquote
 
 from arro3.core import Table
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.damage import damaged, emptied_commit, read_log
@@ -32,6 +33,8 @@ from odi_assets.errors import OdiError, TableError
 from odi_assets.util.lazy import pa
 
 # deltalake decodes `%20`, takes `\` for `/`, and breaks down at the others; in URIs, the rest after `#` or `?` is lost.
+_log = logging.getLogger(__name__)
+_GONE = re.compile(r"Object at location \S+ not found")
 _UNUSABLE = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]|^\\\x00-\x1f\x7f]")
 _UNUSABLE_IN_STORES = re.compile(rf"{_UNUSABLE.pattern}|[#?]")
 
@@ -321,9 +324,15 @@ class TableHandle:
         self.clean_log()
 
     def clean_log(self) -> None:
-        """Delete the commits that a checkpoint covers, as far as the log's retention lets it."""
+        """Delete the commits that a checkpoint covers, as far as the log's retention lets it. Several writers may do so
+        at once: what one of them finds gone, another one has deleted."""
         with self.calls("cleaning the log"):
-            self.table.cleanup_metadata()
+            try:
+                self.table.cleanup_metadata()
+            except (DeltaError, OSError) as error:
+                if not _GONE.search(str(error)):
+                    raise
+                _log.debug("%s: another writer cleans the log too: %s", self.location.uri, error)
 
 
 def _unless_rounded(value: Any) -> Any:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from odi_assets.connections.location import Location
 from odi_assets.delta import on_disk
 from odi_assets.delta.on_disk import sync_commit, sync_folder_of, sync_written
+from odi_assets.delta.table import TableHandle
+from odi_assets.errors import TableError
 
 
 @pytest.fixture
@@ -85,3 +91,15 @@ def test_a_checkpoint_that_another_writer_is_making_is_left_to_that_writer(tmp_p
 def test_a_commit_that_another_writer_cleaned_away_is_on_the_disk(tmp_path: Path) -> None:
     (tmp_path / "_delta_log").mkdir()
     assert not sync_commit(Location(str(tmp_path)), 10)
+
+
+def test_a_log_that_another_writer_cleans_at_the_same_time_is_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_deltalake(str(tmp_path), pa.table({"id": [1]}))
+    handle = TableHandle.open(Location(str(tmp_path)))
+    # What deltalake says if a commit goes between its listing and its deletion.
+    for text, fails in (("Object at location /t/_delta_log/0.json not found: os error 2", False), ("no space", True)):
+        monkeypatch.setattr(DeltaTable, "cleanup_metadata", Mock(side_effect=OSError(text)))
+        with pytest.raises(TableError, match="cleaning the log failed") if fails else nullcontext():
+            handle.clean_log()
