@@ -124,8 +124,8 @@ def _state(
         sources = [typed(F.col("source")[i], names[name], name, types).alias(f"k_{i}") for i, name in enumerate(key)]
         found = _filled(last.select("gone", *_places("u", names), *values, *sources), names, key, stored)
     elif facts.lacks:
-        lacks = F.col("gone") | ~_any([F.col(place) for place in _places("u", names)])
-        found = last.select(_gone(lacks, F.array_join(KEY, ", ")), *values)
+        is_known = F.col("gone") | ~_any([F.col(place) for place in _places("u", names)])
+        found = last.select(_gone(is_known, F.array_join(KEY, ", ")), *values)
     else:
         found = last.select("gone", *values)
     rows = found.select(*[F.col(f"t_{i}").alias(name) for i, name in enumerate(names)], F.col("gone").alias(DELETED))

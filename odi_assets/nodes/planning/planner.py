@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import ConfigError, StateError
+from odi_assets.errors import ConfigError, IdentityMismatchError, StateError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.apply import require_captured
@@ -76,6 +77,11 @@ def plan_node(project: Project, state: Hwms, key: NodeKey, request: RunRequest =
         IncrementError, SourceError, TableError: a source cannot be planned.
         CheckpointError: of a stream node: its checkpoint and its table do not belong together.
     """
+    node = Node.of(project, key)
+    # A run may commit between the look at the node's table and the look at a source, and its server's slot moves with
+    # it: that the two do not belong together is so if a second look says so too.
+    with suppress(IdentityMismatchError), remedies_named(node):
+        return _planned(node, state, request)
     node = Node.of(project, key)
     with remedies_named(node):
         return _planned(node, state, request)

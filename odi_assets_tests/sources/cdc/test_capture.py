@@ -26,6 +26,7 @@ from odi_assets.errors import (
     TargetBehindStateError,
 )
 from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning import planner
 from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.nodes.recovery.findings import Kind
 from odi_assets.nodes.run_history import RunHistory
@@ -393,6 +394,30 @@ def test_a_slot_that_a_run_moves_during_a_look_is_no_sign_of_another_history(
     monkeypatch.setattr(PostgresLog, "_peek", of_a_moved_slot)
     assert box.plan("changes").nothing_new
     assert moves == []
+
+
+def test_a_whole_run_between_two_looks_of_a_plan_is_no_move_by_somebody_else(
+    capture: Capture, orders: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = capture("orders")
+    run_all(box)
+    orders.execute("UPDATE orders SET state = 'paid' WHERE id = 1")
+    look, runs = planner.table_and_start, ["changes"]
+
+    def before_a_run(*given: Any) -> Any:
+        found = look(*given)
+        if runs:
+            box.run(runs.pop())
+        return found
+
+    monkeypatch.setattr(planner, "table_and_start", before_a_run)
+    assert box.plan("changes").nothing_new
+    assert runs == []
+    # What somebody else moved stays moved at the second look.
+    orders.execute("UPDATE orders SET state = 'sent' WHERE id = 1")
+    orders.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [SLOT])
+    with pytest.raises(IdentityMismatchError, match="by somebody else"):
+        box.plan("changes")
 
 
 @each_version
