@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from odi_assets.config.models import ChunksConfig
 from odi_assets.config.models.databases import LogSettings, ServerConnection
-from odi_assets.errors import ConfigError, IncrementError, OdiError
+from odi_assets.errors import ConfigError, OdiError
 from odi_assets.sources.cdc.capture import Capture, CaptureStep
 from odi_assets.sources.cdc.database import CapturedTable, DatabaseLog, LoggedDatabase
 from odi_assets.sources.cdc.definition import TableDefinition
 from odi_assets.sources.cdc.lag import LogLag
-from odi_assets.sources.cdc.log import SCHEMA
+from odi_assets.sources.cdc.log_reads import ChangesRead, ChangesSnapshot, LoggedRows
 from odi_assets.sources.cdc.look import LookTooLongError
 from odi_assets.sources.cdc.mariadb.database import MariadbDatabase
 from odi_assets.sources.cdc.mark import CaptureMark, TableMark
@@ -25,16 +25,15 @@ from odi_assets.sources.cdc.postgres.database import PostgresDatabase
 from odi_assets.sources.cdc.settings import CaptureRead
 from odi_assets.sources.losses import Loss
 from odi_assets.sources.marks import Identity, Mark
-from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
-from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
+from odi_assets.sources.reads import NothingNew, PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.snapshot import Position
 from odi_assets.sources.source import Source, SourceContext
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
-from odi_assets.spark.arrow import dataframe_of
 from odi_assets.tables.parts import TableParts
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
 
@@ -330,7 +329,7 @@ class LogSource(Source):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogSnapshot(SourceSnapshot):
+class LogSnapshot(ChangesSnapshot):
     """What the server says of its log."""
 
     acknowledged: Position
@@ -343,13 +342,9 @@ class LogSnapshot(SourceSnapshot):
     def summary(self) -> str:
         return "the log"
 
-    def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
-        del only
-        return dataframe_of(spark, SCHEMA.empty_table())
-
 
 @dataclass(frozen=True, kw_only=True)
-class _OfLog(PlannedRead):
+class _OfLog(ChangesRead):
     """What reads of a log have in common.
 
     Attributes:
@@ -361,14 +356,6 @@ class _OfLog(PlannedRead):
     @property
     def metrics(self) -> Mapping[str, Any]:
         return {} if self.lag is None else self.lag.metrics
-
-    def in_partitions(self, wanted: Partitions) -> PlannedRead:
-        del wanted
-        raise IncrementError(f"{self.label}: a log is read as it comes", fix="write it with append")
-
-    def affected(self, column: str, node: str) -> AffectedPartitions:
-        del column, node
-        return AffectedPartitions(by_rows=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -385,9 +372,6 @@ class LogRead(_OfLog, UnresolvedRead):
         # much more.
         behind = 0 if self.lag is None else self.lag.bytes // QUIET_BYTES
         return {"mark": None if self.before is None else self.before.value, "behind": behind.bit_length()}
-
-    def whole(self) -> PlannedRead:
-        return self
 
     def resolve(self, spark: SparkSession) -> Read:
         del spark
@@ -415,32 +399,11 @@ class LogRead(_OfLog, UnresolvedRead):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CapturedRows(_OfLog, Read):
+class CapturedRows(_OfLog, LoggedRows):
     """A step of a capture, whose rows are here."""
 
     source: LogSource
-    rows: pa.Table | TableParts = field(repr=False, compare=False)
     after: CaptureMark | None = None
-    more: bool = False
-    bound: int | None = None
-
-    @property
-    def goes_on(self) -> bool:
-        return self.more
-
-    @property
-    def until(self) -> int | None:
-        return self.bound
-
-    @property
-    def rows_known(self) -> int:
-        return int(self.rows.num_rows)
-
-    def whole(self) -> PlannedRead:
-        return self
-
-    def load(self, spark: SparkSession) -> DataFrame:
-        return dataframe_of(spark, self.rows.whole() if isinstance(self.rows, TableParts) else self.rows)
 
     def after_commit(self) -> None:
         if self.after is not None:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from odi_assets.errors import IncrementError
+from odi_assets.sources.cdc.log_reads import ChangesRead, LoggedRows
 from odi_assets.sources.files.source import NewFiles
-from odi_assets.sources.reads import AffectedPartitions, PlannedRead, Read, UnresolvedRead
-from odi_assets.sources.snapshot import Partitions
-from odi_assets.spark.arrow import dataframe_of
+from odi_assets.sources.reads import Read, UnresolvedRead
 from odi_assets.tables.parts import TableParts
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, kw_only=True)
-class _OfMessages(PlannedRead):
+class _OfMessages(ChangesRead):
     """What reads of messages have in common.
 
     Attributes:
@@ -36,14 +34,6 @@ class _OfMessages(PlannedRead):
     @property
     def bytes(self) -> int | None:
         return None if self.files is None else self.files.bytes
-
-    def in_partitions(self, wanted: Partitions) -> PlannedRead:
-        del wanted
-        raise IncrementError(f"{self.label}: changes are read as they come", fix="write them with append")
-
-    def affected(self, column: str, node: str) -> AffectedPartitions:
-        del column, node
-        return AffectedPartitions(by_rows=True)
 
     def before_commit(self) -> None:
         if self.files is not None:
@@ -62,9 +52,6 @@ class NewMessages(_OfMessages, UnresolvedRead):
             SourceError: a message is none of Debezium, or cannot be read.
         """
 
-    def whole(self) -> PlannedRead:
-        return self
-
     def resolve(self, spark: SparkSession) -> Read:
         del spark
         return self.logged()
@@ -75,32 +62,5 @@ class NewMessages(_OfMessages, UnresolvedRead):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoggedMessages(_OfMessages, Read):
-    """Messages as rows of the change log.
-
-    Attributes:
-        more: there are more below the bound of the run.
-        bound: where the source ended when the run began; None: one commit takes all.
-    """
-
-    rows: pa.Table | TableParts = field(repr=False, compare=False)
-    more: bool = False
-    bound: Any = None
-
-    @property
-    def goes_on(self) -> bool:
-        return self.more
-
-    @property
-    def until(self) -> Any:
-        return self.bound
-
-    @property
-    def rows_known(self) -> int:
-        return int(self.rows.num_rows)
-
-    def whole(self) -> PlannedRead:
-        return self
-
-    def load(self, spark: SparkSession) -> DataFrame:
-        return dataframe_of(spark, self.rows.whole() if isinstance(self.rows, TableParts) else self.rows)
+class LoggedMessages(_OfMessages, LoggedRows):
+    """Messages as rows of the change log."""

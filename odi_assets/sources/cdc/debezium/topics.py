@@ -14,17 +14,17 @@ from odi_assets.sources.cdc.debezium.envelopes import EnvelopeReader, EnvelopeRu
 from odi_assets.sources.cdc.debezium.mark import LogState, TopicMark, TopicsMark, offsets_text
 from odi_assets.sources.cdc.debezium.reads import LoggedMessages, NewMessages
 from odi_assets.sources.cdc.debezium.rows import NumberedRows
-from odi_assets.sources.cdc.log import SCHEMA, Op
+from odi_assets.sources.cdc.log import Op
+from odi_assets.sources.cdc.log_reads import ChangesSnapshot
 from odi_assets.sources.losses import Loss
 from odi_assets.sources.marks import Identity, Mark
 from odi_assets.sources.reads import NothingNew, PlannedRead, Read
-from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
+from odi_assets.sources.snapshot import Position, SourceSnapshot
 from odi_assets.sources.source import Source
-from odi_assets.spark.arrow import dataframe_of
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    pass
 
 MOST_MESSAGES = 500_000
 """Messages of one commit, about, of topics of one partition."""
@@ -299,7 +299,7 @@ class NewTopicMessages(NewMessages):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopicsSnapshot(SourceSnapshot):
+class TopicsSnapshot(ChangesSnapshot):
     """Where topics ended."""
 
     stood: Position
@@ -311,10 +311,6 @@ class TopicsSnapshot(SourceSnapshot):
     @property
     def summary(self) -> str:
         return "the topics"
-
-    def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
-        del only
-        return dataframe_of(spark, SCHEMA.empty_table())
 
 
 def _bounds(spans: Iterable[PartitionSpan]) -> dict[tuple[str, int], tuple[int, int]]:
