@@ -1,4 +1,4 @@
-"""No secret of a project is written down: a project with a store and a database of each kind, run by ``odi``.
+"""No secret of a project is written down: a project with each kind of store, database and queue, run by ``odi``.
 
 What Spark Connect's server writes down is in ``cluster/test_secrets.py``.
 """
@@ -33,6 +33,8 @@ SECRETS = {
     "AZURE_SAS": "sv=2024&sig=sas-hunter2",
     "GCS_KEY": json.dumps({"client_email": "me", "private_key_id": "id-hunter2", "private_key": "gcs-hunter2"}),
     "DB_PASSWORD": PASSWORD,
+    "KAFKA_PASSWORD": "kafka-hunter2",
+    "KAFKA_OPTION": "kafka-option-hunter2",
     "OPTION": FOREIGN,
 }
 WRONG = {"DB_PASSWORD": "wrong-hunter2", "S3_SECRET": "wrong-s3-hunter2"}
@@ -49,6 +51,8 @@ connections:
   azure_sas: {{type: azure_blob, account_name: you, container: c, endpoint: "http://127.0.0.1:1/you",
                auth: {{mode: sas, sas_token: "${{AZURE_SAS}}"}}}}
   google: {{type: gcs, bucket: g, endpoint: "http://127.0.0.1:1", service_account_key: '${{GCS_KEY}}'}}
+  queue: {{type: kafka, bootstrap_servers: "127.0.0.1:1", user: me, password: "${{KAFKA_PASSWORD}}", timeout: 1,
+           options: {{security.protocol: SASL_SSL, sasl.mechanism: PLAIN, ssl.key.password: "${{KAFKA_OPTION}}"}}}}
 {databases}
 system: {{connection: lake, path: system}}
 spark:
@@ -73,8 +77,11 @@ pipelines:
 """
 NODE = "      - {{name: {name}, read: {{connection: {on}, {read}}}, write: {{connection: {to}, path: {name}}}}}"
 DATABASE = (
-    '  {name}: {{type: {type}, host: 127.0.0.1, port: {port}, database: odi, user: odi, password: "${{DB_PASSWORD}}"}}'
+    '  {name}: {{type: {type}, host: 127.0.0.1, port: {port}, database: odi, user: odi, password: "${{DB_PASSWORD}}"'
+    "{log}}}"
 )
+LOGS = {"pg": ", log: {slot: odi_secrets, create: true}", "my": ""}
+CAPTURED = {"pg": "public.events", "my": "odi.events"}
 FILES = 'format: csv, path: "*.csv", schema: "id INT"'
 
 
@@ -109,7 +116,7 @@ def servers() -> Iterator[tuple[dict[str, Server], Cloud | None]]:
                 # A server gives up being root, and folders of pytest are closed to others.
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{name}-"))
                 found[name] = stack.enter_context(start(Path(folder)))
-                found[name].execute("CREATE TABLE events (id INT)", "INSERT INTO events VALUES (1)")
+                found[name].execute("CREATE TABLE events (id INT PRIMARY KEY)", "INSERT INTO events VALUES (1)")
         store = stack.enter_context(s3(strict=True)) if s3a_jars() else None
         if store is not None:
             bucket = resolve(S3Connection.model_validate(store.resolved("key")), "events", Path())
@@ -126,22 +133,27 @@ def project(servers: tuple[dict[str, Server], Cloud | None], tmp_path_factory: p
     (folder / "landing" / "a.csv").write_text("id\n1\n", encoding="utf-8")
     databases, store = servers
     of_stores = [(name, FILES) for name in ("azure", "azure_sas", "google")]
-    of_databases = [(name, "format: sql, table: events") for name in databases]
-    nodes = [
-        NODE.format(name=f"from_{name}", on=name, read=read, to="lake") for name, read in (*of_stores, *of_databases)
-    ]
+    reads = [*of_stores, *((name, "format: sql, table: events") for name in databases)]
+    reads.append(("queue", 'format: debezium, topics: ["*"]'))
+    nodes = [NODE.format(name=f"from_{name}", on=name, read=read, to="lake") for name, read in reads]
+    for name in databases:
+        read = f"format: cdc, tables: [{CAPTURED[name]}]"
+        nodes.append(NODE.format(name=f"changes_{name}", on=name, read=read, to="lake"))
     secrets, bucket = dict(SECRETS), "{type: s3, bucket: none, secret_access_key: s, access_key_id: a}"
     if store is not None:
         secrets |= store.secrets
         bucket = json.dumps(store.connections["key"])
         nodes.append(NODE.format(name="from_bucket", on="bucket", read="format: delta, path: events", to="lake"))
-    connections = [DATABASE.format(name=name, type=one.type, port=one.port) for name, one in databases.items()]
+    connections = [
+        DATABASE.format(name=name, type=one.type, port=one.port, log=LOGS[name]) for name, one in databases.items()
+    ]
     jars = os.pathsep.join(map(str, [*jdbc_jars(), *s3a_jars()]))
     text = PROJECT.format(s3=bucket, databases="\n".join(connections), folder=folder, jars=jars, nodes="\n".join(nodes))
     (folder / "odibi.yaml").write_text(text, encoding="utf-8")
     made = Project(folder, environment(DAGSTER_HOME=str(folder / "home"), **secrets))
     first = made.odi("run")
-    done = {"options", *(f"from_{name}" for name in databases), *(["from_bucket"] if store else [])}
+    done = {"options", *(f"{kind}_{name}" for kind in ("from", "changes") for name in databases)}
+    done |= {"from_bucket"} if store else set()
     assert {path.name for path in (folder / "lake").iterdir()} - {"system"} == done, first.stderr
     made.odi("--debug", "run", **WRONG)
     for command in ("config check", "ls --json", "plan", "doctor", "runs last p --json", "state list --json"):
