@@ -136,10 +136,13 @@ class World:
         node = f"p.{self.names[0]}"
         # A stream has no HWM in the state.
         marked = () if self.names[0] in ("seen", "matched") else (f"state get {node}", f"state history {node}")
-        explained = ("explain p.newest --key k=1",) if "newest" in self.names else ()
+        explained = ("explain p.newest --key k=1", "lineage p.newest") if "newest" in self.names else ()
+        # Whether rows differ is what an audit is asked, and no damage.
+        audited = (f"audit {node}",) if marked else ()
         return (
             "plan", "ls", f"show {node}", "state list", *marked, "runs list", "runs last p", "state recover --dry-run",
-            "tables maintain --dry-run", "tables maintain --yes", "tables repair --dry-run", *explained,
+            "tables maintain --dry-run", "tables maintain --yes", "tables repair --dry-run", "metrics",
+            *explained, *audited,
         )  # fmt: skip
 
     def build(self, deliveries: int = 3) -> None:

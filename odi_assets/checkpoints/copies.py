@@ -52,15 +52,18 @@ def local_copy(uri: str, options: Mapping[str, Any] | None = None, *, logs_only:
 
 
 @contextmanager
-def copy_of_remote(location: Location, *, logs_only: bool = True) -> Iterator[Path | None]:
+def copy_of_remote(location: Location, *, logs_only: bool = True, since: int = 0) -> Iterator[Path | None]:
     """A :func:`local_copy` of a checkpoint in a store; None for one on this machine.
+
+    Args:
+        since: the first batch that counts, as ``inspect`` has it.
 
     Raises:
         CheckpointError: there is no checkpoint, or it is damaged, or the store cannot be read.
     """
     here = local_path(location.uri)
     if here is not None:
-        inspect(here)
+        inspect(here, since=since)
         yield None
         return
     with local_copy(location.uri, location.fsspec_options, logs_only=logs_only) as copy:

@@ -8,7 +8,7 @@ Layout (Spark 4.2): ``metadata`` names the query; ``offsets/N`` is written befor
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -224,8 +224,11 @@ def local_path(checkpoint: str | Path) -> Path | None:
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
-def inspect(path: str | Path) -> Checkpoint:
+def inspect(path: str | Path, *, since: int = 0) -> Checkpoint:
     """The content of the checkpoint in a local folder, read from its files alone. Its query may be running.
+
+    Args:
+        since: the first batch that counts: one before it whose file is torn is left out.
 
     Raises:
         CheckpointError: there is no such folder, it is no checkpoint, or the file ``path`` in it is incomplete.
@@ -250,8 +253,17 @@ def inspect(path: str | Path) -> Checkpoint:
             fix="restore offsets/ from a copy of the checkpoint; Spark cannot restart the query from this",
             path=str(root / "offsets" / str(max(commits))),
         )
-    batches = tuple(read_batch(offsets[number], number, _time_of(commits.get(number))) for number in sorted(offsets))
+    batches = tuple(_read_batches(offsets, commits, since))
     return Checkpoint(root, query_id, batches, _read_operators(root / "state"), _watermark(commits, batches))
+
+
+def _read_batches(offsets: Mapping[int, Path], commits: Mapping[int, Path], since: int) -> Iterator[MicroBatch]:
+    for number in sorted(offsets):
+        try:
+            yield read_batch(offsets[number], number, _time_of(commits.get(number)))
+        except CheckpointError:
+            if number >= since:
+                raise
 
 
 def require_folder(root: Path) -> None:

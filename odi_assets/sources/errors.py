@@ -66,7 +66,8 @@ def read_errors_named(label: str, tell: Iterable[Callable[[str], SourceError | N
     except (spark_errors.PySparkException, java_errors.Py4JError) as error:
         text = error_text(error)
         named = (one(text) for one in tell)
-        found = next((one for one in named if one is not None), None) or unreadable_file(label, text)
+        found = next((one for one in named if one is not None), None) or _gone_file(label, text)
+        found = found or unreadable_file(label, text)
         if found is None:
             raise
         raise found from error
@@ -78,13 +79,28 @@ def unreadable_file(label: str, text: str) -> SourceError | None:
     return None if place is None else unreadable(label, place, text)
 
 
+def _gone_file(label: str, text: str) -> SourceError | None:
+    """The error for a file that Spark names in the text of its error, and that is not there; None if it names none."""
+    path = _gone_path(text)
+    if path is None:
+        return None
+    return SourceError(
+        f"{label}: {path} is not there any more",
+        fix="type the command again; if that stops too, the file is lost: see `odi doctor`",
+        node=label,
+        path=path,
+    )
+
+
+def _gone_path(text: str) -> str | None:
+    found = next((one for one in (pattern.search(text) for pattern in _GONE) if one is not None), None)
+    return None if found is None else unquote(re.sub(r"^file:/+", "/", found[1]))
+
+
 def gone_data_file(label: str, text: str, table: Location) -> SourceError | None:
     """The error for a data file of a table that was removed after the plan had found it; None if it is none of its."""
-    found = next((one for one in (pattern.search(text) for pattern in _GONE) if one is not None), None)
-    if found is None:
-        return None
-    path, folder = (unquote(re.sub(r"^file:/+", "/", place)) for place in (found[1], table.uri))
-    if not path.startswith(f"{folder.rstrip('/')}/"):
+    path = _gone_path(text)
+    if path is None or not path.startswith(f"{unquote(re.sub(r'^file:/+', '/', table.uri)).rstrip('/')}/"):
         return None
     return SourceError(
         f"{label}: {path}, a data file of the table at {table.uri}, was removed while the run read it: "

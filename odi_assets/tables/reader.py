@@ -11,7 +11,9 @@ from urllib.parse import quote, unquote
 
 from odi_assets.connections.cached import without_own_scheme
 from odi_assets.connections.location import Location
+from odi_assets.delta.errors import unreadable
 from odi_assets.delta.files.footers import WrittenFile
+from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.spark.lazy import F, T
 from odi_assets.tables.columns import quoted
@@ -86,12 +88,33 @@ def _parquet(
     if base_path:
         reader = reader.option("basePath", location.uri)
     rows = reader.parquet(*[location.child(file.path).spark_path for file in chosen])
+    _require_none_emptied(rows, location, chosen)
     # Spark puts the columns that it takes from folders last.
     columns = [
         F.col(quoted(name)).cast("binary").alias(name) if name in of_bytes else F.col(quoted(name))
         for name in schema.fieldNames()
     ]
     return rows.select(*columns, *([F.col("_metadata.file_path").alias(file_as)] if file_as else []))
+
+
+def _require_none_emptied(rows: DataFrame, location: Location, files: Sequence[LiveFile | WrittenFile]) -> None:
+    """Raises DamagedTableError if a file of ``rows`` has lost its bytes: Spark passes over a file without any, and its
+    rows would be missing."""
+    if _listed_bytes(rows) == sum(file.size for file in files):
+        return
+    emptied = next((lost for lost in lost_files(location, files) if lost.size == 0), None)
+    if emptied is not None:
+        raise unreadable(location, f"{emptied.path}, a data file", ValueError("it has no bytes any more"))
+
+
+def _listed_bytes(rows: DataFrame) -> int | None:
+    """The size of all files of ``rows``, as Spark has listed them; None where a session does not tell it."""
+    if not hasattr(rows, "_jdf"):
+        return None
+    plan = rows._jdf.queryExecution().analyzed()
+    if plan.getClass().getSimpleName() != "LogicalRelation":
+        return None
+    return int(plan.relation().location().sizeInBytes())
 
 
 def _have_hive_paths(files: Sequence[LiveFile]) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.delta.errors import DamagedTableError
@@ -87,6 +88,14 @@ def test_a_rewind_is_named_where_an_earlier_version_is_whole(box: Sandbox, odi: 
     (sick,) = [one for one in json.loads(odi("doctor", "--json").out) if one["kind"] == "files missing"]
     assert ("odi state rewind p.raw --list" in sick["remedy"]) == (version > 0)
     assert (odi("state", "rewind", "p.raw", "--to-version", "0", "--yes", "--cascade").code == 0) == (version > 0)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_run_names_a_rewind_where_an_earlier_version_is_whole(box: Sandbox, odi: Odi, version: int) -> None:
+    data_file(box, version).unlink()
+    stopped = odi("run", "p", "--node", "raw")
+    assert "odi run p --node raw --full-refresh" in stopped.err
+    assert ("odi state rewind p.raw --list" in stopped.err) == (version > 0)
 
 
 def test_a_rewind_is_not_named_where_the_whole_version_lost_files_too(box: Sandbox, odi: Odi) -> None:
@@ -284,3 +293,44 @@ def test_values_of_all_types_that_spark_and_arrow_wrote_are_what_the_log_says(
     assert odi("doctor", "--deep").code == 0, odi("doctor", "--deep").out
     assert odi("tables", "maintain", "--yes").code == 0
     assert odi("doctor", "--deep").code == 0
+
+
+READERS = """
+- pipeline: p
+  nodes:
+  - name: foreign
+    read: {connection: landing, format: delta, path: foreign}
+    checks: [{not_null: id}]
+    write: {connection: lake, path: foreign, mode: append}
+  - name: below
+    inputs: {foreign: foreign}
+    checks: [{not_null: id}]
+    write: {connection: lake, path: below}
+"""
+
+
+@pytest.mark.parametrize("place", ["landing/foreign", "lake/foreign", "lake/below"])
+@pytest.mark.parametrize("lose", LOSSES)
+def test_each_command_that_reads_rows_names_the_file_that_is_lost(
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    odi: Odi,
+    lose: Callable[[Path], None],
+    place: str,
+) -> None:
+    box = Sandbox(tmp_path, spark, READERS)
+    write_deltalake(str(tmp_path / "landing" / "foreign"), pa.table({"id": [1, 2]}))
+    box.run("foreign")
+    box.run("below")
+    monkeypatch.chdir(tmp_path)
+    (file,) = (tmp_path / place).rglob("*.parquet")
+    lose(file)
+    named = []
+    for node in ("foreign", "below"):
+        for command in (f"explain {node} --key id=1", f"audit {node}", f"checks {node}", f"show {node}"):
+            answer = odi(*command.split())
+            assert "this is a bug" not in answer.err, f"{command}: {answer.err}"
+            named += [command] if file.name in answer.err.replace("\n", "") else []
+    own = [f"{command} {place.rpartition('/')[2]}" for command in ("audit", "checks", "show")]
+    assert set(named) >= set(own if place.startswith("lake/") else ["audit foreign"])

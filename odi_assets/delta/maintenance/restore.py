@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,7 @@ from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.commit import Stamp, settled
 from odi_assets.delta.damage import file_system
 from odi_assets.delta.errors import deltalake_calls
+from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.maintenance.repair import set_aside
 from odi_assets.delta.on_disk import sync_commit
 from odi_assets.delta.protocol import require_removable
@@ -72,6 +74,22 @@ class LostFile:
         return f"{self.path} ({self.size:,} of its {self.expected:,} bytes)"
 
 
+def has_version_before(handle: TableHandle, lost: Sequence[LostFile]) -> bool:
+    """Whether the newest kept version without these files can be read, and so be put back."""
+    gone = {file.path for file in lost}
+
+    def holds_one(version: int) -> bool:
+        if not handle.is_kept(version):
+            return True
+        return any(file.path in gone for file in TableHandle.open(handle.location, version).live_files)
+
+    kept = sorted(commit.version for commit in handle.commits())
+    first = bisect_left(kept, True, key=holds_one)
+    if first == 0 or holds_one(kept[first - 1]):
+        return False
+    return not lost_files(handle.location, TableHandle.open(handle.location, kept[first - 1]).live_files)
+
+
 def forget_lost_files(handle: TableHandle, lost: Sequence[LostFile]) -> str | None:
     """Take files that are gone or damaged out of the table, in one commit; their rows are lost. What is left of them is
     set aside; returns where to, None if nothing is left.
@@ -93,7 +111,7 @@ def returning(handle: TableHandle, before: TableHandle) -> list[LiveFile]:
     return [file for file in before.live_files if file.path not in live]
 
 
-def lost_files(location: Location, files: Sequence[LiveFile]) -> list[LostFile]:
+def lost_files(location: Location, files: Sequence[LiveFile | WrittenFile]) -> list[LostFile]:
     """The ``files`` that the store does not hold (any more) with the size in the log.
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.changes import is_other_history
 from odi_assets.delta.history import TableCommit, replaces_rows
-from odi_assets.delta.maintenance.restore import lost_files
+from odi_assets.delta.maintenance.restore import has_version_before, lost_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TargetBehindStateError
 from odi_assets.nodes.commit_facts import HwmOrigin
@@ -47,14 +47,9 @@ def require_target(node: Node, start: Start, target: TableHandle) -> None:
         return
     commit = entry.target_commit
     held = "" if commit is None or commit == NO_TABLE else f", which version {commit} of the table held"
-    back = (
-        "put the table and its HWM back together"
-        if target.exists
-        else "once the table is back from a copy, go on there"
-    )
     raise TargetBehindStateError(
         f"{node}: state says it was loaded up to {start.hwm}{held}; the table at {target.location.uri} {why}",
-        fix=f"reset: {_rebuilt(node)}; or rewind: {back} (odi state rewind {node} --list){_accepted(node)}",
+        fix=f"reset: {_rebuilt(node)}{_rewound(node, target)}{_accepted(node)}",
         node=str(node),
         key=node.state_key,
         hwm=start.hwm.value,
@@ -67,6 +62,16 @@ def _rebuilt(node: Node) -> str:
     if node.captures:
         return f"make new snapshots in an empty change log (odi run {node.command} --full-refresh --yes)"
     return f"rebuild it from its sources (odi run {node.command} --full-refresh)"
+
+
+def _rewound(node: Node, target: TableHandle) -> str:
+    """How to go back to a version before, for messages; nothing if each version that is kept has lost files."""
+    if not target.exists:
+        return f"; or rewind: once the table is back from a copy, go on there (odi state rewind {node} --list)"
+    lost = lost_files(target.location, target.live_files)
+    if lost and not has_version_before(target, lost):
+        return ""
+    return f"; or rewind: put the table and its HWM back together (odi state rewind {node} --list)"
 
 
 def _accepted(node: Node) -> str:

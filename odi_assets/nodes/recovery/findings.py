@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.delta.maintenance.restore import LostFile, lost_files
+from odi_assets.delta.maintenance.restore import LostFile, has_version_before
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError
 from odi_assets.nodes.node import Node
@@ -107,24 +106,8 @@ def lost_remedy(node: Node, handle: TableHandle, lost: Sequence[LostFile]) -> st
     """What to do about a node's table that has lost data files. Acceptance takes out those that are gone or cut, of a
     node with an HWM; it does not read files of the right size."""
     ways = [f"put them back, or odi run {node.command} --full-refresh"]
-    if _has_version_before(handle, lost):
+    if has_version_before(handle, lost):
         ways.append(f"odi state rewind {node} --list")
     if node.following and not any(file.why for file in lost):
         ways.append(f"odi state accept {node}")
     return ", or ".join(ways)
-
-
-def _has_version_before(handle: TableHandle, lost: Sequence[LostFile]) -> bool:
-    """Whether the newest version without these files can be read."""
-    gone = {file.path for file in lost}
-
-    def holds_one(version: int) -> bool:
-        if not handle.is_kept(version):
-            return True
-        return any(file.path in gone for file in TableHandle.open(handle.location, version).live_files)
-
-    kept = sorted(commit.version for commit in handle.commits())
-    first = bisect_left(kept, True, key=holds_one)
-    if first == 0 or holds_one(kept[first - 1]):
-        return False
-    return not lost_files(handle.location, TableHandle.open(handle.location, kept[first - 1]).live_files)

@@ -38,8 +38,10 @@ def evidence_from(log: ProgressLog, after: int, upto: int, *, look_inside: bool 
     Args:
         look_inside: read the files, for some are damaged; else their names are enough.
     """
-    with copy_of_remote(log.location, logs_only=not look_inside) as copy:
-        known = inspect(copy or log.location.uri)
+    # Spark reads the last two plans; of others, the number counts.
+    since = upto - 1
+    with copy_of_remote(log.location, logs_only=not look_inside, since=since) as copy:
+        known = inspect(copy or log.location.uri, since=since)
         names = [rows_store(side) for side in ("left", "right")]
         stores = [files for one in known.operators if one.is_join for files in state_files(known, one, names)]
         kept = [batch.batch_id for batch in known.batches if batch.committed]

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from odi_assets.errors import SourceError
+from odi_assets.errors import SourceError, TableError
 from odi_assets_tests.nodes.support import Sandbox
 
 DURING: list[Callable[[], object]] = []
@@ -60,3 +60,23 @@ def test_a_run_whose_files_are_cleaned_up_says_so_and_the_next_one_is_right(
         box.run("copy")
     box.run("copy")
     assert sorted(row[0] for row in box.rows("copy")) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("increment", INCREMENTS)
+def test_a_data_file_without_bytes_stops_the_run_and_its_rows_come_once_it_is_back(
+    tmp_path: Path, spark: SparkSession, increment: str
+) -> None:
+    (tmp_path / "gate.py").write_text(THROUGH, encoding="utf-8")
+    box = Sandbox(tmp_path, spark, NODE.replace("INCREMENT", INCREMENTS[increment]))
+    source = tmp_path / "lake" / "source"
+    for number in (1, 2):
+        write_deltalake(str(source), pa.table({"id": [number]}), mode="append")
+    # The file of the first row was there before: Spark has no rows of the other one.
+    newest = max(source.glob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
+    raw = newest.read_bytes()
+    newest.write_bytes(b"")
+    with pytest.raises(TableError, match=rf"{newest.name}.* has no bytes any more(.|\n)*odi doctor --deep"):
+        box.run("copy")
+    newest.write_bytes(raw)
+    box.run("copy")
+    assert sorted(row[0] for row in box.rows("copy")) == [1, 2]

@@ -9,6 +9,7 @@ from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.checks.evaluate import Evaluation
 from odi_assets.nodes.execution.checks.guard import looked_up
 from odi_assets.nodes.execution.checks.outcomes import CheckOutcome
+from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.node import Node
 from odi_assets.tables.engine import engine_of
 
@@ -31,9 +32,10 @@ def check_table(node: Node, table: TableHandle, spark: SparkSession) -> tuple[Ch
 
     Raises:
         ConfigError: a check cannot be evaluated.
-        SourceError: a foreign key leads to a node that has no table.
+        SourceError: a foreign key leads to a node that has no table; a data file is gone or cannot be read.
         TableError: the table cannot be read.
     """
-    rows = engine_of(table).read(spark, table)
-    lookup = looked_up(node, spark)
-    return Evaluation(rows, node.config.all_checks, str(node), lookup, keys=node.config.write.keys).run()
+    with errors_named(node, ()):
+        rows = engine_of(table).read(spark, table)
+        lookup = looked_up(node, spark)
+        return Evaluation(rows, node.config.all_checks, str(node), lookup, keys=node.config.write.keys).run()
