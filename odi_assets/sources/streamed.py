@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from odi_assets.config.models import StreamInput
 from odi_assets.errors import ConfigError, SourceError, TransformError
@@ -24,15 +24,26 @@ Offset = Mapping[str, Any]
 """How far a query has read an input, as Spark's offset log has it."""
 
 
+class ReadFile(NamedTuple):
+    """A file that a batch has read.
+
+    Attributes:
+        number: the ``logOffset`` that it came with.
+        changed_ms: when it had changed last, milliseconds since 1970, UTC.
+    """
+
+    number: int
+    changed_ms: int
+
+
 class ReadLog(Protocol):
     """What a query's checkpoint says of the files that its batches have read."""
 
     def files(self, name: str, after: int, upto: int) -> list[str]:
         """The files of the input ``name`` with a number ``after < number <= upto``, as URIs, sorted."""
 
-    def numbered_files(self, name: str, upto: int = -1) -> dict[str, int]:
-        """Every file of the input ``name``, as a URI, with its number: the ``logOffset`` that it came with. The log has
-        to have all up to the number ``upto``."""
+    def read_files(self, name: str, upto: int = -1) -> dict[str, ReadFile]:
+        """Every file of the input ``name``, by its URI. The log has to have all up to the number ``upto``."""
 
 
 @dataclass(frozen=True)
@@ -132,11 +143,13 @@ class StreamRead(PlannedRead):
     Attributes:
         elsewhere: what of it batches have read where its files were before.
         is_strange: nothing that batches have read under its name is in it, though they have read something.
+        changed: files that changed after the query had listed them for a batch.
     """
 
     snapshot: StreamSnapshot
     elsewhere: ReadBefore | None = None
     is_strange: bool = False
+    changed: tuple[str, ...] = ()
 
     def whole(self) -> PlannedRead:
         return self

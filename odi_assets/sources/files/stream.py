@@ -44,8 +44,8 @@ class StreamedFiles(StreamedSource):
     source: LandingFiles
 
     def plan(self, log: ReadLog, start: Offset | None) -> StreamRead:
-        read = {} if start is None else log.numbered_files(self.name, int(start["logOffset"]))
-        known = {file_uri_key(uri) for uri in read}
+        read = {} if start is None else log.read_files(self.name, int(start["logOffset"]))
+        known = {file_uri_key(uri): file.changed_ms for uri, file in read.items()}
         listed = self._listed()
         new = [uri for uri in listed if uri not in known]
         if self.settings.max_files_per_batch != 1:
@@ -60,12 +60,24 @@ class StreamedFiles(StreamedSource):
             counted(len(new), "new file") if new else "no new files",
         )
         is_strange = bool(known and listed) and len(new) == len(listed)
-        return replace(planned, elsewhere=self._read_elsewhere(listed, new, known, self.name), is_strange=is_strange)
+        # Clients of stores differ in what they cut off a second.
+        unit = 1 if self.source.base.is_local else 1000
+        changed = (
+            file.path
+            for uri, file in listed.items()
+            if uri in known and file.mtime_ns // 1_000_000 // unit != known[uri] // unit
+        )
+        return replace(
+            planned,
+            elsewhere=self._read_elsewhere(listed, new, known, self.name),
+            is_strange=is_strange,
+            changed=tuple(sorted(changed)),
+        )
 
     def losses(self, log: ReadLog) -> Iterator[Loss]:
         """Files that batches have read and that are gone, to whatever folder the others were moved."""
         listed = self._listed()
-        known = {file_uri_key(uri): uri for uri in log.numbered_files(self.name)}
+        known = {file_uri_key(uri): uri for uri in log.read_files(self.name)}
         moved = self._read_elsewhere(listed, list(listed), known, self.name)
         gone = known.keys() - listed.keys()
         if moved is not None:
@@ -76,7 +88,7 @@ class StreamedFiles(StreamedSource):
 
     def read_before(self, log: ReadLog, name: str, end: Offset) -> ReadBefore | None:
         del end
-        known = {file_uri_key(uri) for uri in log.numbered_files(name)}
+        known = {file_uri_key(uri) for uri in log.read_files(name)}
         listed = self._listed()
         same = [uri for uri in listed if uri in known]
         if same:
@@ -193,7 +205,7 @@ class StreamedFiles(StreamedSource):
     def rows_by_file(
         self, spark: SparkSession, log: ReadLog, ends: Mapping[int, Offset | None], file_as: str
     ) -> RowsByFile:
-        numbers = {file_uri_key(uri): number for uri, number in log.numbered_files(self.name).items()}
+        numbers = {file_uri_key(uri): file.number for uri, file in log.read_files(self.name).items()}
         offsets = {batch: -1 if end is None else int(end["logOffset"]) for batch, end in ends.items()}
         root = f"{place_key(self.source.base).rstrip('/')}/"
         listed = self._listed()

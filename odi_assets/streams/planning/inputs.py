@@ -6,7 +6,7 @@ batch would read them again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from odi_assets.delta.table import TableHandle
@@ -16,6 +16,7 @@ from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.sources.streamed import ReadBefore, StreamedSource, StreamRead, streamed
 from odi_assets.streams.planning.marks import StreamMarks, settings_of, stream_marks, stream_stamps
 from odi_assets.streams.query.progress_log import ProgressLog
+from odi_assets.util.words import counted
 
 
 def stream_inputs(node: Node) -> tuple[StreamedSource, ...]:
@@ -56,6 +57,18 @@ def with_way_back(node: Node, target: TableHandle, error: SourceError) -> Source
             back = f"go back with it, and read what it has gained since: {command}"
             return SourceError(error.message, fix=f"{back}; or {error.fix}", **error.fields)
     return error
+
+
+def changed_files(node: Node, reads: Iterable[StreamRead]) -> Iterator[tuple[str, str]]:
+    """The files that changed after the stream had listed them for a batch, in words, each with the way to read them
+    again. Files that were only touched are among them: nobody has noted what they held."""
+    for read in reads:
+        if read.changed:
+            yield (
+                f"{counted(len(read.changed), 'file')} of {read.snapshot.label} changed after the stream had listed "
+                f"{read.changed[0]}: what came after its batch is in no batch",
+                f"odi run {node.command} --full-refresh reads all files again",
+            )
 
 
 def require_goes_on(node: Node, marks: StreamMarks) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -21,10 +22,19 @@ from odi_assets.nodes.request import RunRequest
 from odi_assets.sources.losses import Loss
 from odi_assets.sources.streamed import StreamedSource
 from odi_assets.streams.planning.changed_settings import require_settings_hold
-from odi_assets.streams.planning.inputs import planned_reads, read_before, require_unread, stream_inputs, with_way_back
+from odi_assets.streams.planning.inputs import (
+    changed_files,
+    planned_reads,
+    read_before,
+    require_unread,
+    stream_inputs,
+    with_way_back,
+)
 from odi_assets.streams.planning.kept_rows import KeptMark, kept_marks
 from odi_assets.streams.planning.marks import StreamMarks, next_checkpoint, require_in_step, stream_marks
 from odi_assets.streams.query.progress_log import ProgressLog
+
+_log = logging.getLogger(__name__)
 
 _CUT_SHORT = "what the watermark has passed leaves the state"
 
@@ -124,6 +134,8 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
     if request.full_refresh:
         losses = require_consent(plan, _losses(plan))
         return replace(plan, write=replace(plan.write, mode=WriteMode.OVERWRITE), losses=losses)
+    for what, way in changed_files(node, reads.values()):
+        _log.warning("%s: %s; %s", node, what, way)
     return _with_work(plan, log)
 
 

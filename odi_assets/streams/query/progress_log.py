@@ -19,6 +19,7 @@ from typing import Any
 from odi_assets.checkpoints.copies import local_copy
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError
+from odi_assets.sources.streamed import ReadFile
 
 _NO_OFFSET = "-"
 _DIGEST = 16
@@ -133,8 +134,8 @@ class ProgressLog:
             found.update(str(line["path"]) for line in lines if line["batchId"] == number)
         return sorted(found)
 
-    def numbered_files(self, name: str, upto: int = -1) -> dict[str, int]:
-        """Every file that an input's log lists, as a URI, with its number there: the ``logOffset`` it came with.
+    def read_files(self, name: str, upto: int = -1) -> dict[str, ReadFile]:
+        """Every file that an input's log lists, by its URI.
 
         Args:
             upto: the number that a batch has read; the log has to have all up to there.
@@ -153,7 +154,7 @@ class ProgressLog:
             )
         recent = (log for number, log in logs.items() if number >= first)
         lines = (line for log in recent for line in self._entries(f"sources/{name}/{log}"))
-        return {str(line["path"]): int(line["batchId"]) for line in lines}
+        return {str(line["path"]): ReadFile(int(line["batchId"]), int(line["timestamp"])) for line in lines}
 
     def source_log(self, name: str) -> dict[int, str]:
         """The files of an input's log by their numbers, in order; of two with one number, the compacted one."""

@@ -11,7 +11,13 @@ from odi_assets.nodes.recovery.findings import Disagreement, Kind
 from odi_assets.nodes.remedies import remedy_of
 from odi_assets.spark.connect_worker import TOKEN_REMEDY
 from odi_assets.streams.planning.changed_settings import require_settings_hold
-from odi_assets.streams.planning.inputs import require_goes_on, require_known
+from odi_assets.streams.planning.inputs import (
+    changed_files,
+    planned_reads,
+    require_goes_on,
+    require_known,
+    stream_inputs,
+)
 from odi_assets.streams.planning.kept_rows import (
     batches_text,
     kept_marks,
@@ -97,6 +103,13 @@ def not_looked_at(node: Node) -> Iterator[tuple[str, str]]:
     yield f"older batches in the checkpoint of {node}", f"odi checkpoint files {node} reads them"
     if not checkpoint_base(node).is_local:
         yield f"the checkpoint of {node}, in a store", f"odi checkpoint files {node} reads it"
+    try:
+        marks = stream_marks(node, TableHandle.open(node.target.location))
+        reads = planned_reads(stream_inputs(node), marks.log, marks.last) if marks.match.can_go_on else {}
+    except (OdiError, OSError):
+        # `checkpoint_and_table` names it.
+        return
+    yield from changed_files(node, reads.values())
 
 
 def kept_gaps(node: Node) -> str | None:

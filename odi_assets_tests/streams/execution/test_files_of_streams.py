@@ -11,7 +11,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from odi_assets.config.graph import NodeKey
 from odi_assets.errors import SourceError
+from odi_assets.nodes.recovery.files import not_looked_at
 from odi_assets_tests.checkpoints.queries import settings
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -138,3 +140,28 @@ def test_a_file_with_a_colon_in_its_name_is_read_and_read_once(tmp_path: Path, s
         box.land(f"rows/{name}", ["id,a,b", f"{number},x,y"])
         box.run("rows")
     assert [row[0] for row in box.rows("rows")] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("first", ["", "id,a,b\n2,x,y\n"], ids=["empty at first", "appended to"])
+def test_a_file_that_changes_after_its_batch_is_named(
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture, first: str
+) -> None:
+    box = streamed(tmp_path, spark)
+    box.land("rows/1.csv", ["id,a,b", "1,x,y"])
+    (tmp_path / "landing" / "rows" / "2.csv").write_text(first, encoding="utf-8")
+    box.run("rows")
+    box.run("rows")
+    key = NodeKey("p", "rows")
+    assert "changed after" not in caplog.text
+    assert not any("changed after" in one.message for one in not_looked_at(box.project, [key], deep=True))
+    box.land("rows/2.csv", ["id,a,b", "2,x,y", "3,x,y"])
+    box.run("rows")
+    assert "changed after the stream had listed rows/2.csv" in caplog.text
+    (named,) = [one for one in not_looked_at(box.project, [key], deep=True) if "changed after" in one.message]
+    assert "rows/2.csv" in named.message
+    assert named.remedy == "odi run p --node rows --full-refresh reads all files again"
+    box.run("rows", full_refresh=True)
+    assert sorted(int(row[0]) for row in box.rows("rows")) == [1, 2, 3]
+    caplog.clear()
+    box.run("rows")
+    assert "changed after" not in caplog.text

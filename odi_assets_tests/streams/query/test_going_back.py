@@ -48,7 +48,7 @@ def test_a_batch_says_what_it_reads(checkpoint: Path) -> None:
     assert (batch.offsets["df"]["end"], batch.offsets["other"]) == ({"logOffset": 10}, {"end": None})
     assert batch.offsets["df"]["read"] != log.batch(9).offsets["df"]["read"]  # type: ignore[union-attr]
     assert log.files("df", 7, 10) == [f"file:///landing/{number}.json" for number in (10, 8, 9)]
-    assert len(log.numbered_files("df")) == 12
+    assert len(log.read_files("df")) == 12
     assert log.batch(12) is None
 
 
@@ -59,7 +59,9 @@ def test_a_checkpoint_goes_back_to_before_a_compaction(checkpoint: Path) -> None
     log = ProgressLog(Location(str(checkpoint)))
     assert (log.planned(), log.committed()) == ([*range(8)], [*range(8)])
     assert sorted(path.name for path in (checkpoint / "sources" / "df").glob("[0-9]*")) == [str(n) for n in range(8)]
-    assert log.numbered_files("df") == {f"file:///landing/{number}.json": number for number in range(8)}
+    assert {uri: file.number for uri, file in log.read_files("df").items()} == {
+        f"file:///landing/{number}.json": number for number in range(8)
+    }
     assert sorted(int(path.stem) for path in checkpoint.glob("state/0/0/*.delta")) == [*range(1, 9)]
     assert not [path for path in checkpoint.rglob(".*.crc") if not path.with_name(path.name[1:-4]).exists()]
     copies = folder.copies()

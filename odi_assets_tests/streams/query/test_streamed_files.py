@@ -54,7 +54,7 @@ def test_files_that_were_read_in_another_store_are_known_without_asking_it(tmp_p
     assert (read.elsewhere.folder, read.elsewhere.files) == ("s3://bucket/in/days", 1)
     folders = {"df": (read.elsewhere.folder, "s3://bucket/in/days of 2024")}
     moved = relocated(ProgressLog(Location(str(log.parents[1]))), Location(str(tmp_path / "copy")), folders)
-    assert list(moved.numbered_files("df")) == ["s3://bucket/in/days%20of%202024/1.json"]
+    assert list(moved.read_files("df")) == ["s3://bucket/in/days%20of%202024/1.json"]
 
 
 @pytest.mark.parametrize("left", [(), (0,), (1,), ("1.compact",)])
