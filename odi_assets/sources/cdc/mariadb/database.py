@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -182,11 +182,14 @@ class MariadbLog(DatabaseLog):
                 fix=again,
             )
 
+    def _events(self, file: int, place: int) -> Generator[bytes]:
+        return self._session.events(self._name(file), place, self._database.server_id, self._database.again)
+
     def _created_of(self, file: int) -> int:
         """When a file of the log was made, in seconds since 1970."""
         if file not in self._created:
-            reader = EventReader(self._label, frozenset(), self._base, file)
-            with closing(self._session.events(self._name(file), 4, self._database.server_id)) as events:
+            reader = EventReader(self._label, self._database.again, frozenset(), self._base, file)
+            with closing(self._events(file, 4)) as events:
                 for event in events:
                     for _ in reader.committed([event]):
                         pass
@@ -311,8 +314,8 @@ class MariadbLog(DatabaseLog):
 
     def _part(self, mark: CaptureMark, upto: int, most: int | None, seconds: float | None = None) -> _Part:
         """The transactions above a mark, up to a bound, or to the one with which there are as many changes."""
-        reader = EventReader(self._label, frozenset(mark.tables), self._base, mark.end >> 32)
-        events = self._session.events(self._name(reader.file), mark.end & 0xFFFFFFFF, self._database.server_id)
+        reader = EventReader(self._label, self._database.again, frozenset(mark.tables), self._base, mark.end >> 32)
+        events = self._events(reader.file, mark.end & 0xFFFFFFFF)
         taken: list[Committed] = []
         counter = ChangeCounter(most)
         cut, began = None, [upto]

@@ -95,6 +95,7 @@ class EventReader:
 
     Attributes:
         label: the source in words.
+        again: the command that captures everything again, and what it does.
         wanted: the names of the tables whose changes count.
         base: what the names of the log's files begin with.
         file: the number of the file that the reader is in.
@@ -104,6 +105,7 @@ class EventReader:
     """
 
     label: str
+    again: str
     wanted: frozenset[str]
     base: str
     file: int
@@ -186,7 +188,7 @@ class EventReader:
     def _table(self, event: bytes) -> None:
         body = event[_BODY + 6 :]
         if body not in self._tables:
-            self._tables[body] = table_of(body, self.wanted, self.label)
+            self._tables[body] = table_of(body, self.wanted, self.label, self.again)
         self._known[event[_BODY : _BODY + 6]] = self._tables[body]
 
     def _rows(self, event: bytes, kind: int) -> None:
@@ -209,8 +211,7 @@ class EventReader:
                 raise SourceError(
                     f"{self.label}: the log has changes of {table.table} without all columns of their rows: somebody "
                     "changed it in a session whose `binlog_row_image` is not FULL",
-                    fix="have that session leave `binlog_row_image` as it is; then capture everything again with "
-                    "odi run PIPELINE --node CAPTURE --full-refresh --yes",
+                    fix=f"have that session leave `binlog_row_image` as it is; then {self.again}",
                     label=self.label,
                 )
         rows = event[place:]
@@ -269,7 +270,7 @@ class EventReader:
             raise SourceError(
                 f"{self.label}: the server notes in its log, before {self.place} of file {self.file}, that events are "
                 "missing there",
-                fix="capture everything again with odi run PIPELINE --node CAPTURE --full-refresh --yes",
+                fix=self.again,
                 label=self.label,
             )
         if kind not in _IGNORED and not flags & _IGNORABLE:
@@ -278,8 +279,7 @@ class EventReader:
     def _too_long(self) -> NoReturn:
         raise SourceError(
             f"{self.label}: file {self.file} of the log is longer than 4 GB, and has no positions behind that",
-            fix="capture everything again with odi run PIPELINE --node CAPTURE --full-refresh --yes; smaller "
-            "transactions make smaller files",
+            fix=f"{self.again}; smaller transactions make smaller files",
             label=self.label,
         )
 

@@ -180,8 +180,12 @@ class MariadbSession:
         name, _, host = str(self.rows("SELECT CURRENT_USER()")[0][0]).rpartition("@")
         return f"'{name}'@'{host}'"
 
-    def events(self, file: str, place: int, server_id: int) -> Generator[bytes]:
-        """The events of the log from a position on, over a connection of their own."""
+    def events(self, file: str, place: int, server_id: int, again: str) -> Generator[bytes]:
+        """The events of the log from a position on, over a connection of their own.
+
+        Args:
+            again: the command that captures everything again, and what it does.
+        """
         with connected(self.dialect, self.label) as reader:
             if server_id:
                 reader.require_unused(server_id)
@@ -191,14 +195,14 @@ class MariadbSession:
                 with self._as_reader():
                     yield from dumped(reader.opened, file, place, server_id)
             except pymysql.Error as error:
-                raise self._stopped(error, file, place, server_id) from None
+                raise self._stopped(error, file, place, server_id, again) from None
 
-    def _stopped(self, error: Any, file: str, place: int, server_id: int) -> Exception:
+    def _stopped(self, error: Any, file: str, place: int, server_id: int, again: str) -> Exception:
         code, text = (*error.args, 0, "")[:2]
         if code == _PURGED:
             return IdentityMismatchError(
                 f"{self.label}: the server does not give its log from {file}:{place} on: {text}",
-                fix="odi run PIPELINE --node CAPTURE --full-refresh --yes makes new snapshots of its tables",
+                fix=again,
             )
         if code in _KILLED and server_id:
             return SourceError(

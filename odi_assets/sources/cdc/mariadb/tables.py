@@ -104,7 +104,7 @@ class NamedTable:
     identity: str = "d"
 
 
-def table_of(body: bytes, wanted: frozenset[str], label: str) -> BinlogTable | None:
+def table_of(body: bytes, wanted: frozenset[str], label: str, again: str) -> BinlogTable | None:
     """The table that an event describes, without its number; None if it is not one of ``wanted``.
 
     Raises:
@@ -124,8 +124,7 @@ def table_of(body: bytes, wanted: frozenset[str], label: str) -> BinlogTable | N
         raise SourceError(
             f"{label}: the log does not name the columns of {table}: the server's `binlog_row_metadata` was not FULL "
             "when they were changed",
-            fix="SET GLOBAL binlog_row_metadata = FULL; then capture everything again with "
-            "odi run PIPELINE --node CAPTURE --full-refresh --yes",
+            fix=f"SET GLOBAL binlog_row_metadata = FULL; then {again}",
             label=label,
         )
     names = [one.decode() for one in _texts(fields[_NAMES])]

@@ -27,6 +27,7 @@ def of_orders(verb: str, *, emptied: bool = True, restarted: bool = True, change
         ("/* why */ -- and\n ALTER ONLINE TABLE orders ADD INDEX i (a), ADD x int", of_orders("ALTER", emptied=False)),
         ("ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (x)", of_orders("ALTER")),
         ("ALTER TABLE orders TRUNCATE PARTITION p0", of_orders("ALTER")),
+        ("ALTER IGNORE TABLE orders ADD UNIQUE KEY (a)", of_orders("ALTER")),
         ("ALTER TABLE parts EXCHANGE PARTITION p0 WITH TABLE orders", of_orders("ALTER")),
         ("ALTER TABLE other RENAME TO orders", of_orders("ALTER")),
         ("ALTER TABLE orders IMPORT TABLESPACE", of_orders("ALTER")),

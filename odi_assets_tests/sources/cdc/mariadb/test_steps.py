@@ -193,6 +193,7 @@ HAPPENS: dict[str, tuple[list[str], list[str]]] = {
         ],
         ["t", "t", "d", *["r"] * 9],
     ),
+    "without duplicates": (["ALTER IGNORE TABLE orders ADD UNIQUE INDEX of_state (state)"], ["t", "r"]),
     "with another index": (
         ["ALTER TABLE orders ADD INDEX of_state (state)", "CREATE INDEX of_note ON orders (note(5))"],
         [],
@@ -264,7 +265,7 @@ def test_a_session_that_writes_less_than_whole_rows_stops_the_run(
     for _ in range(2):
         with pytest.raises(SourceError, match=why) as stopped:
             found.run()
-    assert "--full-refresh" in str(stopped.value)
+    assert "odi run p --node changes --full-refresh --yes" in str(stopped.value)
 
 
 def test_a_compressed_log_is_read(steps: Made, orders: Database, admin: Database) -> None:
