@@ -9,7 +9,10 @@ from dataclasses import dataclass
 _PLAIN = r"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|[\w$]+)"
 _NAME = rf"{_PLAIN}(?:\s*\.\s*{_PLAIN})?"
 _LISTED = rf"({_NAME}(?:\s*,\s*{_NAME})*)"
-_COMMENT = re.compile(r"\s*(?:/\*M?!\d*|/\*.*?\*/|--\s[^\n]*(?:\n|$)|\#[^\n]*(?:\n|$))", re.DOTALL)
+_COMMENT = re.compile(
+    r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`)|/\*M?!\d*|\*/|/\*.*?\*/|--\s[^\n]*|\#[^\n]*", re.DOTALL
+)
+"""Comments, and what is quoted, where there are none; what stands in `/*! … */` is executed."""
 _SETTINGS = re.compile(r"\s*SET\s+STATEMENT\b.*?\bFOR\b", re.IGNORECASE | re.DOTALL)
 
 
@@ -56,7 +59,8 @@ def statement_of(text: str, database: str, tables: Iterable[str]) -> Statement |
         database: where names without one are.
         tables: with their databases.
     """
-    while found := _COMMENT.match(text) or _SETTINGS.match(text):
+    text = _COMMENT.sub(lambda found: found[1] or " ", text)
+    while found := _SETTINGS.match(text):
         text = text[found.end() :]
     words = text.split(None, 1)
     verb = words[0].upper() if words else ""

@@ -193,6 +193,7 @@ HAPPENS: dict[str, tuple[list[str], list[str]]] = {
         ],
         ["t", "t", "d", *["r"] * 9],
     ),
+    "altered with a remark": (["ALTER /* ticket 7 */ TABLE orders DROP note, ADD note text DEFAULT 'x'"], ["r"] * 10),
     "without duplicates": (["ALTER IGNORE TABLE orders ADD UNIQUE INDEX of_state (state)"], ["t", "r"]),
     "with another index": (
         ["ALTER TABLE orders ADD INDEX of_state (state)", "CREATE INDEX of_note ON orders (note(5))"],
