@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from benchmarks.capture.apply import apply
-from benchmarks.capture.changes.sweep import changes
+from benchmarks.capture.changes.sweep import changes, mariadb_changes
 from benchmarks.capture.handover import handovers, mariadb_handovers
-from benchmarks.capture.kills import kills
+from benchmarks.capture.held import held
+from benchmarks.capture.kills import kills, mariadb_kills
 from benchmarks.capture.memory import memory
 from benchmarks.capture.rates import mariadb_rates, rates
 from benchmarks.harness import Benchmark
@@ -18,9 +19,12 @@ BENCHMARK = Benchmark(
         "rates": rates,
         "changes": changes,
         "kills": kills,
+        "held": held,
         "apply": apply,
         "memory": memory,
         "mariadb-handovers": mariadb_handovers,
+        "mariadb-changes": mariadb_changes,
+        "mariadb-kills": mariadb_kills,
         "mariadb-rates": mariadb_rates,
     },
 )

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 import signal
-import subprocess
-import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.capture import postgres
+from benchmarks.capture import mariadb, postgres
+from benchmarks.capture.changes.attempt import attempt
 from benchmarks.capture.handover import log_differences
 from benchmarks.harness import Options, Row
-from benchmarks.kill_sweep.points import CAPTURE_POINTS
+from benchmarks.kill_sweep.points import Point
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.project import Project
@@ -24,59 +25,82 @@ from odi_assets.nodes.run_node import NodeRun, run_node
 _MOST, _OF_A_LIFE, _AT_ONCE = 500, 10, 4
 """Kills of a sweep and of one capture; one in four attempts is killed at any moment."""
 _PATIENCE = 120.0
+_COUNTERS = {"accounts": 1, "documents": 2}
+"""By table, the place of a column to which each update adds one."""
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload([attempt.__module__])
 
 
 def kills(options: Options) -> list[Row]:
-    """One capture after the other is killed again and again under writers; each ends with the database's rows."""
+    """One capture of PostgreSQL after the other is killed again and again under writers; each ends with the database's
+    rows."""
+    return _kills(options, postgres)
+
+
+def mariadb_kills(options: Options) -> list[Row]:
+    """The same of MariaDB."""
+    return _kills(options, mariadb)
+
+
+def _kills(options: Options, lab: Any) -> list[Row]:
+    """Kills of captures of the database that the functions of a module are about."""
     most = min(options.kills, _MOST)
     killed: Counter[str] = Counter()
     wrong, lives = 0, 0
-    with tempfile.TemporaryDirectory(prefix="odi-capture-") as folder, postgres.started() as server:
+    with tempfile.TemporaryDirectory(prefix="odi-capture-") as folder, lab.started() as server:
         while killed.total() < most:
             seed = options.seed + lives
             place = Path(folder) / str(lives)
             place.mkdir()
-            postgres.emptied(server)
+            lab.emptied(server)
             chance = random.Random(seed)
-            postgres.source(server, place, postgres.TABLES, chance.choice([100, 400]))
-            with postgres.written(server, seed):
+            lab.source(server, place, lab.TABLES, chance.choice([100, 400]))
+            with lab.written(server, seed):
                 before = killed.total()
                 while killed.total() - before < min(_OF_A_LIFE, most):
                     is_first = killed.total() == before
-                    if point := killed_at(place / "odibi.yaml", "changes", chance, only_first=is_first):
+                    if point := killed_at(place / "odibi.yaml", "changes", lab.POINTS, chance, is_first=is_first):
                         killed[point] += 1
             log = _finished(place / "odibi.yaml")
-            for one in (found := [*_repeated(log), *log_differences(postgres, server, log)])[:3]:
+            for one in (found := [*_out_of_order(lab, log), *log_differences(lab, server, log)])[:3]:
                 options.say(f"  --seed {seed} --kills 50: {one}")
             wrong, lives = wrong + len(found), lives + 1
             options.say(f"  {killed.total()} of {most} kills")
     for name, number in killed.most_common():
         options.say(f"  {number:5} {name}")
-    missed = [one.name for one in CAPTURE_POINTS if not killed[one.name]]
+    missed = [one.name for one in lab.POINTS if not killed[one.name]]
     return [
-        Row("captures killed under writers", killed.total(), None, "", None, f">= {most}", True),
-        Row("rows lost, repeated, out of order, or different", wrong, None, "", None, "0", wrong == 0),
-        Row("points that no kill reached", len(missed), None, ", ".join(missed), None, "0", not missed),
+        Row(f"captures killed under writers, {server.type}", killed.total(), None, "", None, f">= {most}", True),
+        Row(f"rows lost, repeated, out of order, or different, {server.type}", wrong, None, "", None, "0", wrong == 0),
+        Row(f"points that no kill reached, {server.type}", len(missed), None, ", ".join(missed), None, "0", not missed),
     ]
 
 
-def killed_at(file: Path, node: str, chance: random.Random, *, only_first: bool = False) -> str | None:
+def killed_at(
+    file: Path, node: str, points: Sequence[Point], chance: random.Random, *, is_first: bool = False
+) -> str | None:
     """Run a capture in a process that dies at a point; the point, or None if the run does not come by there.
 
     Args:
-        only_first: at one that the first run alone comes by.
+        is_first: at one that the first run alone comes by, if there is one.
 
     Raises:
         RuntimeError: the run failed.
     """
-    points = [one.name for one in CAPTURE_POINTS if not only_first or one.needs == "first"]
-    point = "random" if not only_first and chance.randrange(_AT_ONCE) == 0 else chance.choice(points)
-    arguments = [str(file), node, point, str(1 if only_first else chance.choice([1, 1, 1, 2])), str(chance.random())]
-    command = [sys.executable, "-m", "benchmarks.capture.changes.attempt", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE)
-    if done.returncode not in (0, -signal.SIGKILL):
-        raise RuntimeError(f"a capture after kills failed: {done.stderr[-2000:]}")
-    return point if done.returncode else None
+    names = [one.name for one in points if is_first and one.needs == "first"]
+    once = bool(names)
+    names = names or [one.name for one in points]
+    point = "random" if not once and chance.randrange(_AT_ONCE) == 0 else chance.choice(names)
+    nth, fraction = 1 if once else chance.choice([1, 1, 1, 2]), chance.random()
+    said, says = _PROCESSES.Pipe(duplex=False)
+    process = _PROCESSES.Process(target=attempt, args=(str(file), node, point, nth, fraction, says))
+    process.start()
+    says.close()
+    process.join(_PATIENCE)
+    if process.exitcode not in (0, -signal.SIGKILL):
+        process.kill()
+        raise RuntimeError(f"a capture after kills failed: {said.recv() if said.poll() else process.exitcode}")
+    return point if process.exitcode else None
 
 
 def _finished(file: Path) -> list[dict[str, Any]]:
@@ -87,18 +111,23 @@ def _finished(file: Path) -> list[dict[str, Any]]:
     return log
 
 
-def _repeated(log: list[dict[str, Any]]) -> list[str]:
-    """Changes that are in the log twice, and changes of a key out of the order of their commits."""
-    found = []
-    last: dict[tuple[str, str], int] = {}
+def _out_of_order(lab: Any, log: list[dict[str, Any]]) -> Iterator[str]:
+    """Changes of a key out of the order of their commits, and updates between which one is lost, or that are there
+    twice."""
+    counters = {lab.captured(name): place for name, place in _COUNTERS.items()}
+    last: dict[tuple[str, str], tuple[int, int | None]] = {}
     for row in log:
         if row["xid"] is None or row["key"] is None:
+            last.pop((row["table"], str(row["key"])), None)
             continue
         place = (row["table"], str(row["key"]))
-        if row["lsn"] < last.get(place, 0):
-            found.append(f"{place}: the change at {row['lsn']} stands behind one at {last[place]}")
-        last[place] = row["lsn"]
-    return found
+        lsn, former = last.get(place, (0, None))
+        count = int(row["after"][counters[row["table"]]]) if row["table"] in counters and row["after"] else None
+        if row["lsn"] < lsn:
+            yield f"{place}: the change at {row['lsn']} stands behind one at {lsn}"
+        if row["op"] == "u" and former is not None and count != former + 1:
+            yield f"{place}: the update at {row['lsn']} counts {count}, behind one at {lsn} that counts {former}"
+        last[place] = (row["lsn"], count)
 
 
 def _open_spark() -> Any:

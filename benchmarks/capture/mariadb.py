@@ -13,12 +13,18 @@ from typing import Any
 
 import pymysql
 
+from benchmarks.capture.postgres import PAUSE, SIZES
 from benchmarks.capture.project import log_source
+from benchmarks.kill_sweep.points import CAPTURE_POINTS
 from odi_assets.sources.cdc.source import LogSource
 from odi_assets_tests.sources.sql.servers import ADMIN, DATABASE, MariadbServer, mariadb
 
 TABLES = ("accounts", "documents", "whole")
+POINTS = tuple(one for one in CAPTURE_POINTS if one.needs != "first")
+"""Nothing is made at the server when a capture begins."""
 _WRITERS = 3
+_UNDONE = 0.1
+"""How often a change follows that is rolled back to a savepoint."""
 _XA_SHARE = 0.1
 _SCHEMA = (
     "CREATE TABLE accounts (id int PRIMARY KEY, balance int, note text)",
@@ -67,7 +73,7 @@ def captured(table: str) -> str:
 
 @contextmanager
 def written(server: MariadbServer, seed: int) -> Iterator[None]:
-    """Writers at work: transactions of one to eight changes, some rolled back, some by XA, with savepoints, changes
+    """Writers at work: transactions of one to fifty changes, some rolled back, some by XA, with savepoints, changes
     of keys, files of the log that end, and a column that comes."""
     stop = threading.Event()
     threads = [
@@ -93,7 +99,7 @@ def _write(server: MariadbServer, chance: random.Random, stop: threading.Event, 
             except pymysql.Error:
                 # Writers wait for one another, and one of them gives up.
                 _give_up(opened, f"w{number}")
-            time.sleep(0.002)
+            time.sleep(PAUSE)
 
 
 def _transaction(opened: Any, chance: random.Random, name: str) -> None:
@@ -106,8 +112,12 @@ def _transaction(opened: Any, chance: random.Random, name: str) -> None:
         is_xa = chance.random() < _XA_SHARE
         if is_xa:
             cursor.execute(f"XA START '{name}'")
-        for _ in range(chance.randint(1, 8)):
+        for _ in range(chance.choice(SIZES)):
             cursor.execute(_statement(chance, is_xa=is_xa))
+            if not is_xa and chance.random() < _UNDONE:
+                cursor.execute("SAVEPOINT undone")
+                cursor.execute(_statement(chance, is_xa=is_xa))
+                cursor.execute("ROLLBACK TO undone")
         ends = chance.random() < 0.15
         if is_xa:
             cursor.execute(f"XA END '{name}'")
@@ -131,6 +141,7 @@ def _give_up(opened: Any, name: str) -> None:
 def _statement(chance: random.Random, *, is_xa: bool) -> str:
     table, most = chance.choice([("accounts", 1500), ("documents", 300), ("whole", 100)])
     key, other = chance.randint(1, most), chance.randint(1, 2 * most)
+    other += other == key
     changes = {"accounts": "balance = balance + 1", "documents": "n = n + 1", "whole": "body = CONCAT('x', id)"}
     rows = {
         "accounts": "balance, note) VALUES (%s, 1, 'new')",
@@ -139,7 +150,7 @@ def _statement(chance: random.Random, *, is_xa: bool) -> str:
     rows["whole"] = "body) VALUES (%s, 'new')"
     found = [
         f"UPDATE {table} SET {changes[table]} WHERE id = {key}",
-        f"UPDATE {table} SET {changes[table]} WHERE id BETWEEN {key} AND {key + chance.randint(0, 40)}",
+        f"UPDATE {table} SET {changes[table]} WHERE id BETWEEN {key} AND {key + chance.randint(0, 10)}",
         f"UPDATE IGNORE {table} SET id = {other} WHERE id = {key}",
         f"DELETE FROM {table} WHERE id = {key}",
         f"INSERT IGNORE INTO {table} (id, {rows[table] % key}",

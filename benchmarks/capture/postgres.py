@@ -14,11 +14,19 @@ from typing import Any
 import psycopg
 
 from benchmarks.capture.project import log_source
+from benchmarks.kill_sweep.points import CAPTURE_POINTS
 from odi_assets.sources.cdc.source import LogSource
 from odi_assets_tests.sources.sql.servers import DATABASE, PASSWORD, USER, PostgresServer, postgres
 
 TABLES = ("accounts", "documents", "whole")
+POINTS = CAPTURE_POINTS
+SIZES = (1, 2, 3, 5, 8, 50)
+"""Changes of a transaction."""
+PAUSE = 0.02
+"""Seconds between two transactions of a writer."""
 _WRITERS = 3
+_UNDONE = 0.1
+"""How often a change follows that is rolled back to a savepoint."""
 _SCHEMA = (
     "CREATE TABLE accounts (id int PRIMARY KEY, balance int, note text)",
     "CREATE TABLE documents (id int PRIMARY KEY, body text, n int)",
@@ -80,7 +88,7 @@ def captured(table: str) -> str:
 
 @contextmanager
 def written(server: PostgresServer, seed: int) -> Iterator[None]:
-    """Writers at work: transactions of one to eight changes, some rolled back, with savepoints and changes of keys."""
+    """Writers at work: transactions of one to fifty changes, some rolled back, with savepoints and changes of keys."""
     stop = threading.Event()
     threads = [
         threading.Thread(target=_write, args=(server, random.Random(f"{seed} {one}"), stop), daemon=True)
@@ -100,17 +108,22 @@ def _write(server: PostgresServer, chance: random.Random, stop: threading.Event)
     with opened(server, autocommit=False) as writer:
         while not stop.is_set():
             try:
-                for _ in range(chance.randint(1, 8)):
+                for _ in range(chance.choice(SIZES)):
                     writer.execute(_statement(chance))
+                    if chance.random() < _UNDONE:
+                        writer.execute("SAVEPOINT undone")
+                        writer.execute(_statement(chance))
+                        writer.execute("ROLLBACK TO undone")
                 (writer.rollback if chance.random() < 0.15 else writer.commit)()
             except psycopg.Error:
                 writer.rollback()
-            time.sleep(0.002)
+            time.sleep(PAUSE)
 
 
 def _statement(chance: random.Random) -> str:
     table, most = chance.choice([("accounts", 1500), ("documents", 300), ("whole", 100)])
     key, other = chance.randint(1, most), chance.randint(1, 2 * most)
+    other += other == key
     changes = {"accounts": "balance = balance + 1", "documents": "n = n + 1", "whole": "body = 'x' || id"}
     rows = {"accounts": f"({key}, 1, 'new')", "documents": f"({key}, repeat('z', 4000), 0)", "whole": f"({key}, 'new')"}
     return chance.choice(

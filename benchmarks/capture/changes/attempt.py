@@ -1,9 +1,9 @@
-"""One capture in a process that dies at a named point: ``python -m benchmarks.capture.changes.attempt FILE NODE POINT
-NTH FRACTION``."""
+"""One capture in a process that dies at a named point."""
 
 from __future__ import annotations
 
-import sys
+import traceback
+from multiprocessing.connection import Connection
 from typing import Any
 
 from benchmarks.kill_sweep.points import die_after, install
@@ -16,15 +16,19 @@ _LONGEST = 0.4
 """Seconds from the beginning of a run to its end, about."""
 
 
-def main(file: str, node: str, point: str, nth: int, fraction: float) -> None:
-    """Run the node, and die."""
-    project = Project.load(file)
-    history = RunHistory(project, project.open_state(), f"killed at {point}")
-    if point == "random":
-        die_after(fraction * _LONGEST, _quietly)
-    else:
-        install(point, nth, fraction, _quietly)
-    run_node(NodeRun(history, NodeKey("p", node), _open_spark))
+def attempt(file: str, node: str, point: str, nth: int, fraction: float, says: Connection) -> None:
+    """Run the node of a project file, and die; where the run fails, say why and exit with 1."""
+    try:
+        project = Project.load(file)
+        history = RunHistory(project, project.open_state(), f"killed at {point}")
+        if point == "random":
+            die_after(fraction * _LONGEST, _quietly)
+        else:
+            install(point, nth, fraction, _quietly)
+        run_node(NodeRun(history, NodeKey("p", node), _open_spark))
+    except Exception as error:
+        says.send(traceback.format_exc()[-2000:])
+        raise SystemExit(1) from error
 
 
 def _quietly(name: str) -> None:
@@ -33,7 +37,3 @@ def _quietly(name: str) -> None:
 
 def _open_spark() -> Any:
     raise AssertionError("a capture starts Spark")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), float(sys.argv[5]))

@@ -6,26 +6,23 @@ import random
 import re
 import traceback
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
+from benchmarks.capture.changes.kinds import Kind
 from benchmarks.capture.changes.oracle import (
     DatabaseTable,
     Replay,
-    captured,
-    existing,
     history_differences,
     log_differences,
     table_differences,
-    table_of,
 )
 from benchmarks.capture.changes.remedies import Refused, remedies
-from benchmarks.capture.changes.steps import KINDS
-from benchmarks.capture.changes.world import SLOT, ServerInHand, World, error_text
+from benchmarks.capture.changes.server import ServerInHand
+from benchmarks.capture.changes.world import World, error_text
 from odi_assets.errors import OdiError
 from odi_assets.nodes.project import Project
 from odi_assets.sources.cdc import source as captures
@@ -56,11 +53,13 @@ class Life:
     """A life of a seed.
 
     Attributes:
+        kinds: of steps, by name.
         told: what happened, in words.
     """
 
     seed: int
     server: ServerInHand
+    kinds: Mapping[str, Kind]
     folder: Path
     spark: Any
     told: list[str] = field(default_factory=list)
@@ -93,11 +92,11 @@ class Life:
         return None
 
     def _step(self, draw: random.Random) -> None:
-        (name,) = draw.choices(list(KINDS), [one.weight for one in KINDS.values()])
-        kind = KINDS[name]
+        (name,) = draw.choices(list(self.kinds), [one.weight for one in self.kinds.values()])
+        kind = self.kinds[name]
         try:
             done = kind.make(self.world, draw)
-        except psycopg.DatabaseError:
+        except self.server.refusal:
             return
         self.steps[name] += 1
         self.world.expected_stop |= kind.may_stop
@@ -137,10 +136,10 @@ class Life:
             return
         self.stops += 1
         self.told.append(f"  {node} stops: {message}")
-        waits = world.open is not None or "PREPARED" in message or "goes on, for" in message
+        waits = world.open is not None or "prepared" in message.lower() or "goes on, for" in message
         if not world.expected_stop and not waits:
             raise Found("needless stop", message)
-        world.blamed = set(re.findall(r"\b(?:public|other)\.\w+", message.partition("→")[0]))
+        world.blamed = set(re.findall(rf"\b(?:{self.server.schema}|other)\.\w+", message.partition("→")[0]))
         named = remedies(world, node, message)
         if not named or depth == _MOST_REMEDIES:
             raise Found("dead end", f"{'no remedy' if not named else f'after {depth} remedies'}: {message}")
@@ -148,10 +147,10 @@ class Life:
         is_capture = node == world.capture
         while named:
             name, take = named.pop(0)
-            self.remedies[re.sub(r"public\.\w+|\b[pd]\d+\b|\"\w+\"", "…", name)[:60]] += 1
+            self.remedies[re.sub(rf"{self.server.schema}\.\w+|\b[pd]\d+\b|\"\w+\"", "…", name)[:60]] += 1
             try:
                 self.told.append(f"  remedy: {take()}")
-            except (psycopg.Error, OdiError, Refused) as refusal:
+            except (self.server.refusal, OdiError, Refused) as refusal:
                 self.told.append(f"  remedy {name} is refused: {refusal}")
                 if depth < _MOST_REMEDIES:
                     depth += 1
@@ -179,34 +178,30 @@ class Life:
         log = world.rows_of(world.capture)
         if log is not None:
             self._judged(self.replay.take(log.sort_by("n").to_pylist()))
-        with self.server.connect() as database:
-            there = captured(database)
-            wanted = {name for name in there if any(fnmatchcase(name, one) for one in world.patterns)}
-            listed = {f"public.{name}" for name in existing(database)}
-            known = set(self._hwm()["tables"])
-            matched = {name for name in before if any(fnmatchcase(name, one) for one in world.patterns)}
-            self._judged(f"{name} left the capture in silence" for name in (matched & listed) - known)
-            self._judged(f"{name} is not captured" for name in wanted - known)
-            for name in sorted(wanted):
-                ours = self.replay.tables.get(name, {})
-                self._judged(log_differences(name, table_of(database, there[name], SLOT), ours))
+        wanted = {name for name in self.server.captured() if any(fnmatchcase(name, one) for one in world.patterns)}
+        listed = {f"{self.server.schema}.{name}" for name in self.server.existing()}
+        known = set(self._hwm()["tables"])
+        matched = {name for name in before if any(fnmatchcase(name, one) for one in world.patterns)}
+        self._judged(f"{name} left the capture in silence" for name in (matched & listed) - known)
+        self._judged(f"{name} is not captured" for name in wanted - known)
+        for name in sorted(wanted):
+            self._judged(log_differences(name, self.server.table(name), self.replay.tables.get(name, {})))
 
     def _judge_tables(self) -> None:
         world = self.world
-        with self.server.connect() as database:
-            there = captured(database)
-            for name in list(world.applied):
-                full = f"public.{name}"
-                if full not in there or not any(fnmatchcase(full, one) for one in world.patterns):
-                    self._judged([f"{name}: its node succeeds, and the table is not captured"])
-                    continue
-                theirs = table_of(database, there[full], SLOT)
-                self._judged(table_differences(name, theirs, world.rows_of(name)))
-                if name == "c":
-                    history = world.rows_of("c_history")
-                    self._past = [*self._past, (self.replay.last, theirs)][-_KEPT:]
-                    for upto, past in self._past:
-                        self._judged(history_differences(f"c_history at {upto}", past, history, upto))
+        there = self.server.captured()
+        for name in list(world.applied):
+            full = f"{self.server.schema}.{name}"
+            if full not in there or not any(fnmatchcase(full, one) for one in world.patterns):
+                self._judged([f"{name}: its node succeeds, and the table is not captured"])
+                continue
+            theirs = self.server.table(full)
+            self._judged(table_differences(name, theirs, world.rows_of(name)))
+            if name == "c":
+                history = world.rows_of("c_history")
+                self._past = [*self._past, (self.replay.last, theirs)][-_KEPT:]
+                for upto, past in self._past:
+                    self._judged(history_differences(f"c_history at {upto}", past, history, upto))
 
     def _judged(self, differences: Any) -> None:
         found = list(differences)

@@ -8,11 +8,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-import psycopg
-
 Row = dict[str, str | None]
 Rows = dict[tuple[str | None, ...], Row]
-_SETTINGS = "SET intervalstyle = 'iso_8601'; SET extra_float_digits = 1; SET bytea_output = 'hex'"
 _ARROW = {
     "integer": "int32",
     "bigint": "int64",
@@ -20,6 +17,10 @@ _ARROW = {
     "numeric(10,2)": "decimal128(10, 2)",
     "timestamp with time zone": "timestamp[us, tz=UTC]",
     "boolean": "bool",
+    "int(11)": "int32",
+    "bigint(20)": "int64",
+    "decimal(10,2)": "decimal128(10, 2)",
+    "datetime": "timestamp[us]",
 }
 """Types that tables have for types of the database; for all others, text."""
 
@@ -35,68 +36,6 @@ class DatabaseTable:
     kinds: Mapping[str, str]
     rows: Rows
     has_key: bool
-
-
-def captured(database: psycopg.Connection[Any]) -> dict[str, int]:
-    """The tables whose changes a log can have, by name, with their schema."""
-    found = database.execute(
-        "SELECT n.nspname || '.' || c.relname, c.oid::bigint FROM pg_class c JOIN pg_namespace n "
-        "ON n.oid = c.relnamespace WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND NOT c.relispartition "
-        "AND n.nspname IN ('public', 'other') AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid) "
-        "ORDER BY 1"
-    ).fetchall()
-    return {str(name): int(oid) for name, oid in found}
-
-
-def existing(database: psycopg.Connection[Any]) -> list[str]:
-    """All tables of `public`, in the order of their names."""
-    found = database.execute("SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' ORDER BY 1").fetchall()
-    return [str(name) for (name,) in found]
-
-
-def columns(database: psycopg.Connection[Any], oid: int | str) -> dict[str, str]:
-    """The columns of a table that the log has, with their types."""
-    found = database.execute(
-        "SELECT attname::text, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = %s::regclass "
-        "AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum",
-        [str(oid)],
-    ).fetchall()
-    return {str(name): str(kind) for name, kind in found}
-
-
-def table_of(database: psycopg.Connection[Any], oid: int, publication: str) -> DatabaseTable:
-    """What a table holds."""
-    kinds = columns(database, oid)
-    published = database.execute(
-        "SELECT t.attnames::text[] FROM pg_publication_tables t JOIN pg_class c ON c.oid = %s::oid AND "
-        "c.relname = t.tablename AND c.relnamespace = t.schemaname::regnamespace WHERE t.pubname = %s",
-        [oid, publication],
-    ).fetchone()
-    # Columns that a publication does not list are not captured, and runs say so.
-    kinds = {name: kind for name, kind in kinds.items() if published is None or name in published[0]}
-    key = database.execute(
-        "SELECT a.attname::text FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid AND CASE c.relreplident "
-        "WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END CROSS JOIN LATERAL unnest(i.indkey::int2[]) k(n) "
-        "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.n WHERE c.oid = %s::oid ORDER BY a.attnum",
-        [oid],
-    ).fetchall()
-    database.execute(_SETTINGS)
-    listed = ", ".join(f'"{name}"' for name in kinds) or "NULL"
-    result = database.execute(f"SELECT {listed} FROM {oid_name(database, oid)}").pgresult
-    if result is None:
-        raise AssertionError("the database answers")
-    rows: Rows = {}
-    for number in range(result.ntuples):
-        texts = [result.get_value(number, place) for place in range(len(kinds))]
-        row = {name: None if one is None else one.decode() for name, one in zip(kinds, texts, strict=True)}
-        rows[tuple(row[name] for (name,) in key) if key else (str(number),)] = row
-    return DatabaseTable(kinds, rows, bool(key))
-
-
-def oid_name(database: psycopg.Connection[Any], oid: int) -> str:
-    """The name of a table in SQL."""
-    (name,) = database.execute("SELECT %s::oid::regclass::text", [oid]).fetchone() or ("",)
-    return str(name)
 
 
 @dataclass

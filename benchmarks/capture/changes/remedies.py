@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from fnmatch import fnmatchcase
 
-from benchmarks.capture.changes.oracle import captured
-from benchmarks.capture.changes.steps import end_prepared
 from benchmarks.capture.changes.world import World
 from odi_assets.cli import main
 
@@ -44,34 +42,32 @@ def _named(world: World, node: str, message: str) -> Iterator[tuple[str, Remedy]
     for command in commands:
         if "pg_drop_replication_slot" not in fix:
             yield f"odi {command}", lambda command=command: _odi(world, command)  # type: ignore[misc]
-    if "the next run tries again" in fix:
+    if "the next run tries again" in fix.lower():
         yield "end transactions", lambda: _end_all(world)
     if "of `tables`" in fix or "correct `tables`" in fix:
         yield "take it out of `tables`", lambda: _left_out(world)
     if "`apply.table`" in fix:
         yield "leave the node out", lambda: _without_node(world, node)
-    if "give it a primary key" in fix:
+    if "give it a primary key" in fix or "give it one" in fix:
         yield "a primary key", lambda: _keyed(world)
     if "the node that captures once more" in fix:
         yield "run the capture", lambda: str(world.run(world.capture).status)
 
 
 def _typed(world: World, statement: str, commands: list[str]) -> str:
-    with world.server.connect() as database:
-        if "PARENT" in statement:
-            parent = "SELECT inhparent::regclass::text FROM pg_inherits WHERE inhrelid = %s::regclass"
-            (name,) = database.execute(parent, [statement.rpartition(" ")[2]]).fetchone() or ("",)
-            statement = statement.replace("PARENT", str(name))
-        for child in [""] if "CHILD" not in statement else _children(world, statement):
-            database.execute(statement.replace("CHILD", child))
+    if "PARENT" in statement:
+        (parent,) = _related(world, "inhparent", "inhrelid", statement)
+        statement = statement.replace("PARENT", parent)
+    for child in [""] if "CHILD" not in statement else _related(world, "inhrelid", "inhparent", statement):
+        world.server.execute(statement.replace("CHILD", child))
     return "; ".join([statement, *(_odi(world, one) for one in commands[:1])])
 
 
-def _children(world: World, statement: str) -> list[str]:
-    table = statement.rpartition(" ")[2]
+def _related(world: World, asked: str, known: str, statement: str) -> list[str]:
+    """The parent or the children of the table that a statement of PostgreSQL ends with."""
     with world.server.connect() as database:
-        query = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass"
-        return [str(name) for (name,) in database.execute(query, [table]).fetchall()]
+        query = f"SELECT {asked}::regclass::text FROM pg_inherits WHERE {known} = %s::regclass"
+        return [str(name) for (name,) in database.execute(query, [statement.rpartition(" ")[2]]).fetchall()]
 
 
 def _odi(world: World, command: str) -> str:
@@ -92,28 +88,25 @@ def _end_all(world: World) -> str:
     if world.open is not None:
         world.open.rollback()
         world.close()
-    return f"all transactions end; {end_prepared(world, random.Random(0))}"
+    return f"all transactions end; {world.server.end_prepared(random.Random(0).choice)}"
 
 
 def _keyed(world: World) -> str:
     """Give the tables that a stop names a key of their own."""
-    with world.server.connect() as database:
-        # A table that has got one waits for its capture, which may have stopped over something else.
-        for name in set(world.blamed) - set(world.added):
-            database.execute(f"ALTER TABLE {name} ADD key_{len(world.added)} serial PRIMARY KEY")
-            world.added.append(name)
+    # A table that has got one waits for its capture, which may have stopped over something else.
+    for name in set(world.blamed) - set(world.added):
+        world.server.execute(f"ALTER TABLE {name} ADD key_{len(world.added)} serial PRIMARY KEY")
+        world.added.append(name)
     world.run(world.capture)
     return f"a primary key for {', '.join(sorted(world.blamed))}"
 
 
 def _left_out(world: World) -> str:
     """Only what can be captured stays in `tables`, and is applied."""
-    with world.server.connect() as database:
-        there = captured(database)
-    bad = world.blamed
-    names = [name for name in there if name not in bad and any(fnmatchcase(name, one) for one in world.patterns)]
-    world.patterns = names or ["public.*"]
-    world.applied = [name for name in world.applied if f"public.{name}" in names]
+    left = [name for name in world.server.captured() if name not in world.blamed]
+    names = [name for name in left if any(fnmatchcase(name, one) for one in world.patterns)]
+    world.patterns = names or [f"{world.server.schema}.*"]
+    world.applied = [name for name in world.applied if f"{world.server.schema}.{name}" in names]
     world.save()
     return f"tables: {world.patterns}"
 

@@ -10,7 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.capture.changes.life import Life
-from benchmarks.capture.changes.world import ServerInHand, started
+from benchmarks.capture.changes.postgres.server import started
+from benchmarks.capture.changes.postgres.steps import KINDS
+from benchmarks.capture.changes.server import ServerInHand
 from odi_assets_tests.sources.sql.servers import postgres_program
 
 
@@ -27,6 +29,6 @@ def test_after_each_step_tables_are_equal_or_the_run_stops_and_leads_on(
 ) -> None:
     monkeypatch.setattr("odi_assets.sources.cdc.postgres.waiting._PATIENCE", 1.0)
     monkeypatch.setattr("odi_assets.sources.cdc.source.MOST_CHANGES", 500_000)
-    lives = [Life(seed, server_in_hand, tmp_path / str(seed), spark) for seed in (5004, 2005)]
+    lives = [Life(seed, server_in_hand, KINDS, tmp_path / str(seed), spark) for seed in (5004, 2005)]
     assert [life.live() for life in lives] == [None] * len(lives), [life.told for life in lives]
     assert min(sum(life.runs for life in lives), sum(life.stops for life in lives)) > 0

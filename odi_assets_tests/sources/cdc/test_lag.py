@@ -20,7 +20,7 @@ from odi_assets.orchestration.assets.log_lag import lag_check
 from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.orchestration.metadata import materialization_metadata
 from odi_assets_tests.nodes.support import Sandbox
-from odi_assets_tests.sources.cdc.conftest import SLOT, Capture, run_all
+from odi_assets_tests.sources.cdc.conftest import SLOT, Capture, held, rows_of, run_all
 
 Database = psycopg.Connection[Any]
 KEY = NodeKey("p", "changes")
@@ -135,3 +135,20 @@ def test_the_lineage_of_a_capture_names_the_tables_of_the_database(capture: Capt
     assert parents == {dg.AssetKey(["db", "public", "orders"]), dg.AssetKey(["db", "public"])}
     checks = {key.name for key in graph.asset_check_keys if key.asset_key == dg.AssetKey(["p", "changes"])}
     assert "log_lag" in checks
+
+
+def test_the_server_keeps_no_log_for_nodes_that_apply_nothing(capture: Capture, orders: Database) -> None:
+    box = capture("orders")
+    run_all(box)
+    held_bytes = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint FROM pg_replication_slots"
+    (began,) = orders.execute("SELECT pg_current_wal_lsn()").fetchall()[0]
+    most = 0
+    for _ in range(6):
+        orders.execute("UPDATE orders SET note = repeat(md5(random()::text), 5000)")
+        orders.execute("CHECKPOINT")
+        box.run("changes")
+        most = max(most, orders.execute(held_bytes).fetchall()[0][0])
+    (written,) = orders.execute("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), %s)::bigint", [began]).fetchall()[0]
+    assert most < written / 3
+    box.run("orders")
+    assert held(box, "orders") == rows_of(orders, "orders")

@@ -39,6 +39,9 @@ from odi_assets_tests.sources.sql.servers import (
     postgres_standby,
 )
 
+WITH_STANDBYS = [one for one, programs in VERSIONS.items() if (programs / "pg_basebackup").exists()]
+"""The versions whose programs copy a server."""
+
 
 @contextmanager
 def own_folder() -> Iterator[Path]:
@@ -117,25 +120,53 @@ def test_a_server_that_dies_in_the_middle_of_a_run_costs_a_run_and_no_row(
             assert held(box, "orders") == rows_of(database, "orders")
 
 
-@pytest.mark.parametrize("version", [one for one in VERSIONS if int(one) >= 18])
-def test_a_slot_that_was_idle_for_too_long_is_named_and_new_snapshots_go_on(
-    version: str, tmp_path: Path, spark: SparkSession
+GIVEN_UP = [
+    *((one, "max_slot_wal_keep_size", "1MB") for one in VERSIONS),
+    *((one, "idle_replication_slot_timeout", "1s") for one in VERSIONS if int(one) >= 18),
+]
+"""By version, settings after which a server gives up a slot."""
+
+
+@pytest.mark.parametrize(("version", "setting", "value"), GIVEN_UP)
+def test_a_slot_that_the_server_has_given_up_is_named_and_new_snapshots_go_on(
+    version: str, setting: str, value: str, tmp_path: Path, spark: SparkSession
 ) -> None:
     with own_folder() as folder, postgres(folder, VERSIONS[version]) as server, opened(server) as database:
         make_orders(server)
         box = capture_of(server, tmp_path, spark)("orders")
         run_all(box)
-        database.execute("ALTER SYSTEM SET idle_replication_slot_timeout = '1s'")
+        database.execute(f"ALTER SYSTEM SET {setting} = '{value}'")
         database.execute("SELECT pg_reload_conf()")
         time.sleep(1.5)
+        for state in ("a", "b", "c"):
+            database.execute("UPDATE orders SET state = %s", [state])
+            database.execute("SELECT pg_switch_wal()")
         database.execute("CHECKPOINT")
-        with pytest.raises(IdentityMismatchError, match="`idle_replication_slot_timeout`") as stopped:
+        with pytest.raises(IdentityMismatchError, match=f"`{setting}`") as stopped:
             box.run("changes")
-        database.execute("ALTER SYSTEM RESET idle_replication_slot_timeout")
+        database.execute(f"ALTER SYSTEM RESET {setting}")
         database.execute("SELECT pg_reload_conf()")
         drop, _, command = str(stopped.value.fix).partition("; then ")
         database.execute(drop.encode())
         assert "odi run p --node changes --full-refresh --yes" in command
+        box.run("changes", full_refresh=True, accept_loss=True)
+        run_all(box)
+        assert held(box, "orders") == rows_of(database, "orders")
+
+
+def test_another_server_in_the_place_of_the_one_that_was_captured_is_named_and_new_snapshots_go_on(
+    capture: Capture, orders: psycopg.Connection[Any], tmp_path: Path, spark: SparkSession
+) -> None:
+    run_all(capture("orders"))
+    orders.execute("UPDATE orders SET state = 'lost'")
+    with own_folder() as folder, postgres(folder) as other, opened(other) as database:
+        make_orders(other)
+        database.execute("ALTER TABLE orders ADD note text")
+        database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [SLOT])
+        box = capture_of(other, tmp_path, spark)("orders")
+        with pytest.raises(IdentityMismatchError, match="this is another server") as stopped:
+            box.run("changes")
+        assert "odi run p --node changes --full-refresh --yes" in str(stopped.value)
         box.run("changes", full_refresh=True, accept_loss=True)
         run_all(box)
         assert held(box, "orders") == rows_of(database, "orders")
@@ -151,7 +182,7 @@ def wait_until_replayed(first: PostgresServer, second: PostgresServer) -> None:
             time.sleep(0.1)
 
 
-@pytest.mark.parametrize("version", [one for one in VERSIONS if int(one) >= 17])
+@pytest.mark.parametrize("version", [one for one in WITH_STANDBYS if int(one) >= 17])
 def test_a_standby_that_has_the_slot_takes_over_without_a_new_snapshot_and_that_is_said(
     version: str, tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -193,7 +224,7 @@ def test_a_standby_that_has_the_slot_takes_over_without_a_new_snapshot_and_that_
             assert f"the slot {SLOT} goes on; since then a standby was promoted" in caplog.text
 
 
-@pytest.mark.parametrize("version", list(VERSIONS))
+@pytest.mark.parametrize("version", WITH_STANDBYS)
 def test_a_standby_that_was_promoted_is_named_and_new_snapshots_go_on(
     version: str, tmp_path: Path, spark: SparkSession
 ) -> None:

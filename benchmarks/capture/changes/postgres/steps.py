@@ -6,31 +6,16 @@ A step draws statements without asking whether they fit. What the database refus
 from __future__ import annotations
 
 import random
-import signal
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import psycopg
 
-from benchmarks.capture.changes.oracle import columns, existing
-from benchmarks.capture.changes.world import NAMES, SLOT, World
+from benchmarks.capture.changes.kinds import OF_ALL, Kind, end_open
+from benchmarks.capture.changes.postgres.server import SLOT, columns, existing
+from benchmarks.capture.changes.server import NAMES
+from benchmarks.capture.changes.world import World
 
 Database = psycopg.Connection[tuple[object, ...]]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of steps.
-
-    Attributes:
-        make: does it, and says what was done; raises psycopg.Error where the database refuses.
-        weight: how often it comes.
-        may_stop: a run may stop after it.
-    """
-
-    make: Callable[[World, random.Random], str]
-    weight: int
-    may_stop: bool = True
 
 
 def _sql(world: World, *statements: str) -> str:
@@ -112,20 +97,9 @@ def _changes(database: Database, draw: random.Random, count: int) -> str:
 
 def _begin(world: World, draw: random.Random) -> str:
     if world.open is not None:
-        return _end(world, draw)
+        return end_open(world, draw)
     world.open = world.server.connect(autocommit=False)
     return f"a transaction that stays open: {_changes(world.open, draw, draw.randint(1, 4))}"
-
-
-def _end(world: World, draw: random.Random) -> str:
-    if world.open is None:
-        return "nothing"
-    commits = draw.random() < 0.7
-    try:
-        (world.open.commit if commits else world.open.rollback)()
-    finally:
-        world.close()
-    return f"the open transaction {'commits' if commits else 'rolls back'}"
 
 
 def _prepare(world: World, draw: random.Random) -> str:
@@ -133,16 +107,6 @@ def _prepare(world: World, draw: random.Random) -> str:
         done = _changes(database, draw, draw.randint(1, 4))
         database.execute(f"PREPARE TRANSACTION 'p{draw.getrandbits(32)}'")
     return f"prepared: {done}"
-
-
-def end_prepared(world: World, draw: random.Random) -> str:
-    """End all prepared transactions."""
-    with world.server.connect() as database:
-        names = [str(one) for (one,) in database.execute("SELECT gid FROM pg_prepared_xacts ORDER BY 1").fetchall()]
-        ended = [f"{draw.choice(['COMMIT', 'ROLLBACK'])} PREPARED '{name}'" for name in names]
-        for statement in ended:
-            database.execute(statement)
-    return "; ".join(ended) or "nothing"
 
 
 # -- definitions ------------------------------------------------------------------------------------------------------
@@ -330,42 +294,11 @@ def _slot(world: World, draw: random.Random) -> str:
     return "; ".join(_alone(world, one) for one in draw.choice([[drop], [drop, make], [move]]))
 
 
-def _project(world: World, draw: random.Random) -> str:
-    """The project file says something else."""
-    listed = [f"public.{name}" for name in NAMES]
-    what = draw.choice(["rename", "widen", "narrow", "chunks"])
-    if what == "rename":
-        world.capture = draw.choice([one for one in ("changes", "log", "capture") if one != world.capture])
-    elif what == "widen":
-        world.patterns = draw.choice([listed, ["public.*"], ["*.*"]])
-        world.applied = list(NAMES) if world.applied else []
-    elif what == "narrow":
-        left_out = draw.choice(NAMES)
-        world.patterns = [one for one in listed if one != f"public.{left_out}"]
-        world.applied = [one for one in world.applied if one != left_out]
-    else:
-        world.rows = draw.choice([3, 7, 1000])
-    world.save()
-    return f"project: {what}: {world.patterns}, {world.capture}"
-
-
-def _restart(world: World, draw: random.Random) -> str:
-    how = draw.choice([signal.SIGINT, signal.SIGQUIT])
-    world.close()
-    world.server.restart(how)
-    return f"the server is stopped by {how.name} and started again"
-
-
-def _kill(world: World, draw: random.Random) -> str:
-    return world.run_and_kill(draw)
-
-
 KINDS = {
+    **OF_ALL,
     "transaction": Kind(_transaction, 30, may_stop=False),
     "open transaction": Kind(_begin, 3, may_stop=False),
-    "open transaction ends": Kind(_end, 3, may_stop=False),
     "prepared transaction": Kind(_prepare, 1, may_stop=False),
-    "prepared transactions end": Kind(end_prepared, 2, may_stop=False),
     "column": Kind(_altered, 10),
     "type": Kind(_typed, 3),
     "identity": Kind(_identified, 5),
@@ -373,7 +306,4 @@ KINDS = {
     "arrangement": Kind(_arranged, 5),
     "publication": Kind(_published, 6),
     "slot": Kind(_slot, 1),
-    "project": Kind(_project, 3),
-    "restart": Kind(_restart, 1, may_stop=False),
-    "kill": Kind(_kill, 3, may_stop=False),
 }
