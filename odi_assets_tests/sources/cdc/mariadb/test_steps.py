@@ -194,6 +194,17 @@ HAPPENS: dict[str, tuple[list[str], list[str]]] = {
         ["t", "t", "d", *["r"] * 9],
     ),
     "altered with a remark": (["ALTER /* ticket 7 */ TABLE orders DROP note, ADD note text DEFAULT 'x'"], ["r"] * 10),
+    "with other values of its key": (["ALTER TABLE orders MODIFY id decimal(4,1)"], ["t", *["r"] * 10]),
+    "with a foreign key for a while": (
+        [
+            "CREATE TABLE parents (id int PRIMARY KEY)",
+            "INSERT INTO parents SELECT id FROM orders",
+            "ALTER TABLE orders ADD CONSTRAINT of_parent FOREIGN KEY (id) REFERENCES parents (id) ON DELETE CASCADE",
+            "DELETE FROM parents WHERE id = 3",
+            "ALTER TABLE orders DROP CONSTRAINT of_parent",
+        ],
+        ["t", "t", *["r"] * 9],
+    ),
     "without duplicates": (["ALTER IGNORE TABLE orders ADD UNIQUE INDEX of_state (state)"], ["t", "r"]),
     "with another index": (
         ["ALTER TABLE orders ADD INDEX of_state (state)", "CREATE INDEX of_note ON orders (note(5))"],
