@@ -63,7 +63,7 @@ _FAILURES = (
     ),
     _failure(
         r"statement timeout|max_statement_time|maximum statement execution time|timed out.*read|read.*timed out|"
-        r"canceling statement|Lost connection to .* during query",
+        r"canceling statement|Lost connection to .* during query \([^)]*timed out",
         "it did not answer in time",
         "an index makes it fast, of the cursor or of what a snapshot is cut by; or set `look_timeout` of the "
         "connection: 0 leaves it to Spark",
@@ -73,8 +73,8 @@ _FAILURES = (
         r"UnknownHost|Name or service not known|could not (translate|resolve) host|No route to host|"
         r"Socket fail to connect|connect(ion)? timed out|TCP/IP connection to the host|Unable to connect|"
         r"Adaptive Server connection failed|Failed to connect|server closed the connection|Connection reset|"
-        r"connection (is|was|has been) (lost|closed)|terminating connection|Communications link failure|"
-        r"I/O error occurred while sending",
+        r"connection (is|was|has been) (lost|closed)|Lost connection to|terminating connection|"
+        r"Communications link failure|I/O error occurred while sending|server has gone away",
         "{uri} cannot be reached",
         "check `host` and `port` of the connection, and that the server runs; if only Spark can reach it from where it "
         "runs, set `look_timeout: 0`",
