@@ -29,6 +29,11 @@ each_version = pytest.mark.parametrize("server", list(VERSIONS) or [""], indirec
 """For tests of what must hold on each version of PostgreSQL: the others use one."""
 
 
+def versions_from(least: int) -> pytest.MarkDecorator:
+    """For tests of what PostgreSQL has since a version."""
+    return pytest.mark.parametrize("server", [one for one in VERSIONS if int(one) >= least], indirect=True)
+
+
 @pytest.fixture(scope="session")
 def of_session() -> Iterator[Callable[[str], PostgresServer]]:
     """Starts a server of a version, once."""

@@ -9,7 +9,7 @@ import pytest
 
 from odi_assets.sources.cdc.mark import TableMark
 from odi_assets.state.records import RunStatus
-from odi_assets_tests.sources.cdc.conftest import SLOT, Capture, held, rows_of, run_all
+from odi_assets_tests.sources.cdc.conftest import SLOT, Capture, held, rows_of, run_all, versions_from
 from odi_assets_tests.sources.cdc.test_capture import ops
 
 Database = psycopg.Connection[Any]
@@ -54,6 +54,7 @@ def test_a_truncation_of_a_table_under_another_name_empties_it(capture: Capture,
     assert held(box, "orders") == rows_of(orders, "orders")
 
 
+@versions_from(15)
 def test_changes_of_another_table_that_had_the_name_for_a_while_are_not_those_of_the_table(
     capture: Capture, orders: Database
 ) -> None:
@@ -103,6 +104,7 @@ def test_a_publication_that_left_operations_out_for_a_while_brings_new_snapshots
     assert settled(box)
 
 
+@versions_from(15)
 def test_a_publication_of_a_schema_that_left_it_out_for_a_while_brings_new_snapshots(
     capture: Capture, orders: Database
 ) -> None:

@@ -20,7 +20,7 @@ from odi_assets.nodes.audit.audit import audit
 from odi_assets.nodes.audit.found import Audit
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
-from odi_assets_tests.sources.cdc.conftest import SLOT, VERSIONS, Capture, held, opened, run_all
+from odi_assets_tests.sources.cdc.conftest import SLOT, Capture, held, opened, run_all, versions_from
 from odi_assets_tests.sources.sql.servers import PostgresServer
 
 Database = psycopg.Connection[Any]
@@ -50,7 +50,7 @@ def test_columns_that_the_database_generates_are_said_not_to_be_compared(capture
     assert "not compared: the database generates `twice`, and its log and the table do not have it" in found.notes
 
 
-@pytest.mark.parametrize("server", [one for one in VERSIONS if int(one) >= 18], indirect=True)
+@versions_from(18)
 def test_generated_columns_that_a_publication_has_are_captured_and_compared(capture: Capture, orders: Database) -> None:
     orders.execute("ALTER TABLE orders ADD twice int GENERATED ALWAYS AS (id * 2) STORED")
     orders.execute("ALTER TABLE orders ADD half int GENERATED ALWAYS AS (id / 2) VIRTUAL")

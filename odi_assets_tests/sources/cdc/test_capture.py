@@ -37,7 +37,16 @@ from odi_assets.sources.cdc.postgres.database import PostgresLog
 from odi_assets.sources.cdc.source import LogSource
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
-from odi_assets_tests.sources.cdc.conftest import SLOT, Capture, each_version, held, opened, rows_of, run_all
+from odi_assets_tests.sources.cdc.conftest import (
+    SLOT,
+    Capture,
+    each_version,
+    held,
+    opened,
+    rows_of,
+    run_all,
+    versions_from,
+)
 from odi_assets_tests.sources.sql.servers import PostgresServer
 
 Database = psycopg.Connection[Any]
@@ -712,7 +721,7 @@ NARROW = [
 ]
 
 
-@each_version
+@versions_from(15)
 @pytest.mark.parametrize(("statement", "why"), NARROW, ids=[why for _, why in NARROW])
 def test_a_publication_that_leaves_something_out_is_refused(
     capture: Capture, orders: Database, statement: str, why: str

@@ -14,7 +14,7 @@ from odi_assets.errors import ConfigError, IdentityMismatchError
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.state.records import RunStatus
-from odi_assets_tests.sources.cdc.conftest import SLOT, Capture, held, opened, rows_of, run_all
+from odi_assets_tests.sources.cdc.conftest import SLOT, Capture, held, opened, rows_of, run_all, versions_from
 from odi_assets_tests.sources.sql.servers import PostgresServer
 
 Database = psycopg.Connection[Any]
@@ -81,6 +81,7 @@ def test_a_time_without_a_publication_stops_the_run_and_a_new_slot_goes_on(captu
     assert held(box, "orders") == rows_of(orders, "orders")
 
 
+@versions_from(15)
 def test_columns_that_a_publication_lacks_are_named(
     capture: Capture, orders: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
