@@ -13,6 +13,7 @@ _EXACT_IN_DOUBLE = ("byte", "short", "integer", "float")
 _EXACT_IN_FLOAT = ("byte", "short")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _MOST_DIGITS = 38
+_SIMPLE = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 _SAME_MOMENTS = {("timestamp_ntz", "timestamp"), ("timestamp", "timestamp_ntz"), ("date", "timestamp")}
 """Types whose values a cast keeps: the session's zone is UTC."""
 
@@ -203,6 +204,23 @@ def type_name(kind: Any) -> str:
         return f"map<{type_name(kind['keyType'])}, {type_name(kind['valueType'])}>"
     fields = (f"{ddl_name(field['name'])}: {type_name(field['type'])}" for field in kind["fields"])
     return f"struct<{', '.join(fields)}>"
+
+
+def simple_name(kind: Any) -> str:
+    """A type as Spark's ``simpleString`` has it.
+
+    Example:
+        >>> simple_name({"type": "array", "elementType": "long", "containsNull": True})
+        'array<bigint>'
+    """
+    if isinstance(kind, str):
+        return _SIMPLE.get(kind, kind)
+    if kind["type"] == "array":
+        return f"array<{simple_name(kind['elementType'])}>"
+    if kind["type"] == "map":
+        return f"map<{simple_name(kind['keyType'])},{simple_name(kind['valueType'])}>"
+    fields = (f"{field['name']}:{simple_name(field['type'])}" for field in kind["fields"])
+    return f"struct<{','.join(fields)}>"
 
 
 def ddl_type(kind: Any) -> str:

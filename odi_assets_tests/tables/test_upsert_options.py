@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -11,7 +12,9 @@ from pyspark.sql import SparkSession
 from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import changes
+from odi_assets.delta.commit import Stamp
 from odi_assets.errors import TableError
+from odi_assets.tables.engine import WriteResult, WriteSpec
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of
 
 MARKED = "id BIGINT, name STRING, gone BOOLEAN"
@@ -68,6 +71,34 @@ def test_rows_keep_their_values_and_partitions_where_others_are_deleted(
     assert rows_of(spark, table) == sorted(map(tuple, kept.collect()), key=str)
     files = {file.path for file in ENGINE.open(table).live_files}
     assert not any("gone" in pq.read_schema(table.local_path / path).names for path in files)
+
+
+@pytest.mark.parametrize("partition_by", [(), ("name",)], ids=["no partitions", "partitions"])
+def test_rows_of_this_process_delete_by_a_marker_without_spark(
+    spark: SparkSession, table: Location, partition_by: tuple[str, ...]
+) -> None:
+    def open_spark() -> SparkSession:
+        raise AssertionError("Arrow can do it")
+
+    def write(rows: list[tuple[int, str | None, bool | None]]) -> WriteResult:
+        columns = zip(*rows, strict=True) if rows else ([], [], [])
+        kinds = (pa.int64(), pa.string(), pa.bool_())
+        made = pa.table(list(map(pa.array, columns, kinds)), ["id", "name", "gone"])
+        handle = ENGINE.open(table)
+        stamp = Stamp(APP, handle.transaction_number(APP) + 1, {"run_id": "run"})
+        return ENGINE.write_arrow(made, handle, WriteSpec(**DELETING, partition_by=partition_by), stamp, open_spark)
+
+    write([(1, "a", False), (2, "b", None), (3, "c", False), (5, "e", True)])
+    result = write([(1, None, True), (2, "B", False), (4, "d", None), (9, None, True)])
+    assert (result.rows_written, result.rows_updated, result.rows_deleted, result.rows_total) == (2, 1, 1, 3)
+    gained = changes(ENGINE.open(table), 0, 1)
+    assert (gained.kind, gained.rows, gained.commits[0].deleted) == ("partitions", 2, 1)
+    assert write([(3, "C", False)]).rows_deleted == 0
+    assert write([(4, None, True)]).rows_deleted == 1
+    write([])
+    assert rows_of(spark, table) == [(2, "B"), (3, "C")]
+    files = ENGINE.open(table).live_files
+    assert not any("gone" in pq.read_schema(table.local_path / file.path).names for file in files)
 
 
 @pytest.mark.parametrize("column", ["name", "nothing"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,7 +109,7 @@ def _serve(project: Project, keys: Sequence[NodeKey], every: str, request: RunRe
             "--from, --to and --json",
             fix="leave them out; odi runs list --json shows its runs",
         )
-    if not project.config.spark.remote:
+    if not project.config.spark.remote and _need_spark(project, keys, request):
         find_java()
     serve(project, keys, every)
 
@@ -131,8 +132,10 @@ def _run(project: Project, keys: Sequence[NodeKey], request: RunRequest) -> list
                 return summaries
     request = _ready(project, keys, request)
     is_small = found.bytes is not None and found.bytes <= SMALL_BYTES
-    # The JVM starts while Dagster is imported.
-    begun = session_beginning(project.config.spark, app_name=f"odi run {' '.join(pipelines)}", is_small=is_small)
+    begun: AbstractContextManager[None] = nullcontext()
+    if _need_spark(project, keys, request):
+        # The JVM starts while Dagster is imported.
+        begun = session_beginning(project.config.spark, app_name=f"odi run {' '.join(pipelines)}", is_small=is_small)
     with stdout_kept_for_data(), begun, RunProgress(keys) as progress:
         from odi_assets.orchestration.run import run_pipelines
 
@@ -140,19 +143,24 @@ def _run(project: Project, keys: Sequence[NodeKey], request: RunRequest) -> list
 
 
 def _ready(project: Project, keys: Sequence[NodeKey], request: RunRequest) -> RunRequest:
-    """``request``, once there is a Java for it, and somebody agreed to what a full refresh loses.
+    """``request``, once there is a Java for it, if it needs one, and somebody agreed to what a full refresh loses.
 
     Raises:
         JavaError: there is none.
         Exit: nobody agreed.
     """
-    if not project.config.spark.remote:
+    if not project.config.spark.remote and _need_spark(project, keys, request):
         find_java()
     if request.full_refresh and not request.accept_loss:
         from odi_assets.cli.run.losses import consented
 
         return consented(project, keys, request)
     return request
+
+
+def _need_spark(project: Project, keys: Sequence[NodeKey], request: RunRequest) -> bool:
+    """Whether a run of ``keys`` is sure to need Spark. What is new in a log seldom does."""
+    return request.full_refresh or not all(project.graph.node(key).is_of_log for key in keys)
 
 
 def quiet_libraries() -> None:

@@ -283,6 +283,11 @@ class NodeConfig(Strict):
         return self.captures and self.read is not None and self.read.NEEDS == "database"
 
     @property
+    def is_of_log(self) -> bool:
+        """Whether it captures a log or applies one: most of its runs need no Spark."""
+        return self.captures or self.apply is not None
+
+    @property
     def references(self) -> dict[tuple[str | int, ...], str]:
         """The nodes that it names in ``inputs``, ``depends_on`` and ``checks``, by where it names them."""
         applies = self.apply is not None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 N, KEY, AFTER, UNCHANGED = "n", "key", "after", "unchanged"
-_DATA = (Op.READ, Op.CREATE, Op.UPDATE, Op.DELETE)
+DATA = (Op.READ, Op.CREATE, Op.UPDATE, Op.DELETE)
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,12 @@ class LogShape:
     id: str
     columns: tuple[tuple[str, str], ...]
     key: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, listing: Sequence[Mapping[str, Any]]) -> LogShape:
+        """The shape with the columns that a row of the log lists."""
+        pairs = tuple((one["name"], one["type"]) for one in listing)
+        return cls(name, pairs, tuple(one["name"] for one in listing if one["key"]))
 
     def place(self, name: str) -> int | None:
         return next((place for place, (column, _) in enumerate(self.columns) if column == name), None)
@@ -62,7 +68,7 @@ def facts_of(rows: DataFrame, node: str) -> LogFacts:
     found = (
         rows.groupBy("shape")
         .agg(
-            F.count_if(op.isin([one.value for one in _DATA])).alias("rows"),
+            F.count_if(op.isin([one.value for one in DATA])).alias("rows"),
             F.max(N).alias("last"),
             F.max(F.when(op == Op.TRUNCATE.value, F.col(N))).alias("emptied"),
             F.count_if(lacks).alias("lacking"),
@@ -86,18 +92,12 @@ def facts_of(rows: DataFrame, node: str) -> LogFacts:
             node=node,
         )
     return LogFacts(
-        tuple(_shape(name, listing["columns"]) for listing, name in reversed(listings)),
+        tuple(LogShape.of(name, json.loads(listing["columns"])) for listing, name in reversed(listings)),
         {row["shape"]: row["last"] for row in found if row["shape"] is not None},
         max((row["emptied"] for row in found if row["emptied"] is not None), default=None),
         any(row["lacking"] for row in found),
         any(row["moved"] for row in found),
     )
-
-
-def _shape(name: str, listing: str) -> LogShape:
-    columns = json.loads(listing)
-    pairs = tuple((one["name"], one["type"]) for one in columns)
-    return LogShape(name, pairs, tuple(one["name"] for one in columns if one["key"]))
 
 
 def column_types(shapes: Sequence[LogShape]) -> dict[str, str]:

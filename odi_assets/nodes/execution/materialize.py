@@ -77,6 +77,7 @@ class ArrowRows:
     plan: ResolvedPlan
     rows: pa.Table | TableParts
     open_spark: Callable[[], SparkSession]
+    counts: RowCounts
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,21 @@ def arrow_rows(plan: NodePlan, open_spark: Callable[[], SparkSession]) -> ArrowR
     if len(plan.reads) != 1 or plan.node.config.checks:
         return None
     with remedies_named(plan.node):
-        found = plan.reads[0].without_spark()
+        if plan.node.config.apply is None:
+            found = plan.reads[0].without_spark()
+        else:
+            from odi_assets.nodes.execution.apply_here import applied_here
+
+            found = applied_here(plan)
     if found is None:
         return None
-    resolved = ResolvedPlan.of(plan, (found[0],), plan.write)
-    return NoRows(resolved) if resolved.nothing_new else ArrowRows(resolved, found[1], open_spark)
+    read, rows = found
+    resolved = ResolvedPlan.of(plan, (read,), plan.write)
+    if resolved.nothing_new:
+        return NoRows(resolved)
+    counts = RowCounts.of(resolved)
+    counts.known[read.name] = rows.num_rows if read.rows_known is None else read.rows_known
+    return ArrowRows(resolved, rows, open_spark, counts)
 
 
 def compute(plan: NodePlan, spark: SparkSession, service: Service | None = None) -> Computed:
@@ -230,8 +241,9 @@ def _written(rows: NodeRows | ArrowRows, stamp: Stamp, guard: Guard | None) -> t
     """What the commit of ``rows`` did, and how many rows were read for it."""
     plan, engine = rows.plan, engine_of(rows.plan.target)
     if isinstance(rows, ArrowRows):
-        written = engine.write_arrow(rows.rows, plan.target, plan.write_spec, stamp, rows.open_spark)
-        return written, rows.rows.num_rows
+        with computation_named(plan.node, plan.reads):
+            written = engine.write_arrow(rows.rows, plan.target, plan.write_spec, stamp, rows.open_spark)
+        return written, rows.counts.total(written.rows_written)
     with (
         rows.own.until_written(rows.df) if rows.own else nullcontext(),
         computation_named(plan.node, plan.reads),

@@ -16,6 +16,7 @@ from odi_assets.delta.files.pruning import files_in_partitions, values_of
 from odi_assets.delta.history import TableCommit, replaces_rows, restored_version, versions_in_effect
 from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.position import table_position
+from odi_assets.delta.protocol import BY_FILES
 from odi_assets.delta.table import LiveFile, TableHandle, rows_in
 from odi_assets.errors import ConfigError, IncrementError, NothingThereError, SourceError
 from odi_assets.sources.cursor.bounds import Bound
@@ -71,7 +72,9 @@ class DeltaTableSource(StreamableSource):
 
     def bounded(self, until: Any, mark: Mark | None) -> DeltaTableSource:
         is_passed = isinstance(mark, VersionMark) and until is not None and mark.version > until
-        return self if until is None or is_passed else replace(self, until=int(until))
+        # To open a table costs most of a plan: the newest version is open already.
+        is_newest = until is not None and self._newest.table_version == until
+        return self if until is None or is_passed or is_newest else replace(self, until=int(until))
 
     @property
     def uri(self) -> str:
@@ -289,14 +292,14 @@ class TableSnapshot(SourceSnapshot):
 
     @property
     def rows_known(self) -> int | None:
-        return rows_in(self._files) if self.handle.exists else None
+        return rows_in(self.files) if self.handle.exists else None
 
     @property
     def bytes(self) -> int:
-        return sum(file.size for file in self._files)
+        return sum(file.size for file in self.files)
 
     @property
-    def _files(self) -> Sequence[LiveFile]:
+    def files(self) -> Sequence[LiveFile]:
         return self.handle.live_files if self.only is None else self._files_of(self.only)
 
     def _files_of(self, only: Partitions) -> Sequence[LiveFile]:
@@ -343,6 +346,14 @@ class NewVersions(Read):
             handle = self.snapshot.handle
             return engine_of(handle).changed_rows(spark, handle, self.step.changes)
         return self.snapshot.rows(spark)
+
+    @property
+    def plain_files(self) -> Sequence[LiveFile] | None:
+        """The files that hold the rows and no others; None if a list of files does not say which the rows are."""
+        gained = self.step.changes if self._by_rows else None
+        if engine_of(self.snapshot.handle).features is not BY_FILES or (gained is not None and gained.replacing):
+            return None
+        return self.snapshot.files if gained is None else list({file.path: file for file in gained.files}.values())
 
     def whole(self) -> Read:
         whole = Whole.instead_of(self)

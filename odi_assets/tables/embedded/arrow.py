@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import Schema
 from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
@@ -22,7 +23,7 @@ from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.protocol import require_removable, require_writable, with_features
 from odi_assets.delta.schema_evolution import UNDECIDED, plan_schema, replaced_schema
 from odi_assets.delta.table import TableHandle
-from odi_assets.delta.types import type_name
+from odi_assets.delta.types import simple_name
 from odi_assets.errors import TableError
 from odi_assets.tables.engine import WriteResult, WriteSpec
 from odi_assets.tables.modes.base import Write, mode_of
@@ -31,8 +32,8 @@ from odi_assets.tables.partition_folders import require_folders
 from odi_assets.tables.parts import TableParts
 from odi_assets.tables.schema import require_columns, require_partitioned, require_same_partitioning, spelled_as
 from odi_assets.tables.undecided import with_marks, with_types
-from odi_assets.tables.upsert.arrow_rewrite import rewrite
-from odi_assets.tables.upsert.matching import candidates
+from odi_assets.tables.upsert.arrow_rewrite import copy_unmarked, rewrite
+from odi_assets.tables.upsert.matching import MatchedFiles, candidates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -202,6 +203,7 @@ def _write(
     keeps_columns = handle.exists and not spec.mode.traits.replaces_columns
     if keeps_columns:
         rows = rows.rename_columns([spelled_as(name, list(handle.columns)) for name in rows.column_names])
+    rows, marks = _without_marker(rows, spec, handle)
     uri = handle.location.uri
     require_columns(spec.keys, rows.column_names, "key", uri)
     require_partitioned(spec.partition_by, rows.column_names, uri)
@@ -218,30 +220,57 @@ def _write(
     if (added or parts is not None) and handle.live_files and spec.mode not in (WriteMode.APPEND, WriteMode.OVERWRITE):
         # Other files have to be rewritten, or rows compared.
         raise _NeedsSpark
+    if marks is not None:
+        rows = rows.append_column(str(spec.delete_when), marks)
+    spec = replace(spec, delete_when=None if marks is None else spec.delete_when)
     write = ArrowWrite(rows, handle, spec, stamp, schema_json, bool(added), parts=parts)
     changes = _upsert(write) if spec.mode is WriteMode.UPSERT else mode_of(spec.mode).stage(write)
     if handle.exists and (changes.removed or (spec.mode.traits.replaces_columns and handle.live_files)):
         require_removable(handle, f"`{spec.mode}`")
     changes = replace(changes, keys=spec.keys, computed_from=spec.mode.traits.computed_from, new_schema=bool(added))
     version = commit(handle, schema_json, spec.partition_by, changes, stamp)
-    columns = tuple((field["name"], type_name(field["type"])) for field in json.loads(schema_json)["fields"])
+    columns = tuple((field["name"], simple_name(field["type"])) for field in json.loads(schema_json)["fields"])
     result = WriteResult.of(handle, changes, version, columns)
     return replace(result, columns_added=tuple(added), columns_ignored=tuple(ignored))
 
 
+def _without_marker(rows: pa.Table, spec: WriteSpec, handle: TableHandle) -> tuple[pa.Table, pa.ChunkedArray | None]:
+    """``rows`` without the column that ``spec.delete_when`` names, and this column; None in its place if it marks no
+    row."""
+    if spec.delete_when is None:
+        return rows, None
+    name, stored = spelled_as(spec.delete_when, rows.column_names), handle.columns if handle.exists else {}
+    if name not in rows.column_names or not pa.types.is_boolean(rows[name].type) or name in stored:
+        # Spark names what is wrong.
+        raise _NeedsSpark
+    marks = pc.fill_null(rows[name], False)
+    if not pc.any(marks).as_py():
+        return rows.drop_columns([name]), None
+    if spec.mode is not WriteMode.UPSERT:
+        raise _NeedsSpark
+    return rows.drop_columns([name]), marks
+
+
 def _upsert(write: ArrowWrite) -> FileChanges:
-    """As ``modes.upsert`` does it, without options, where Arrow can."""
-    spec, keys = write.spec, write.keys
-    if spec.delete_when is not None or spec.only_if_newer is not None or not _are_unique(write.df, keys):
+    """As ``modes.upsert`` does it, where Arrow can."""
+    spec, keys, marker = write.spec, write.keys, write.spec.delete_when
+    if spec.only_if_newer is not None or not _are_unique(write.df, keys):
+        raise _NeedsSpark
+    if marker is not None and not write.handle.live_files:
+        # There is nothing to delete.
+        write = replace(write, df=write.df.filter(pc.invert(write.df[marker])).drop_columns([marker]))
+        marker = None
+    if marker is not None and not write.handle.location.is_local:
         raise _NeedsSpark
     files = write.stage(write.df)
     among = candidates(write.handle, files, keys) if files else []
-    if not among:
-        return FileChanges("rows", files)
-    found = rewrite(write.handle, files, keys, among, write.folder("-moved"))
+    found = rewrite(write.handle, files, keys, among, write.folder("-moved"), marker) if among else MatchedFiles((), 0)
     if found is None:
         raise _NeedsSpark
-    return upserted(files, write.files("-moved"), found, found.files)
+    if marker is not None:
+        copy_unmarked(write.handle, files, marker, write.folder("-new"))
+        files = write.files("-new")
+    return upserted(files, write.files("-moved") if among else [], found, found.files)
 
 
 def _are_unique(rows: pa.Table, keys: tuple[str, ...]) -> bool:
