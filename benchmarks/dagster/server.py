@@ -61,9 +61,8 @@ _BACKFILLS = (
 
 @contextmanager
 def running_dagster(folder: Path) -> Iterator[Server]:
-    """Dagster over the project file in ``folder``, set up as this repository's ``dagster.yaml`` says. All its processes
-    end with it, its runs too."""
-    shutil.copy(REPOSITORY / "dagster.yaml", folder)
+    """Dagster over the project file in ``folder``, set up as ``odi dev`` does. All its processes end with it."""
+    shutil.copy(REPOSITORY / ".dagster" / "dagster.yaml", folder)
     address = f"http://127.0.0.1:{_free_port()}"
     command = [str(Path(sys.executable).parent / "dagster"), "dev", "-m", LOCATION, "-h", "127.0.0.1", "-p"]
     environment = {
