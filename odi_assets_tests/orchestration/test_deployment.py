@@ -16,7 +16,9 @@ import dagster as dg
 import pytest
 from dagster._daemon.types import DaemonHeartbeat
 
+from benchmarks.dagster.deployed import running_deployment
 from odi_assets.nodes.project import Project
+from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.orchestration.deployment.examine import examine_deployment
 from odi_assets.orchestration.deployment.look import Look, Outcome
 from odi_assets.orchestration.runs.instance import open_instance
@@ -179,3 +181,38 @@ def test_the_shell_prints_each_look_and_ends_with_1_where_something_is_wrong(pro
     looks = json.loads(ended.stdout)
     assert {look["outcome"] for look in looks} == {"ok", "wrong", "not looked at"}
     assert "Not looked at: clock: there is no storage to ask." in ended.stderr
+
+
+def test_webserver_daemon_and_two_code_servers_from_four_folders_are_one_instance(
+    project: Project, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The services of deploy/compose.yaml, and again after SIGTERM to each in turn."""
+    del database
+    variables = {name: value for name, value in os.environ.items() if name.startswith("DAGSTER_POSTGRES_")}
+    folder = tmp_path / "deployment"
+    folder.mkdir()
+    with running_deployment(folder, {"one": project.path, "two": project.path}, variables) as deployment:
+        monkeypatch.setenv("DAGSTER_HOME", str(deployment.home))
+        with open_instance(project.root) as instance:
+            run = instance.create_run_for_job(build_definitions(project).resolve_job_def("shop"))
+            assert _settled(project, deployment.server.address) == []
+            for service in deployment.services:
+                deployment.replace(service)
+            assert _settled(project, deployment.server.address) == []
+            assert instance.get_runs_count() == 1
+            assert instance.has_run(run.run_id)
+        looks = list(examine_deployment(project, deployment.server.address))
+        seen = [look.found for look in looks if look.part == "servers"]
+        assert any(found.startswith("code location two has ") for found in seen)
+        assert f"the webserver at {deployment.server.address} has this instance" in seen
+        assert deployment.strays() == []
+
+
+def _settled(project: Project, address: str) -> list[str]:
+    """What is wrong once the daemon had the time for its first heartbeats."""
+    until = time.monotonic() + 120
+    while True:
+        wrong = [look.found for look in examine_deployment(project, address) if look.outcome is Outcome.WRONG]
+        if not wrong or time.monotonic() > until:
+            return wrong
+        time.sleep(1)
