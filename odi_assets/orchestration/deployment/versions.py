@@ -21,7 +21,7 @@ _FAMILY = "dagster"
 
 
 def look_at_packages() -> Iterator[Look]:
-    """Whether the packages of Dagster that are installed here ask for one another's versions."""
+    """Whether the packages of Dagster that are installed here go together, by the versions that they ask for."""
     installed = {canonicalize_name(one.name): one for one in distributions() if one.name}
     family = {name: one for name, one in installed.items() if name.split("-")[0] == _FAMILY}
     apart = [
