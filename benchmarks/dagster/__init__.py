@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.dagster import lineage, measures, soak
+from benchmarks.dagster import deployed_soak, lineage, measures, soak
 from benchmarks.harness import Benchmark
 
 BENCHMARK = Benchmark(
@@ -17,5 +17,6 @@ BENCHMARK = Benchmark(
         "io-manager": measures.io_manager,
         "lineage": lineage.lineage,
         "soak": soak.soak,
+        "deployed": deployed_soak.deployed,
     },
 )

@@ -61,10 +61,9 @@ _BACKFILLS = (
 
 @contextmanager
 def running_dagster(folder: Path) -> Iterator[Server]:
-    """Dagster over the project file in ``folder``, set up as this repository's ``dagster.yaml`` says. All its processes
-    end with it, its runs too."""
-    shutil.copy(REPOSITORY / "dagster.yaml", folder)
-    address = f"http://127.0.0.1:{_free_port()}"
+    """Dagster over the project file in ``folder``, set up as ``odi dev`` does. All its processes end with it."""
+    shutil.copy(REPOSITORY / ".dagster" / "dagster.yaml", folder)
+    address = f"http://127.0.0.1:{free_port()}"
     command = [str(Path(sys.executable).parent / "dagster"), "dev", "-m", LOCATION, "-h", "127.0.0.1", "-p"]
     environment = {
         **os.environ,
@@ -83,19 +82,19 @@ def running_dagster(folder: Path) -> Iterator[Server]:
             start_new_session=True,
         )
         try:
-            _await_answer(f"{address}/server_info", process, folder / "dev.log")
+            await_answer(f"{address}/server_info", process, folder / "dev.log")
             yield Server(address)
         finally:
             _stop(process)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
 
 
-def _await_answer(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def await_answer(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:

@@ -13,7 +13,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,7 +70,7 @@ pipelines:
 SOURCES = ("orders", "wind")
 _ROWS_OF_A_FILE = 20
 _FILE_EVERY, _DISTURB_EVERY, _BACKFILL_EVERY = 3.0, 25.0, 50.0
-_QUIET_SECONDS, _PATIENCE = 25.0, 400.0
+_QUIET_SECONDS, PATIENCE = 25.0, 400.0
 """How long nothing has to happen until it is over, and how long that may take."""
 _RUNNING = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])
 _QUEUED = dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])
@@ -101,17 +101,17 @@ def _soak(options: Options, folder: Path) -> list[Row]:
     ):
         disturber = Disturber(instance, server, options.say)
         options.say(f"{options.minutes:g} minutes of files, backfills, kills and cancelled runs")
-        with _automation(server):
+        with automation(server, {"shop": LOCATION, "air": LOCATION}):
             _live(landing, disturber, server, options.minutes * 60)
             for source in SOURCES:
                 landing.land(source)
             # A cancelled run is not requested again until the position moves, and one may have had the broken node.
             (landing.root / "broken" / "2.csv").write_text("no number either\n", encoding="utf-8")
-            _backfill_all(landing, server)
+            backfill_all(landing, server)
         options.say("waiting until nothing happens any more")
-        settled = _await_quiet(instance, server)
+        settled = await_quiet(instance, server)
         findings = Findings(folder, instance, server, disturber.killed, disturber.cancelled, options.say)
-        return findings.rows(landing.files, settled, _PATIENCE)
+        return findings.rows(landing.files, settled, PATIENCE)
 
 
 @dataclass
@@ -198,41 +198,48 @@ def _live(landing: Landing, disturber: Disturber, server: Server, seconds: float
         if now - disturbed >= _DISTURB_EVERY and disturber.disturb():
             disturbed = now
         if now - backfilled >= _BACKFILL_EVERY and landing.is_loaded and not server.backfills("REQUESTED"):
-            server.ask(_BACKFILL, what=_backfill_of(draw.sample(DAYS, draw.randint(1, len(DAYS)))))
+            server.ask(BACKFILL, what=backfill_of(draw.sample(DAYS, draw.randint(1, len(DAYS)))))
             backfilled = now
         time.sleep(0.25)
 
 
-def _backfill_all(landing: Landing, server: Server) -> None:
+def backfill_all(landing: Landing, server: Server) -> None:
     """One more backfill, which is left alone."""
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + PATIENCE
     while not landing.is_loaded and time.monotonic() < until:
         time.sleep(0.5)
-    server.ask(_BACKFILL, what=_backfill_of([*DAYS]))
+    server.ask(BACKFILL, what=backfill_of([*DAYS]))
 
 
-def _backfill_of(days: list[str]) -> dict[str, object]:
+def backfill_of(days: list[str]) -> dict[str, object]:
     return {"assetSelection": [{"path": ["shop", "daily"]}], "partitionNames": sorted(days)}
 
 
 @contextmanager
-def _automation(server: Server) -> Iterator[None]:
-    """Turn on the sensors and the schedule; in the end turn off the schedule, with which it would never be quiet."""
-    place = {"repositoryLocationName": LOCATION, "repositoryName": "__repository__"}
-    for pipeline in ("shop", "air"):
+def automation(server: Server, locations: Mapping[str, str]) -> Iterator[None]:
+    """Turn on the sensors and the schedule; in the end turn off the schedule, with which it would never be quiet.
+
+    Args:
+        locations: by pipeline, the code location.
+    """
+    places = {
+        pipeline: {"repositoryLocationName": location, "repositoryName": "__repository__"}
+        for pipeline, location in locations.items()
+    }
+    for pipeline, place in places.items():
         server.ask(_START_SENSOR, sensor={**place, "sensorName": f"{pipeline}_new_data"})
-    started = server.ask(_START_SCHEDULE, schedule={**place, "scheduleName": "shop_schedule"})
+    started = server.ask(_START_SCHEDULE, schedule={**places["shop"], "scheduleName": "shop_schedule"})
     try:
         yield
     finally:
         server.ask(_STOP_SCHEDULE, schedule=started["startSchedule"]["scheduleState"]["id"])
 
 
-def _await_quiet(instance: dg.DagsterInstance, server: Server) -> float:
+def await_quiet(instance: dg.DagsterInstance, server: Server) -> float:
     """Seconds until no run and no backfill was left and none came; infinite if there are still some."""
     began = quiet_since = time.monotonic()
     seen = instance.get_runs_count()
-    while (now := time.monotonic()) < began + _PATIENCE:
+    while (now := time.monotonic()) < began + PATIENCE:
         runs = instance.get_runs_count()
         if runs != seen or instance.get_runs_count(UNFINISHED) or server.backfills("REQUESTED"):
             quiet_since, seen = now, runs
@@ -252,7 +259,7 @@ _START_SCHEDULE = (
 )
 _STOP_SCHEDULE = f"mutation($schedule: String!) {{ stopRunningSchedule(id: $schedule) {{ __typename {_ERROR} }} }}"
 _TERMINATE = f"mutation($runs: [String!]!) {{ terminateRuns(runIds: $runs) {{ __typename {_ERROR} }} }}"
-_BACKFILL = (
+BACKFILL = (
     "mutation($what: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $what) "
     f"{{ __typename {_ERROR} }} }}"
 )

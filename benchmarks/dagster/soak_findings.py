@@ -74,13 +74,9 @@ class Findings:
             settled: seconds until all was quiet.
             patience: how many there may be.
         """
-        unfinished = self.instance.get_runs_count(UNFINISHED)
         return [
             *self._what_happened(files),
-            Row("until all was quiet, s", settled, None, "", None, f"<= {patience:g}", settled <= patience),
-            *self._tables(),
-            _none("runs that did not end", unfinished),
-            _at_most("increments of one asset at once", self._most_at_once(_running), 1),
+            *self.of_tables(settled, patience),
             # One of the sensor and one of the schedule.
             _at_most("runs of one asset that wait", self._most_at_once(_waiting), _MOST_WAITING),
             _none("healthy assets that are red", len(self._red(HEALTHY))),
@@ -89,6 +85,15 @@ class Findings:
             *self._told("killed", self.killed, "LOST"),
             *self._told("cancelled", self.cancelled, "CANCELLED"),
             _none("nodes of cancelled runs without a row", len(self._without_row())),
+        ]
+
+    def of_tables(self, settled: float, patience: float) -> list[Row]:
+        """What was lost or repeated, and whether runs of an asset came one after the other; see :meth:`rows`."""
+        return [
+            Row("until all was quiet, s", settled, None, "", None, f"<= {patience:g}", settled <= patience),
+            *self._tables(),
+            _none("runs that did not end", self.instance.get_runs_count(UNFINISHED)),
+            _at_most("increments of one asset at once", self._most_at_once(_running), 1),
         ]
 
     def _what_happened(self, files: int) -> list[Row]:

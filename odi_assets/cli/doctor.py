@@ -44,6 +44,12 @@ _DISAGREEMENTS = (
     Column("found", lambda one: one.message, wrap=True),
     Column("remedy", lambda one: one.remedy, wrap=True),
 )
+_LOOKS = (
+    Column("part", lambda look: look.part),
+    Column("outcome", lambda look: look.outcome.value),
+    Column("found", lambda look: look.found, wrap=True),
+    Column("remedy", lambda look: look.remedy, wrap=True, optional=True),
+)
 _RECOVERIES = (
     Column("node", lambda one: f"{one['pipeline']}.{one['node']}"),
     Column("what", lambda one: "row of history" if "status" in one else "HWM"),
@@ -69,6 +75,14 @@ def doctor(
     deep: Annotated[
         bool, typer.Option("--deep", help="Read all data files and commits too: rows, values, checksums of pages.")
     ] = False,
+    of_deployment: Annotated[
+        bool,
+        typer.Option("--deployment", help="Look at Dagster's instance, storage, daemon, limits and versions instead."),
+    ] = False,
+    webserver: Annotated[
+        str | None,
+        typer.Option("--webserver", metavar="URL", help="With --deployment: the UI, which knows the code servers too."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Report where tables, state and run history disagree, each with its remedy. Exit code 1 if they do.
@@ -76,6 +90,13 @@ def doctor(
     Every live file is looked for, with its size; ledgers, checkpoints of streams and kept rows are opened.
     """
     project = settings.project()
+    if of_deployment:
+        if pipeline or node or deep:
+            raise typer.BadParameter("PIPELINE, --node and --deep go with tables, and not with --deployment")
+        _of_deployment(project, webserver, as_json)
+        return
+    if webserver:
+        raise typer.BadParameter("--webserver goes with --deployment")
     state, keys = project.open_state(), selected_nodes(project, pipeline, node)
     of_system = lasting(lambda deeply: list(files_of_system(project, state, deep=deeply)), deep=deep)
     examined = [*of_system, *examine(project, state, keys, deep=deep)]
@@ -98,6 +119,25 @@ def doctor(
     for key, gaps in ({} if of_system else kept_gaps(project, keys)).items():
         note(f"{key}: {gaps}: these rows are lost.")
     if found:
+        raise typer.Exit(FAILED)
+
+
+def _of_deployment(project: Project, webserver: str | None, as_json: bool) -> None:
+    from odi_assets.orchestration.deployment.examine import examine_deployment
+    from odi_assets.orchestration.deployment.look import Outcome
+
+    looks = list(examine_deployment(project, webserver))
+    seen = [look for look in looks if look.outcome is not Outcome.NOT_LOOKED_AT]
+    wrong = [look for look in looks if look.outcome is Outcome.WRONG]
+    if as_json:
+        data_json([look.to_json() for look in looks])
+    else:
+        data_table(_LOOKS, seen)
+    for look in looks:
+        if look.outcome is Outcome.NOT_LOOKED_AT:
+            note(f"Not looked at: {look.part}: {look.found}{f' ({look.remedy})' if look.remedy else ''}.")
+    note(f"{counted(len(wrong), 'thing')} wrong." if wrong else "Nothing is wrong in what was looked at.")
+    if wrong:
         raise typer.Exit(FAILED)
 
 

@@ -63,13 +63,21 @@ class DagsterNames:
         return source_key(connection, path).with_prefix(self.prefix) if self.prefix else source_key(connection, path)
 
     def step(self, key: NodeKey, *, of_ranges: bool = False) -> str:
-        """The step that takes in what is new of a node, as run configuration names it, and its pool; or the step and
-        the pool of its backfills, which may run beside increments."""
+        """The step that takes in what is new of a node, as run configuration names it; or the step of its backfills."""
         return "__".join([*self.prefix, key.pipeline, key.node, *([_RANGES] if of_ranges else [])])
 
     def pipeline(self, pipeline: str) -> str:
         """The job of a pipeline, and its group of assets."""
         return "_".join([*self.prefix, pipeline])
+
+
+def pool_of(project: Project, key: NodeKey, *, of_ranges: bool = False) -> str:
+    """The pool of a node's step; of its backfills, which may run beside increments, it is another one.
+
+    It begins with the environment, if that has a name: runs of a node wait for each other in each environment alone.
+    """
+    step = DagsterNames.of(project).step(key, of_ranges=of_ranges)
+    return f"{'_'.join(project.environment.split())}__{step}" if project.environment else step
 
 
 def source_keys(project: Project, read: ReadConfig) -> dict[dg.AssetKey, str]:

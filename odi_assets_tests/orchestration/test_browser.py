@@ -98,7 +98,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address(folder: Path) -> Iterator[str]:
     """Dagster's UI and daemon over the project, with nothing run yet."""
-    shutil.copy(REPOSITORY / "dagster.yaml", folder)
+    shutil.copy(REPOSITORY / ".dagster" / "dagster.yaml", folder)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -453,6 +454,17 @@ def test_increments_and_backfills_of_a_node_have_different_pools_because_both_ma
         assert run.run_op_concurrency is not None
         pools.append(run.run_op_concurrency.all_pools)
     assert pools == [{"shop__sales_by_day"}, {"shop__sales_by_day__ranges"}]
+
+
+def test_pools_carry_the_environment_so_that_runs_of_two_environments_do_not_wait_for_each_other(
+    project: Project,
+) -> None:
+    definitions = build_definitions(replace(project, environment="prod eu"))
+    job = definitions.resolve_job_def("shop").get_subset(asset_selection={dg.AssetKey(["shop", "shops"])})
+    assert {node.definition.pool for node in job.nodes if isinstance(node.definition, dg.OpDefinition)} == {
+        "prod_eu__shop__shops"
+    }
+    assert [node.name for node in job.nodes] == ["shop__shops"]
 
 
 def test_a_nodes_key_is_its_step_in_the_launchpad(project: Project) -> None:

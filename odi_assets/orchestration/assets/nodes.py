@@ -34,7 +34,7 @@ from odi_assets.orchestration.assets.io_manager import (
 from odi_assets.orchestration.assets.partitions import partitions_definition, run_bounds
 from odi_assets.orchestration.assets.suppress_materialization import PLANNED
 from odi_assets.orchestration.metadata import UP_TO_DATE, definition_attributes
-from odi_assets.orchestration.naming import DagsterNames, partition_of
+from odi_assets.orchestration.naming import DagsterNames, partition_of, pool_of
 from odi_assets.orchestration.runs.selection import skipped_with
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def node_asset(
             },
             config_schema=_CONFIG,
             required_resource_keys={names.resources + one for one in (SPARK, STATE, HISTORY)},
-            pool=name,
+            pool=pool_of(project, key, of_ranges=partition is not None),
             retry_policy=retry_policy,
         )
         spec = dg.AssetSpec(

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from copy import deepcopy
+from contextlib import contextmanager, nullcontext
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import yaml
 from dagster._core.instance import InstanceRef
+from dagster._serdes import ConfigurableClassData
+from filelock import FileLock
+from sqlalchemy.exc import SQLAlchemyError
 
 from odi_assets.errors import ConfigError
 from odi_assets.util.durable import write_file
+from odi_assets.util.extras import install_command, pip_install
 
 CONFIG_FILE = "dagster.yaml"
 HOME_VARIABLE = "DAGSTER_HOME"
-
+_POSTGRES_STORAGE = "dagster_postgres"
+_LOCK = ".odi.lock"
+_FOLDER_KEYS = ("base_dir", "local_dir")
 
 FOLDER = ".dagster"
 """In the folder of a project: the home that ``odi dev`` makes where there is no other one."""
@@ -67,26 +72,91 @@ def lasting_home(root: Path) -> Path:
     folder = root.resolve() / FOLDER
     folder.mkdir(exist_ok=True)
     write_file(folder / CONFIG_FILE, (files(__package__) / "dagster.yaml").read_text(encoding="utf-8"))
-    return folder
+    with _persistent(folder):
+        # Now it is made, before the processes of Dagster that are started together come to it.
+        return folder
 
 
 def _persistent(folder: Path) -> dg.DagsterInstance:
+    require_absolute_folders(folder / CONFIG_FILE)
+    ref = instance_ref(folder)
     try:
-        ref = InstanceRef.from_dir(str(folder), overrides=_absolute_folders(folder))
-        return dg.DagsterInstance.from_ref(ref)
-    except dg.DagsterError as error:
-        raise ConfigError(f"{folder / CONFIG_FILE}: {error}", fix="correct it, or unset DAGSTER_HOME") from error
+        # Dagster's SQLite storage is not made twice at once: the later one of two processes would fail.
+        with FileLock(folder / _LOCK) if os.access(folder, os.W_OK) else nullcontext():
+            return dg.DagsterInstance.from_ref(ref)
+    except Exception as error:
+        if not is_of_database(error):
+            raise
+        raise ConfigError(
+            f"{folder / CONFIG_FILE}: Dagster's storage cannot be opened: {database_error(error)}",
+            fix="odi doctor --deployment says where it is looked for",
+        ) from error
 
 
-def _absolute_folders(folder: Path) -> dict[str, Any]:
-    """Sections of dagster.yaml with folders relative to that file; to Dagster, they are relative to where it runs."""
+def instance_ref(folder: Path) -> InstanceRef:
+    """What the dagster.yaml of ``folder`` says; no storage is opened.
+
+    Raises:
+        ConfigError: dagster.yaml is wrong, or the package of its storage is not installed.
+    """
     path = folder / CONFIG_FILE
-    config = (yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None) or {}
-    sections = {
-        name: deepcopy(config[name]) for name in ("storage", "local_artifact_storage", "compute_logs") if name in config
-    }
-    for section in sections.values():
-        for part in (section.get("sqlite"), section.get("config")):
-            if isinstance(part, dict) and isinstance(part.get("base_dir"), str):
-                part["base_dir"] = str(folder / part["base_dir"])
-    return sections
+    try:
+        ref = InstanceRef.from_dir(str(folder))
+    except (dg.DagsterError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: {error}", fix=f"correct it, or unset {HOME_VARIABLE}") from error
+    package = storage_data(ref).module_name.partition(".")[0]
+    if find_spec(package) is None:
+        shown = package.replace("_", "-")
+        raise ConfigError(
+            f"{path}: its storage needs the package {shown}, and it is not installed",
+            fix=install_command("postgres-storage") if package == _POSTGRES_STORAGE else pip_install(shown),
+        )
+    return ref
+
+
+def storage_data(ref: InstanceRef) -> ConfigurableClassData:
+    """What an instance's storage is: class and settings. Only instances of Dagster's cloud have none."""
+    if ref.storage_data is None:
+        raise ConfigError(f"{CONFIG_FILE} has no storage", fix="leave `storage` out, or name one")
+    return ref.storage_data
+
+
+def is_of_database(error: Exception) -> bool:
+    """Whether a database said so, or nobody answered in its place; Dagster's storages wrap such errors in their own."""
+    return isinstance(error, SQLAlchemyError) or isinstance(error.__cause__, SQLAlchemyError)
+
+
+def database_error(error: BaseException) -> str:
+    """The first line of what a database said, which has no stack and no address with a password."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+
+
+def require_absolute_folders(path: Path) -> None:
+    """Refuse a dagster.yaml with folders that are relative: two processes may keep different runs.
+
+    Raises:
+        ConfigError: there is one, or the file is no YAML.
+    """
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    try:
+        found = next(_relative_folders(yaml.compose(text, Loader=yaml.SafeLoader)), None)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: {error}", fix=f"correct it, or unset {HOME_VARIABLE}") from error
+    if found is not None:
+        line, key, folder = found
+        raise ConfigError(
+            f"{path}:{line}: `{key}: {folder}` is relative, and Dagster takes it in relation to the folder in which "
+            "each of its processes is started: they would keep runs in different places",
+            fix=f"write `{key}: {path.parent / folder}`; without the section, Dagster writes beside {CONFIG_FILE}",
+        )
+
+
+def _relative_folders(node: yaml.Node | None) -> Iterator[tuple[int, str, str]]:
+    """Line, key and value of each."""
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        yield from _relative_folders(value)
+        is_folder = key.value in _FOLDER_KEYS and isinstance(value, yaml.ScalarNode)
+        if is_folder and not Path(value.value).is_absolute():
+            yield key.start_mark.line + 1, key.value, value.value
