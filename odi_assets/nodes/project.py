@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
@@ -121,6 +121,19 @@ class Project:
     def pipelines(self) -> Mapping[str, PipelineConfig]:
         """The pipelines by their names."""
         return {pipeline.pipeline: pipeline for pipeline in self.config.pipelines}
+
+    def timezone_of(self, pipeline: str) -> str:
+        """The time zone of a pipeline's schedule, and of the conditions of its nodes."""
+        return self.pipelines[pipeline].timezone or self.config.automation.timezone
+
+    def nodes_with(self, tags: Iterable[str]) -> tuple[NodeKey, ...]:
+        """The nodes that have one of some tags, or whose pipeline has, in the order they run."""
+        wanted = {*tags}
+        return tuple(
+            key
+            for key in self.graph.order()
+            if wanted & {*self.graph.node(key).tags, *self.pipelines[key.pipeline].tags}
+        )
 
     def pipeline_nodes(self, pipeline: str | None = None, nodes: Sequence[str] = ()) -> tuple[NodeKey, ...]:
         """Nodes of a pipeline (of all, if None) in the order they run; if ``nodes`` names any, only those.

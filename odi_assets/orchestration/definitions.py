@@ -17,8 +17,8 @@ from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPAR
 from odi_assets.orchestration.assets.log_lag import lag_check
 from odi_assets.orchestration.assets.nodes import node_asset
 from odi_assets.orchestration.assets.sources import Sources
-from odi_assets.orchestration.automation.jobs import pipeline_job, pipeline_schedule
-from odi_assets.orchestration.automation.sensors import new_data_sensor
+from odi_assets.orchestration.automation.jobs import pipeline_job, pipeline_schedule, tag_job, tag_schedule
+from odi_assets.orchestration.automation.sensors import condition_sensor, new_data_sensor
 from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.runs.history import DagsterRunHistory
@@ -78,12 +78,20 @@ def _built(
     pipelines = project.config.pipelines
     checks = _checks(project, pipelines)
     jobs = {one.pipeline: pipeline_job(project, one, sources) for one in pipelines}
+    tagged = {one.job: tag_job(project, one, sources) for one in project.config.jobs}
     sensors = [new_data_sensor(project, name, job, sources) for name, job in jobs.items()]
+    if project.config.automation.default_status == "running" and any(
+        node.automation is not None for one in pipelines for node in one.nodes
+    ):
+        sensors.append(condition_sensor(project))
     return dg.Definitions(
         assets=[*sources.specs(), *nodes],
         asset_checks=[check for group in checks.values() for check in group],
-        jobs=list(jobs.values()),
-        schedules=[pipeline_schedule(project, p, jobs[p.pipeline]) for p in pipelines if p.schedule],
+        jobs=[*jobs.values(), *tagged.values()],
+        schedules=[
+            *(pipeline_schedule(project, one, jobs[one.pipeline]) for one in pipelines if one.schedule),
+            *(tag_schedule(project, one, tagged[one.job]) for one in project.config.jobs if one.schedule),
+        ],
         sensors=[sensor for sensor in sensors if sensor is not None],
         resources=shared,
         executor=executor,

@@ -68,8 +68,12 @@ class DagsterNames:
         return "__".join([*self.prefix, key.pipeline, key.node, *([_RANGES] if of_ranges else [])])
 
     def pipeline(self, pipeline: str) -> str:
-        """The job of a pipeline, and its group of assets."""
+        """The job of a pipeline, and its group of assets; or a job of nodes with a tag."""
         return "_".join([*self.prefix, pipeline])
+
+    def of_project(self, project: Project, what: str) -> str:
+        """Something that the project has one of: a sensor."""
+        return "_".join([*self.prefix, re.sub(r"\W", "_", project.config.project, flags=re.ASCII), what])
 
 
 def source_keys(project: Project, read: ReadConfig) -> dict[dg.AssetKey, str]:

@@ -1,5 +1,6 @@
 """The project file as typed models. Names are Odibi's wherever Odibi has one."""
 
+from odi_assets.config.models.automation import AutomationConfig, FreshnessConfig, JobConfig, NodeAutomation
 from odi_assets.config.models.connections import (
     AccountKeyAuth,
     AzureAuth,
@@ -33,7 +34,7 @@ from odi_assets.config.models.increments import (
     VersionIncrement,
 )
 from odi_assets.config.models.nodes import InputConfig, NodeConfig, PartitionConfig, PipelineConfig, TransformConfig
-from odi_assets.config.models.project import AutomationConfig, ProjectConfig, RetryConfig, SparkConfig, SystemConfig
+from odi_assets.config.models.project import ProjectConfig, RetryConfig, SparkConfig, SystemConfig
 from odi_assets.config.models.reads import Read, ReadConfig
 from odi_assets.config.models.stream import OutputMode, StateStoreKind, StreamInput, StreamSettings, Watermark
 from odi_assets.config.models.writes import SchemaPolicy, WriteConfig
@@ -54,13 +55,16 @@ __all__ = [
     "DateFormat",
     "DrivingCursor",
     "FilesIncrement",
+    "FreshnessConfig",
     "GcsConnection",
     "Increment",
     "InputConfig",
     "InputIncrement",
     "JdbcConnection",
+    "JobConfig",
     "KafkaConnection",
     "LocalConnection",
+    "NodeAutomation",
     "NodeConfig",
     "OnChange",
     "OnNull",
