@@ -17,6 +17,7 @@ from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPAR
 from odi_assets.orchestration.assets.log_lag import lag_check
 from odi_assets.orchestration.assets.nodes import node_asset
 from odi_assets.orchestration.assets.sources import Sources
+from odi_assets.orchestration.automation.alerts import alert_sensor
 from odi_assets.orchestration.automation.jobs import pipeline_job, pipeline_schedule, tag_job, tag_schedule
 from odi_assets.orchestration.automation.sensors import condition_sensor, new_data_sensor
 from odi_assets.orchestration.naming import DagsterNames
@@ -84,6 +85,8 @@ def _built(
         node.automation is not None for one in pipelines for node in one.nodes
     ):
         sensors.append(condition_sensor(project))
+    if project.config.alerts:
+        sensors.append(alert_sensor(project, sources))
     return dg.Definitions(
         assets=[*sources.specs(), *nodes],
         asset_checks=[check for group in checks.values() for check in group],

@@ -1,5 +1,6 @@
 """The project file as typed models. Names are Odibi's wherever Odibi has one."""
 
+from odi_assets.config.models.alerts import AlertConfig, EmailAlert, LogAlert, WebhookAlert
 from odi_assets.config.models.automation import AutomationConfig, FreshnessConfig, JobConfig, NodeAutomation
 from odi_assets.config.models.connections import (
     AccountKeyAuth,
@@ -43,6 +44,7 @@ from odi_assets.config.write_modes import WriteMode
 __all__ = [
     "CTID",
     "AccountKeyAuth",
+    "AlertConfig",
     "AutomationConfig",
     "AzureAuth",
     "AzureBlobConnection",
@@ -54,6 +56,7 @@ __all__ = [
     "CursorsIncrement",
     "DateFormat",
     "DrivingCursor",
+    "EmailAlert",
     "FilesIncrement",
     "FreshnessConfig",
     "GcsConnection",
@@ -64,6 +67,7 @@ __all__ = [
     "JobConfig",
     "KafkaConnection",
     "LocalConnection",
+    "LogAlert",
     "NodeAutomation",
     "NodeConfig",
     "OnChange",
@@ -92,6 +96,7 @@ __all__ = [
     "TransformConfig",
     "VersionIncrement",
     "Watermark",
+    "WebhookAlert",
     "WriteConfig",
     "WriteMode",
 ]

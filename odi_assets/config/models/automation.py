@@ -101,6 +101,10 @@ class AutomationConfig(Strict):
         default="stopped",
         description="Whether schedules and sensors that nobody has switched on or off in Dagster's UI run.",
     )
+    max_lag: Duration = Field(
+        default=timedelta(hours=1),
+        description="How long sources may have what a node has not read, before alerts with `on_lag` are sent.",
+    )
     partitions: bool = Field(
         default=True,
         description="Whether nodes with `partition` have partitions in Dagster. Without, *Materialize all* asks for "

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from odi_assets.config.diagnostics.mistakes import mistake
+from odi_assets.config.models.alerts import AlertConfig
 from odi_assets.config.models.automation import AutomationConfig, JobConfig
 from odi_assets.config.models.connections import Connection
 from odi_assets.config.models.durations import Duration
@@ -105,12 +106,13 @@ class EnvironmentConfig(Strict):
     spark: dict[str, Any] = Field(default_factory=dict, repr=False, description="Keys of `spark`.")
     retry: dict[str, Any] = Field(default_factory=dict, description="Keys of `retry`.")
     automation: dict[str, Any] = Field(default_factory=dict, description="Keys of `automation`.")
+    alerts: list[Any] = Field(default_factory=list, repr=False, description="In the place of the file's `alerts`.")
 
 
 class ProjectConfig(Strict):
     """The whole project file."""
 
-    IGNORED: ClassVar = frozenset({"story", "lineage", "alerts", "logging", "semantic"})
+    IGNORED: ClassVar = frozenset({"story", "lineage", "logging", "semantic"})
     DEFAULTS: ClassVar = {
         "vars": {},
         "performance": {
@@ -134,6 +136,9 @@ class ProjectConfig(Strict):
         default=(), min_length=1, description="What runs; without it, the file is about connections and state alone."
     )
     jobs: tuple[JobConfig, ...] = Field(default=(), description="Jobs of nodes of several pipelines, by their tags.")
+    alerts: tuple[AlertConfig, ...] = Field(
+        default=(), description="Who is told what, by Slack, Teams, another webhook, e-mail or the log."
+    )
     system: SystemConfig | None = Field(
         default=None, description="Where state and run history are kept; without it, in `.odibi/state.json`."
     )

@@ -88,7 +88,7 @@ def evaluate(
         watch: remembers what earlier ticks saw.
     """
     watch = watch or Watch(project, pipeline)
-    cursor = _cursor(context.cursor)
+    cursor = read_cursor(context.cursor)
     watch.recall(cursor.get("seen", {}), cursor.get("definition", ""))
     in_flight = increments_in_flight(project, context.instance)
     running = {key: run for key, run in in_flight.items() if key.pipeline == pipeline}
@@ -269,7 +269,7 @@ def _some(texts: Iterable[str]) -> str:
     return ", ".join(found[:_MOST_NAMED]) + more
 
 
-def _cursor(text: str | None) -> dict[str, Any]:
+def read_cursor(text: str | None) -> dict[str, Any]:
     """What an earlier tick left in the cursor; nothing, if it was written by hand or by an earlier version."""
     try:
         found = json.loads(text or "{}")

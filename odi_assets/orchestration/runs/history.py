@@ -31,7 +31,7 @@ def run_trigger(run: dg.DagsterRun) -> str:
 def is_partial(run: dg.DagsterRun, project: Project, pipeline: str) -> bool:
     """Whether a run is of only some of the pipeline's nodes."""
     nodes, chosen, names = project.graph.order(pipeline), run.asset_selection, DagsterNames.of(project)
-    if chosen is None:
+    if not chosen:
         of_job = nodes_of_job(project, run.job_name)
         return of_job is not None and not {*nodes} <= {*of_job}
     return any(names.asset(key) not in chosen for key in nodes)

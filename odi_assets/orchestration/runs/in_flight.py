@@ -80,7 +80,7 @@ def nodes_of_job(project: Project, job: str) -> tuple[NodeKey, ...] | None:
 def nodes_of_run(project: Project, instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[NodeKey]:
     """The nodes that a run was made to materialize."""
     nodes = nodes_of_job(project, run.job_name)
-    if nodes is not None and run.asset_selection is None and not run.asset_check_selection:
+    if nodes is not None and not run.asset_selection and not run.asset_check_selection:
         return list(nodes)
     names, assets = DagsterNames.of(project), run.asset_selection
     if assets is None:
