@@ -17,6 +17,8 @@ from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPAR
 from odi_assets.orchestration.assets.log_lag import lag_check
 from odi_assets.orchestration.assets.nodes import node_asset
 from odi_assets.orchestration.assets.sources import Sources
+from odi_assets.orchestration.assets.system_tables import system_tables
+from odi_assets.orchestration.assets.translation import ShownAs, Translation, translated
 from odi_assets.orchestration.automation.alerts import alert_sensor
 from odi_assets.orchestration.automation.jobs import pipeline_job, pipeline_schedule, tag_job, tag_schedule
 from odi_assets.orchestration.automation.sensors import condition_sensor, new_data_sensor
@@ -38,6 +40,7 @@ def build_definitions(
     retry_policy: dg.RetryPolicy | None = None,
     listener: Listener = nobody,
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
+    asset_spec: ShownAs | None = None,
 ) -> dg.Definitions:
     """All that Dagster shows of a project: an asset per node and per source, a job, schedule and sensor per pipeline.
 
@@ -54,26 +57,31 @@ def build_definitions(
             not repeated.
         listener: called for each node of a run that starts or ends, in the process of the run.
         loggers: loggers of the jobs, instead of Dagster's.
+        asset_spec: gets each node with its spec, and gives the spec that Dagster is to show: with another key, group,
+            owners, tags, description, metadata, kinds, automation condition or freshness policy.
 
     Raises:
-        ConfigError: the project file asks for something that Dagster cannot show.
+        ConfigError: the project file asks for something that Dagster cannot show, or ``asset_spec`` changes what the
+            project file decides.
     """
     with collector_paused():
         prefix = (key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix)
         named = replace(project, key_prefix=prefix, resource_prefix=resource_prefix)
-        return _built(named, executor, retry_policy, listener, loggers)
+        shown = translated(named, asset_spec) if asset_spec is not None else Translation(named)
+        return _built(shown, executor, retry_policy, listener, loggers)
 
 
 def _built(
-    project: Project,
+    shown: Translation,
     executor: dg.ExecutorDefinition | None,
     retry_policy: dg.RetryPolicy | None,
     listener: Listener,
     loggers: Mapping[str, dg.LoggerDefinition] | None,
 ) -> dg.Definitions:
-    sources = Sources(project)
+    project, sources = shown.project, Sources(shown.project)
     nodes = [
-        node_asset(project, key, sources, checked=True, retry_policy=retry_policy) for key in project.graph.order(None)
+        shown.applied(key, node_asset(project, key, sources, checked=True, retry_policy=retry_policy))
+        for key in project.graph.order(None)
     ]
     shared = resources(project, listener)
     pipelines = project.config.pipelines
@@ -88,7 +96,7 @@ def _built(
     if project.config.alerts:
         sensors.append(alert_sensor(project, sources))
     return dg.Definitions(
-        assets=[*sources.specs(), *nodes],
+        assets=[*sources.specs(), *system_tables(project), *nodes],
         asset_checks=[check for group in checks.values() for check in group],
         jobs=[*jobs.values(), *tagged.values()],
         schedules=[
