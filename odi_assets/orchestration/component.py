@@ -82,7 +82,7 @@ class PipelinesScaffolder(dg.Scaffolder[PipelinesScaffoldParams]):
 
 
 def _name(folder: Path) -> str:
-    """The name of a component: the way from the folder ``defs`` to its own, so unlike those of others."""
+    """The name of a component: the way from the folder ``defs`` to its own. No other component has it."""
     above = [i for i, part in enumerate(folder.parts[:-1]) if part == "defs"]
     parts = folder.parts[above[-1] + 1 :] if above else folder.parts[-1:]
     return re.sub(r"\W", "_", "_".join(parts), flags=re.ASCII) or "pipelines"

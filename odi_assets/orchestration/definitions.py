@@ -16,9 +16,9 @@ from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, DeltaIOManager
 from odi_assets.orchestration.assets.log_lag import lag_check
 from odi_assets.orchestration.assets.nodes import node_asset
+from odi_assets.orchestration.assets.shown.system_tables import system_tables
+from odi_assets.orchestration.assets.shown.translation import ShownAs, Translation, translated
 from odi_assets.orchestration.assets.sources import Sources
-from odi_assets.orchestration.assets.system_tables import system_tables
-from odi_assets.orchestration.assets.translation import ShownAs, Translation, translated
 from odi_assets.orchestration.automation.alerts import alert_sensor
 from odi_assets.orchestration.automation.jobs import pipeline_job, pipeline_schedule, tag_job, tag_schedule
 from odi_assets.orchestration.automation.sensors import condition_sensor, new_data_sensor

@@ -79,7 +79,7 @@ class DagsterNames:
         return "_".join([*self.prefix, _word(project.config.project), what])
 
     def system(self, project: Project, table: str) -> dg.AssetKey:
-        """The asset of a system table, unlike those of other projects in the code location."""
+        """The asset of a system table. No other project in the code location has it."""
         return dg.AssetKey([*self.prefix, _word(project.config.project), "system", table])
 
 

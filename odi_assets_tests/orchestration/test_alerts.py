@@ -57,7 +57,7 @@ class Location:
         return job.execute_in_process(instance=self.instance, raise_on_error=False).run_id
 
     def tick(self, later: float = 0.0) -> str:
-        """A tick, so many seconds later; what it says."""
+        """A tick, some seconds later; what it says."""
         self.now += later
         watches = [Watch(self.project, "shop")]
         with dg.build_sensor_context(

@@ -1,4 +1,4 @@
-"""Who is told what: ``alerts`` of the project file. Names are Odibi's where Odibi has one."""
+"""Who is to know what: ``alerts`` of the project file. Names are Odibi's where Odibi has one."""
 
 from __future__ import annotations
 

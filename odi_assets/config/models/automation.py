@@ -115,7 +115,7 @@ class AutomationConfig(Strict):
 class JobConfig(Strict):
     """A job of the nodes that have one of some tags, whatever their pipelines, with a schedule if it has one."""
 
-    job: PipelineName = Field(description="Name of the job, unlike those of pipelines.")
+    job: PipelineName = Field(description="Name of the job; no pipeline has it.")
     tags: tuple[Tag, ...] = Field(
         min_length=1, description="A node that has one of them, or whose pipeline has, is in the job."
     )

@@ -137,7 +137,7 @@ class ProjectConfig(Strict):
     )
     jobs: tuple[JobConfig, ...] = Field(default=(), description="Jobs of nodes of several pipelines, by their tags.")
     alerts: tuple[AlertConfig, ...] = Field(
-        default=(), description="Who is told what, by Slack, Teams, another webhook, e-mail or the log."
+        default=(), description="Who is to know what, by Slack, Teams, another webhook, e-mail or the log."
     )
     system: SystemConfig | None = Field(
         default=None, description="Where state and run history are kept; without it, in `.odibi/state.json`."
