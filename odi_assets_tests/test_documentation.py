@@ -7,16 +7,16 @@ import shlex
 from pathlib import Path
 
 import pytest
-import yaml
 from pyspark.sql import SparkSession
 
 from odi_assets.cli import main
 from odi_assets.config.models import AutomationConfig
+from odi_assets.config.models.alerts import EVENTS
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.run_history import RunHistory
 from odi_assets.nodes.run_node import NodeRun, run_node
 from odi_assets_tests import rooms
-from odi_assets_tests.pages import DOCUMENTS, ROOT, blocks, is_as_printed, project_of
+from odi_assets_tests.pages import DOCUMENTS, PAGES, ROOT, blocks, is_as_printed, project_of
 
 LANDED = {
     "README.md": ("id,amount\n1,2.5\n2,3.5\n", {"raw_orders": 2}),
@@ -87,18 +87,25 @@ def test_the_examples_of_the_document_on_dagster_are_right(tmp_path: Path) -> No
     for block in blocks("dagster.md"):
         if block.language == "python":
             compile(block.text, "docs/dagster.md", "exec")
-        elif "PipelinesComponent" in block.text:
-            from odi_assets.orchestration.component import PipelinesComponent
-
-            attributes = yaml.safe_load(block.text)["attributes"]
-            assert PipelinesComponent(**attributes).key_prefix == "sales"
-        elif block.language == "yaml":
+        elif block.language == "yaml" and "PipelinesComponent" not in block.text:
             (tmp_path / "odibi.yaml").write_text(f"{base}{block.text}", encoding="utf-8")
             chosen = "prod" if "environments" in block.text else None
             loaded = Project.load(tmp_path / "odibi.yaml", chosen)
             assert loaded.environment == chosen
             if chosen is None:
                 assert loaded.config.automation == AutomationConfig()
+
+
+def test_the_alerts_of_the_document_on_monitoring_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = (one for one in blocks("monitoring.md") if one.text.startswith("alerts:"))
+    monkeypatch.setenv("SLACK_WEBHOOK", "https://hooks.slack.example/services/x")
+    monkeypatch.setenv("SMTP_PASSWORD", "x")
+    (tmp_path / "odibi.yaml").write_text(f"{project_of('README.md')}{block.text}", encoding="utf-8")
+    loaded = Project.load(tmp_path / "odibi.yaml")
+    assert [one.type for one in loaded.config.alerts] == ["slack", "email", "log"]
+    assert {*loaded.config.alerts[-1].on_events} == {*EVENTS}
+    table = PAGES["monitoring.md"].read_text(encoding="utf-8")
+    assert all(f"| `{event}`" in table for event in EVENTS)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -72,7 +72,7 @@ def _add_short_forms(definitions: dict[str, Any]) -> None:
     # `eager` is a word, and no mapping.
     on_cron = definitions["NodeAutomation"]["properties"]["on_cron"]
     definitions["NodeAutomation"]["required"] = ["on_cron"]
-    definitions["NodeAutomation"]["properties"]["on_cron"] = {**on_cron.pop("anyOf")[0], "description": "Cron, in UTC."}
+    definitions["NodeAutomation"]["properties"]["on_cron"] = {**on_cron.pop("anyOf")[0], "description": "Cron."}
     automation = definitions["NodeConfig"]["properties"]["automation"]
     automation["anyOf"].append({"type": "string", "pattern": "^(eager$|on_cron )"})
     inputs = definitions["NodeConfig"]["properties"]["inputs"]

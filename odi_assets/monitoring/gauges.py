@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.errors import OdiError
+from odi_assets.nodes.history.freshness import freshness_of
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.forecast import Forecast, forecasts
 from odi_assets.nodes.project import Project
@@ -38,6 +39,7 @@ _TEXTS: Mapping[str, str] = {
     "odi_node_last_run_status": "1 for the status of the last attempt of the node.",
     "odi_node_last_success_timestamp_seconds": "When the last attempt ended that succeeded, with data or without.",
     "odi_node_last_data_timestamp_seconds": "When the last attempt ended that wrote data.",
+    "odi_node_stale": "1 if the table is without new rows for longer than `freshness` of the node allows.",
     "odi_node_runs_last_day": "Attempts of the last 24 hours, by how they ended.",
     "odi_node_rows_written_last_day": "Rows that the attempts of the last 24 hours wrote.",
     "odi_node_hwm_updated_timestamp_seconds": "When the HWM of the node was written.",
@@ -85,7 +87,7 @@ class ProjectGauges(Collector):
             project = self._load()
             state = project.open_state()
             keys = project.graph.order()
-            for looked in (_of_history, _of_hwms, _of_sources, _of_captures, _of_kinds):
+            for looked in (_of_history, _of_freshness, _of_hwms, _of_sources, _of_captures, _of_kinds):
                 looked(gauges, project, state, keys)
         except OdiError as error:
             self.is_up = False
@@ -136,6 +138,18 @@ def _of_history(gauges: _Gauges, project: Project, state: StateBackend, keys: Se
         wrote = [record for record in good if record.status is RunStatus.SUCCESS]
         for name, group in (("success", good), ("data", wrote)):
             gauges.add(f"odi_node_last_{name}_timestamp_seconds", group[0].timestamp if group else None, key)
+
+
+def _of_freshness(gauges: _Gauges, project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> None:
+    del state
+    for key in keys:
+        try:
+            found = freshness_of(project, key)
+        except OdiError as error:
+            gauges.say(f"{key}: its table cannot be looked at: {error}")
+            continue
+        if found is not None:
+            gauges.add("odi_node_stale", found.is_stale(), key)
 
 
 def _of_hwms(gauges: _Gauges, project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NODE_PREFIX, _BOUNDED = "odi_assets:", ":range"
 _HASH_LENGTH = 12
-_NOT_CODE = {"description", "owner", "tags", "automation"}
+_NOT_CODE = {"description", "owner", "tags", "automation", "freshness"}
 _OF_ALL_READS = {
     **dict.fromkeys(("schema_ddl", "rescued", "table", "query", "partition_column")),
     **{"options": {}, "strict": True, "pieces": 1, "columns": {}, "tables": []},

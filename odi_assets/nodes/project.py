@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
@@ -44,6 +44,7 @@ class Project:
         chosen: which of the file's ``environments`` was chosen; None for the file as it is.
         key_prefix: what other systems put before pipeline and node, so that several projects have different names.
         resource_prefix: what they put before the names of what its nodes share: Spark, state.
+        asset_keys: what they call a node that they do not call by prefix, pipeline and node.
         places: by pipeline and node, the file and the line where the node is defined.
     """
 
@@ -56,6 +57,7 @@ class Project:
     chosen: str | None = None
     key_prefix: tuple[str, ...] = ()
     resource_prefix: str = ""
+    asset_keys: Mapping[NodeKey, tuple[str, ...]] = field(default_factory=dict)
     places: Mapping[tuple[str, str], tuple[Path, int]] = field(default_factory=dict, repr=False, compare=False)
     _targets: dict[NodeKey, Location] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -121,6 +123,24 @@ class Project:
     def pipelines(self) -> Mapping[str, PipelineConfig]:
         """The pipelines by their names."""
         return {pipeline.pipeline: pipeline for pipeline in self.config.pipelines}
+
+    @cached_property
+    def nodes_by_asset(self) -> Mapping[tuple[str, ...], NodeKey]:
+        """The nodes of :attr:`asset_keys`, by what they are called."""
+        return {asset: key for key, asset in self.asset_keys.items()}
+
+    def timezone_of(self, pipeline: str) -> str:
+        """The time zone of a pipeline's schedule, and of the conditions of its nodes."""
+        return self.pipelines[pipeline].timezone or self.config.automation.timezone
+
+    def nodes_with(self, tags: Iterable[str]) -> tuple[NodeKey, ...]:
+        """The nodes that have one of some tags, or whose pipeline has, in the order they run."""
+        wanted = {*tags}
+        return tuple(
+            key
+            for key in self.graph.order()
+            if wanted & {*self.graph.node(key).tags, *self.pipelines[key.pipeline].tags}
+        )
 
     def pipeline_nodes(self, pipeline: str | None = None, nodes: Sequence[str] = ()) -> tuple[NodeKey, ...]:
         """Nodes of a pipeline (of all, if None) in the order they run; if ``nodes`` names any, only those.

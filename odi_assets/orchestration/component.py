@@ -3,13 +3,20 @@
 There is no ``from __future__ import annotations`` here: Dagster makes the component's schema of its annotations.
 """
 
+import re
 import textwrap
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 import dagster as dg
+from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
 from pydantic import BaseModel, Field
 
+from odi_assets.config.graph import NodeKey
 from odi_assets.config.json_schema import SCHEMA_FILE, schema_text
+from odi_assets.config.models.durations import parse_duration
 from odi_assets.nodes.project import DEFAULT_PROJECT_FILE, Project
 from odi_assets.orchestration.definitions import build_definitions
 
@@ -22,7 +29,7 @@ connections:
   lake: {{type: local, base_path: lake}}         # where the tables are
 system: {{connection: lake, path: system}}       # how far each node has read, and what ran
 pipelines:
-  - pipeline: {name}
+  - pipeline: shop
     nodes:
       - name: raw_orders
         read:
@@ -51,7 +58,8 @@ class PipelinesScaffoldParams(BaseModel):
 
 
 class PipelinesScaffolder(dg.Scaffolder[PipelinesScaffoldParams]):
-    """Writes ``defs.yaml``; and, unless one is named, a small project file with a landed file that runs as it is."""
+    """Writes ``defs.yaml``, with prefixes of the component's own, so that a project may have several; and, unless one
+    is named, a small project file with a landed file that runs as it is."""
 
     @classmethod
     def get_scaffold_params(cls) -> type[PipelinesScaffoldParams]:
@@ -60,16 +68,44 @@ class PipelinesScaffolder(dg.Scaffolder[PipelinesScaffoldParams]):
     def scaffold(self, request: dg.ScaffoldRequest[PipelinesScaffoldParams]) -> None:
         """Write the files of a new component."""
         named = request.params.project if request.params else None
-        dg.scaffold_component(request, {"project": named or DEFAULT_PROJECT_FILE})
+        name = _name(request.target_path)
+        attributes = {"project": named or DEFAULT_PROJECT_FILE, "key_prefix": name, "resource_prefix": f"{name}_"}
+        dg.scaffold_component(request, attributes)
         file = request.target_path / DEFAULT_PROJECT_FILE
         if named is None and not file.exists():
-            name = "".join(letter if letter.isalnum() else "_" for letter in request.target_path.name) or "pipelines"
             text = _EXAMPLE.format(name=name, schema=SCHEMA_FILE)
             file.write_text(textwrap.dedent(text).lstrip(), encoding="utf-8")
             (request.target_path / SCHEMA_FILE).write_text(schema_text(), encoding="utf-8")
             landing = request.target_path / "landing" / "orders"
             landing.mkdir(parents=True, exist_ok=True)
             (landing / "1.csv").write_text(_ORDERS, encoding="utf-8")
+
+
+def _name(folder: Path) -> str:
+    """The name of a component: the way from the folder ``defs`` to its own. No other component has it."""
+    above = [i for i, part in enumerate(folder.parts[:-1]) if part == "defs"]
+    parts = folder.parts[above[-1] + 1 :] if above else folder.parts[-1:]
+    return re.sub(r"\W", "_", "_".join(parts), flags=re.ASCII) or "pipelines"
+
+
+def _fresh_within(span: str) -> dg.FreshnessPolicy:
+    return dg.FreshnessPolicy.time_window(parse_duration(span))
+
+
+@dataclass(frozen=True)
+class PipelineNode:
+    """A node, as ``translation`` and ``get_asset_spec`` get it.
+
+    Attributes:
+        pipeline, name: of the node.
+        tags: of the node and of its pipeline.
+        spec: its asset as the project file has it.
+    """
+
+    pipeline: str
+    name: str
+    tags: Sequence[str]
+    spec: dg.AssetSpec
 
 
 @dg.scaffold_with(PipelinesScaffolder)
@@ -116,6 +152,22 @@ class PipelinesComponent(dg.Component, dg.Model, dg.Resolvable):
         dg.Resolver.default(description="Seconds before each of these retries; none unless given."),
     ] = None
 
+    translation: Annotated[
+        TranslationFn[PipelineNode] | None,
+        TranslationFnResolver[PipelineNode](lambda node: {"node": node}),
+    ] = None
+    """How the assets of nodes are shown: key, group, owners, tags, automation condition, freshness policy …"""
+
+    @classmethod
+    def get_additional_scope(cls) -> Mapping[str, Any]:
+        """What ``{{ … }}`` may use besides Dagster's own: ``fresh_within('26h')``, a freshness policy."""
+        return {**super().get_additional_scope(), "fresh_within": _fresh_within}
+
+    def get_asset_spec(self, node: PipelineNode) -> dg.AssetSpec:
+        """The asset of a node as Dagster shows it: ``node.spec``, with what ``translation`` says. A class derived from
+        this one may give another; what a node reads, its partitions and its code version are the project file's."""
+        return node.spec if self.translation is None else self.translation(node.spec, node)
+
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of the project file.
 
@@ -123,9 +175,16 @@ class PipelinesComponent(dg.Component, dg.Model, dg.Resolvable):
             ConfigErrors: all mistakes of the project file.
         """
         loaded = Project.load(context.path / self.project, self.environment)
+
+        def shown(key: NodeKey, spec: dg.AssetSpec) -> dg.AssetSpec:
+            tags = (*loaded.pipelines[key.pipeline].tags, *loaded.graph.node(key).tags)
+            return self.get_asset_spec(PipelineNode(key.pipeline, key.node, tags, spec))
+
+        own = type(self).get_asset_spec is PipelinesComponent.get_asset_spec
         return build_definitions(
             loaded,
             key_prefix=self.key_prefix,
             resource_prefix=self.resource_prefix,
             retry_policy=dg.RetryPolicy(self.max_retries, self.retry_delay) if self.max_retries else None,
+            asset_spec=None if own and self.translation is None else shown,
         )

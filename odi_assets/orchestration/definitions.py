@@ -16,9 +16,12 @@ from odi_assets.nodes.result import NodeResult
 from odi_assets.orchestration.assets.io_manager import HISTORY, IO_MANAGER, SPARK, STATE, DeltaIOManager
 from odi_assets.orchestration.assets.log_lag import lag_check
 from odi_assets.orchestration.assets.nodes import node_asset
+from odi_assets.orchestration.assets.shown.system_tables import system_tables
+from odi_assets.orchestration.assets.shown.translation import ShownAs, Translation, translated
 from odi_assets.orchestration.assets.sources import Sources
-from odi_assets.orchestration.automation.jobs import pipeline_job, pipeline_schedule
-from odi_assets.orchestration.automation.sensors import new_data_sensor
+from odi_assets.orchestration.automation.alerts import alert_sensor
+from odi_assets.orchestration.automation.jobs import pipeline_job, pipeline_schedule, tag_job, tag_schedule
+from odi_assets.orchestration.automation.sensors import condition_sensor, new_data_sensor
 from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.runs.history import DagsterRunHistory
@@ -37,6 +40,7 @@ def build_definitions(
     retry_policy: dg.RetryPolicy | None = None,
     listener: Listener = nobody,
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
+    asset_spec: ShownAs | None = None,
 ) -> dg.Definitions:
     """All that Dagster shows of a project: an asset per node and per source, a job, schedule and sensor per pipeline.
 
@@ -53,37 +57,52 @@ def build_definitions(
             not repeated.
         listener: called for each node of a run that starts or ends, in the process of the run.
         loggers: loggers of the jobs, instead of Dagster's.
+        asset_spec: gets each node with its spec, and gives the spec that Dagster is to show: with another key, group,
+            owners, tags, description, metadata, kinds, automation condition or freshness policy.
 
     Raises:
-        ConfigError: the project file asks for something that Dagster cannot show.
+        ConfigError: the project file asks for something that Dagster cannot show, or ``asset_spec`` changes what the
+            project file decides.
     """
     with collector_paused():
         prefix = (key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix)
         named = replace(project, key_prefix=prefix, resource_prefix=resource_prefix)
-        return _built(named, executor, retry_policy, listener, loggers)
+        shown = translated(named, asset_spec) if asset_spec is not None else Translation(named)
+        return _built(shown, executor, retry_policy, listener, loggers)
 
 
 def _built(
-    project: Project,
+    shown: Translation,
     executor: dg.ExecutorDefinition | None,
     retry_policy: dg.RetryPolicy | None,
     listener: Listener,
     loggers: Mapping[str, dg.LoggerDefinition] | None,
 ) -> dg.Definitions:
-    sources = Sources(project)
+    project, sources = shown.project, Sources(shown.project)
     nodes = [
-        node_asset(project, key, sources, checked=True, retry_policy=retry_policy) for key in project.graph.order(None)
+        shown.applied(key, node_asset(project, key, sources, checked=True, retry_policy=retry_policy))
+        for key in project.graph.order(None)
     ]
     shared = resources(project, listener)
     pipelines = project.config.pipelines
     checks = _checks(project, pipelines)
     jobs = {one.pipeline: pipeline_job(project, one, sources) for one in pipelines}
+    tagged = {one.job: tag_job(project, one, sources) for one in project.config.jobs}
     sensors = [new_data_sensor(project, name, job, sources) for name, job in jobs.items()]
+    if project.config.automation.default_status == "running" and any(
+        node.automation is not None for one in pipelines for node in one.nodes
+    ):
+        sensors.append(condition_sensor(project))
+    if project.config.alerts:
+        sensors.append(alert_sensor(project, sources))
     return dg.Definitions(
-        assets=[*sources.specs(), *nodes],
+        assets=[*sources.specs(), *system_tables(project), *nodes],
         asset_checks=[check for group in checks.values() for check in group],
-        jobs=list(jobs.values()),
-        schedules=[pipeline_schedule(project, p, jobs[p.pipeline]) for p in pipelines if p.schedule],
+        jobs=[*jobs.values(), *tagged.values()],
+        schedules=[
+            *(pipeline_schedule(project, one, jobs[one.pipeline]) for one in pipelines if one.schedule),
+            *(tag_schedule(project, one, tagged[one.job]) for one in project.config.jobs if one.schedule),
+        ],
         sensors=[sensor for sensor in sensors if sensor is not None],
         resources=shared,
         executor=executor,

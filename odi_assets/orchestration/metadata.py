@@ -12,10 +12,9 @@ import dagster as dg
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import NodeConfig
-from odi_assets.delta.table import TableHandle
+from odi_assets.nodes.history.freshness import last_gain
 from odi_assets.nodes.kinds import kind_of
 from odi_assets.nodes.mark import NodeMark
-from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import LAG, ROWS_LEFT, NodeResult, rows_left
 from odi_assets.state.records import RunRecord, RunStatus
@@ -55,7 +54,13 @@ def definition_attributes(project: Project, key: NodeKey) -> dict[str, Any]:
         "tags": dict.fromkeys([*pipeline.tags, *node.tags], ""),
         "description": description(project, key),
         "metadata": definition_metadata(project, key),
+        "freshness_policy": _freshness_policy(node),
     }
+
+
+def _freshness_policy(node: NodeConfig) -> dg.FreshnessPolicy | None:
+    wanted = node.freshness
+    return None if wanted is None else dg.FreshnessPolicy.time_window(wanted.within, wanted.warn_after)
 
 
 def description(project: Project, key: NodeKey) -> str:
@@ -140,7 +145,7 @@ def observation_metadata(result: NodeResult) -> dict[str, Any]:
 def check_metadata(project: Project, result: NodeResult) -> dict[str, Any]:
     """What the check of a node shows after a run, whether there was anything new or not."""
     now = datetime.now(UTC)
-    gained = now if result.status is RunStatus.SUCCESS else _last_commit(project, result.key)
+    gained = now if result.status is RunStatus.SUCCESS else last_gain(project, result.key)
     metadata: dict[str, Any] = {
         "status": result.status.value,
         "last_checked": dg.MetadataValue.timestamp(now),
@@ -156,7 +161,7 @@ def last_metadata(project: Project, key: NodeKey, last: RunRecord | None) -> dic
     """What the check of a node shows in a run that does not run the node: what the ``last`` one has found."""
     if last is None:
         return {}
-    gained = _last_commit(project, key)
+    gained = last_gain(project, key)
     metadata: dict[str, Any] = {
         "status": last.status.value,
         "last_checked": dg.MetadataValue.timestamp(last.timestamp),
@@ -165,13 +170,6 @@ def last_metadata(project: Project, key: NodeKey, last: RunRecord | None) -> dic
         "rows_left": "; ".join(rows_left(last.metrics)) or None,
     }
     return {name: value for name, value in metadata.items() if value is not None}
-
-
-def _last_commit(project: Project, key: NodeKey) -> datetime | None:
-    """When the node last committed rows; None if its table's log no longer has it."""
-    target = TableHandle.open(project.target(key))
-    stamps = (target.last_stamp(app_id) for app_id in app_ids(key))
-    return max((stamp.committed_at for stamp in stamps if stamp is not None), default=None)
 
 
 def _increments(node: NodeConfig) -> str:

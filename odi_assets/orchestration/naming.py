@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import dagster as dg
 
@@ -31,8 +32,8 @@ def node_key(key: dg.AssetKey) -> NodeKey:
 
 def node_of(project: Project, key: dg.AssetKey) -> NodeKey | None:
     """The node of an asset; None if it is the asset of somebody else."""
-    if len(key.path) < 2:
-        return None
+    if len(key.path) < 2 or tuple(key.path) in project.nodes_by_asset:
+        return project.nodes_by_asset.get(tuple(key.path))
     found = node_key(key)
     return found if found in project.graph.nodes and DagsterNames.of(project).asset(found) == key else None
 
@@ -44,19 +45,21 @@ class DagsterNames:
     Attributes:
         prefix: comes before pipeline and node in asset keys, and in names of jobs, sensors, schedules, steps and pools.
         resources: comes before the keys of resources.
+        keys: nodes with a key of another form.
     """
 
     prefix: tuple[str, ...] = ()
     resources: str = ""
+    keys: Mapping[NodeKey, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, project: Project) -> DagsterNames:
         """The names of a project."""
-        return cls(project.key_prefix, project.resource_prefix)
+        return cls(project.key_prefix, project.resource_prefix, project.asset_keys)
 
     def asset(self, key: NodeKey) -> dg.AssetKey:
         """The asset of a node."""
-        return dg.AssetKey([*self.prefix, key.pipeline, key.node])
+        return dg.AssetKey(self.keys.get(key) or [*self.prefix, key.pipeline, key.node])
 
     def source(self, connection: str, path: str) -> dg.AssetKey:
         """The asset of a source."""
@@ -67,8 +70,20 @@ class DagsterNames:
         return "__".join([*self.prefix, key.pipeline, key.node, *([_RANGES] if of_ranges else [])])
 
     def pipeline(self, pipeline: str) -> str:
-        """The job of a pipeline, and its group of assets."""
+        """The job of a pipeline, and its group of assets; or a job of nodes with a tag."""
         return "_".join([*self.prefix, pipeline])
+
+    def of_project(self, project: Project, what: str) -> str:
+        """Something that the project has one of: a sensor."""
+        return "_".join([*self.prefix, _word(project.config.project), what])
+
+    def system(self, project: Project, table: str) -> dg.AssetKey:
+        """The asset of a system table. No other project in the code location has it."""
+        return dg.AssetKey([*self.prefix, _word(project.config.project), "system", table])
+
+
+def _word(text: str) -> str:
+    return re.sub(r"\W", "_", text, flags=re.ASCII)
 
 
 def pool_of(project: Project, key: NodeKey, *, of_ranges: bool = False) -> str:

@@ -179,3 +179,18 @@ def test_each_scrape_looks_at_the_project_as_it_is(shop: Path) -> None:
             deliver(shop, f"more-{waiting}.csv", ["9,ann,1"])
         server.send_signal(signal.SIGTERM)
         assert server.wait(60) == 0
+
+
+def test_a_table_without_new_rows_for_too_long_is_stale(shop: Path, odi: Odi) -> None:
+    file, node = shop / "odibi.yaml", "      - name: orders\n"
+    text = file.read_text(encoding="utf-8").replace(node, f"{node}        freshness: {{within: 1h}}\n")
+    file.write_text(text, encoding="utf-8")
+    name = ("odi_node_stale", of("orders"))
+    assert figures(odi("metrics").out)[name] == 0, "it never had rows"
+    assert odi("run").code == 0
+    assert figures(odi("metrics").out)[name] == 0
+    log = shop / "lake" / "orders" / "_delta_log" / f"{0:020}.json"
+    earlier = int((datetime.now(UTC) - timedelta(hours=2)).timestamp() * 1000)
+    log.write_text(re.sub(r'"timestamp":\d+', f'"timestamp":{earlier}', log.read_text("utf-8")), encoding="utf-8")
+    assert figures(odi("metrics").out)[name] == 1
+    assert ("odi_node_stale", of("spending")) not in figures(odi("metrics").out)

@@ -36,6 +36,8 @@ SECRETS = {
     "KAFKA_PASSWORD": "kafka-hunter2",
     "KAFKA_OPTION": "kafka-option-hunter2",
     "OPTION": FOREIGN,
+    "HOOK": "https://hooks.shop.example/hook-hunter2",
+    "MAIL_PASSWORD": "mail-hunter2",
 }
 WRONG = {"DB_PASSWORD": "wrong-hunter2", "S3_SECRET": "wrong-s3-hunter2"}
 
@@ -55,6 +57,10 @@ connections:
            options: {{security.protocol: SASL_SSL, sasl.mechanism: PLAIN, ssl.key.password: "${{KAFKA_OPTION}}"}}}}
 {databases}
 system: {{connection: lake, path: system}}
+alerts:
+  - {{type: slack, url: "${{HOOK}}"}}
+  - {{type: email, host: mail.shop.example, user: odi, password: "${{MAIL_PASSWORD}}", from: odi@shop.example,
+      to: ops@shop.example}}
 spark:
   master: local[2]
   conf:
@@ -172,7 +178,7 @@ def test_a_secret_stands_nowhere(name: str, project: Project) -> None:
     secret = wrong.get(name) or project.env.get(name)
     if secret is None:
         pytest.skip("Hadoop's connector for S3 is not there and cannot be fetched")
-    parts = {"AZURE_SAS": "sas-hunter2", "GCS_KEY": "gcs-hunter2"}
+    parts = {"AZURE_SAS": "sas-hunter2", "GCS_KEY": "gcs-hunter2", "HOOK": "hook-hunter2"}
     assert project.places_of(parts.get(name, secret)) == []
 
 

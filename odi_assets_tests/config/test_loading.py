@@ -201,11 +201,11 @@ def test_keys_of_odibi_without_a_meaning_here_are_ignored_with_a_warning(tmp_pat
           write: {connection: lake, path: raw}
         """
     )
-    loaded = load(tmp_path, "story: {connection: lake}\nalerts:\n  - url: ${NOT_SET}\n" + text)
+    loaded = load(tmp_path, "story: {connection: lake}\nsemantic:\n  - url: ${NOT_SET}\n" + text)
     end = "is an Odibi key that odi_assets does not use; it is ignored"
     assert loaded.warnings == (
         f"`story` {end}",
-        f"`alerts` {end}",
+        f"`semantic` {end}",
         f"`pipelines[0].nodes[0].explanation` {end}",
         f"`pipelines[0].nodes[0].runbook_url` {end}",
     )

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import shutil
 import subprocess
 import sys
-import textwrap
-import tomllib
 from pathlib import Path
 
 import dagster as dg
@@ -90,87 +85,3 @@ def test_the_public_face_is_what_it_names_and_importing_it_loads_nothing() -> No
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def _dg_project(root: Path, yaml: str) -> Path:
-    """A project as Dagster's scaffolding makes it, with one component."""
-    folder = root / "src" / "mine" / "defs" / "sales"
-    folder.mkdir(parents=True)
-    (root / "pyproject.toml").write_text(
-        textwrap.dedent(
-            """
-            [project]
-            name = "mine"
-            version = "0.1.0"
-            [tool.dg]
-            directory_type = "project"
-            [tool.dg.project]
-            root_module = "mine"
-            """
-        ),
-        encoding="utf-8",
-    )
-    (root / "src" / "mine" / "__init__.py").touch()
-    (root / "src" / "mine" / "defs" / "__init__.py").touch()
-    (folder / "defs.yaml").write_text(textwrap.dedent(yaml), encoding="utf-8")
-    return folder
-
-
-def test_a_component_loads_the_project_file_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path / "src"))
-    yaml = """
-        type: odi_assets.PipelinesComponent
-        attributes:
-          project: odibi.yaml
-          key_prefix: east
-          environment: test
-        """
-    folder = _dg_project(tmp_path, yaml)
-    loaded = make_project(folder, "2024-01-01")
-    with loaded.path.open("a", encoding="utf-8") as file:
-        file.write("environments: {test: {connections: {lake: {base_path: ./elsewhere}}}}\n")
-    definitions = dg.load_from_defs_folder(path_within_project=tmp_path)
-    specs = {spec.key: spec for spec in definitions.resolve_all_asset_specs()}
-    uri = specs[dg.AssetKey(["east", "shop", "sales"])].metadata["dagster/uri"]
-    assert uri == str(folder / "elsewhere" / "sales")
-
-
-def test_dagsters_own_tools_list_scaffold_and_check_the_component(tmp_path: Path) -> None:
-    _dg_project(tmp_path / "there", "type: odi_assets.PipelinesComponent")
-    root = tmp_path / "there"
-    shutil.rmtree(root / "src" / "mine" / "defs" / "sales")
-    found = json.loads(_dg("list", "components", "--json", cwd=root))
-    assert "odi_assets.PipelinesComponent" in {one["key"] for one in found["items"]}
-    _dg("scaffold", "defs", "odi_assets.PipelinesComponent", "orders", cwd=root)
-    folder = root / "src" / "mine" / "defs" / "orders"
-    assert "odi_assets.PipelinesComponent" in (folder / "defs.yaml").read_text(encoding="utf-8")
-    assert [str(key) for key in Project.load(folder / "odibi.yaml").graph.nodes] == [
-        "orders.raw_orders",
-        "orders.customers",
-    ]
-    _dg("check", "yaml", cwd=root)
-    (folder / "defs.yaml").write_text(
-        "type: odi_assets.PipelinesComponent\nattributes: {projct: x}\n", encoding="utf-8"
-    )
-    with pytest.raises(AssertionError, match="projct"):
-        _dg("check", "yaml", cwd=root)
-
-
-def _dg(*arguments: str, cwd: Path) -> str:
-    """Run Dagster's ``dg``, with the entry points that this package declares, installed or not."""
-    metadata = cwd / "site" / "declared-1.dist-info"
-    metadata.mkdir(parents=True, exist_ok=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: declared\nVersion: 1\n", encoding="utf-8")
-    ours = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
-    lines = [
-        line for group, found in ours.items() for line in (f"[{group}]", *(f"{k} = {v}" for k, v in found.items()))
-    ]
-    (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    path = os.pathsep.join(map(str, (REPOSITORY, cwd / "src", cwd / "site")))
-    inherited = {name: value for name, value in os.environ.items() if name not in ("ODI_PROJECT", "DAGSTER_HOME")}
-    inherited |= {"PYTHONPATH": path}
-    done = subprocess.run(
-        [str(BIN / "dg"), *arguments], cwd=cwd, env=inherited, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout

@@ -7,12 +7,15 @@ import os
 import subprocess
 import sys
 import textwrap
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
+from deltalake import DeltaTable
 
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.definitions import build_definitions
+from odi_assets.state.records import RunRecord, RunStatus
 from odi_assets_tests.orchestration.small_project import NODES, PROJECT_FILE, make_project
 
 BIN = Path(sys.executable).parent
@@ -31,7 +34,35 @@ def _spec(project: Project, *parts: str) -> dg.AssetSpec:
 def test_every_node_and_every_source_is_an_asset(project: Project) -> None:
     keys = {spec.key for spec in build_definitions(project).resolve_all_asset_specs()}
     nodes = {_key("shop", node) for node in NODES}
-    assert keys == nodes | {_key("landing", "sales"), _key("landing", "shops")}
+    system = {_key("shop_analytics", "system", table) for table in ("meta_state", "meta_runs")}
+    assert keys == nodes | system | {_key("landing", "sales"), _key("landing", "shops")}
+
+
+def test_system_tables_are_assets_with_the_columns_that_they_have(project: Project) -> None:
+    state = project.open_state()
+    state.set_hwm("shop.sales", 1)
+    now = datetime.now(UTC)
+    state.record_runs([RunRecord("r", "shop_analytics", "shop", "sales", RunStatus.SUCCESS, 1, 1, now)])
+    for table in ("meta_state", "meta_runs"):
+        spec = _spec(project, "shop_analytics", "system", table)
+        assert spec.group_name == "system"
+        there = DeltaTable(spec.metadata["dagster/uri"])
+        shown = {column.name for column in spec.metadata["dagster/column_schema"].columns}
+        assert shown == {field.name for field in there.schema().fields}
+    assert not build_definitions(project).resolve_asset_graph().get(spec.key).is_executable
+
+
+def test_a_project_with_its_state_in_a_file_has_no_system_tables_and_streams_have_one_more(tmp_path: Path) -> None:
+    system = "system: {connection: lake, path: _odibi_system}\n"
+    assert system in PROJECT_FILE
+    stream = PROJECT_FILE.replace("incremental: files\n", "\n        stream: {}\n")
+    for text, tables in (
+        (PROJECT_FILE.replace(system, ""), set()),
+        (stream, {"meta_state", "meta_runs", "meta_batches"}),
+    ):
+        made = make_project(tmp_path / str(len(tables)), text=text)
+        specs = build_definitions(made).resolve_all_asset_specs()
+        assert {spec.key.path[-1] for spec in specs if spec.group_name == "system"} == tables
 
 
 def test_a_node_carries_what_the_project_file_says_of_it(project: Project) -> None:
@@ -171,13 +202,13 @@ def test_loading_the_definitions_starts_no_jvm(project: Project) -> None:
         print(json.dumps([children, SparkContext._gateway is None, keys]))
     """
     done = _python(textwrap.dedent(code), {"ODI_PROJECT": str(project.path)}, project.root)
-    assert json.loads(done.stdout.splitlines()[-1]) == [[], True, len(NODES) + 2]
+    assert json.loads(done.stdout.splitlines()[-1]) == [[], True, len(NODES) + 4]
 
 
 def test_the_project_file_of_the_current_folder_is_taken(project: Project) -> None:
     code = "from odi_assets.definitions import defs; print(len(list(defs.resolve_all_asset_specs())))"
     done = _python(code, {}, project.root)
-    assert done.stdout.split() == [str(len(NODES) + 2)]
+    assert done.stdout.split() == [str(len(NODES) + 4)]
 
 
 def _python(code: str, env: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:

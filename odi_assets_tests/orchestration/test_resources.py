@@ -90,6 +90,9 @@ connections:
   here: {{type: local, base_path: ./here}}
 spark:
   conf: {{"spark.hadoop.fs.azure.account.key.acme.dfs.core.windows.net": "{secret}"}}
+alerts:
+  - {{type: slack, url: "https://hooks.shop.example/{secret}", on_events: [on_failure, on_lag]}}
+  - {{type: email, host: mail.shop.example, user: odi, password: {secret}, from: odi@shop.example, to: a@shop.example}}
 pipelines:
   - pipeline: copy
     nodes:
@@ -136,4 +139,5 @@ def test_nothing_that_dagster_stores_or_shows_of_a_project_holds_a_secret(cloud:
     assert SECRET in str(dict(cloud.target(NodeKey("copy", "blob")).storage_options)), "there is a secret to be shown"
     shown = serialize_value(RepositorySnap.from_def(build_definitions(cloud).get_repository_def()))
     assert "copy" in shown
+    assert "_alerts" in shown
     assert SECRET not in shown

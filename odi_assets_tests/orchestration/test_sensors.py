@@ -193,8 +193,8 @@ class TestWhileARunIsInFlight:
         run = instance.create_run_for_job(job, tags=job.run_tags)
         assert run.run_id in _skipped(prod, instance)
         assert _nodes(_requested(project, instance)) == set(NODES)
-        assert whole_run_to_begin(prod, instance, "shop") is not None
-        assert whole_run_to_begin(project, instance, "shop") is None
+        assert whole_run_to_begin(prod, instance, prod.graph.order("shop")) is not None
+        assert whole_run_to_begin(project, instance, project.graph.order("shop")) is None
 
     def test_a_position_that_another_environment_gave_up_is_requested(
         self, tmp_path: Path, instance: dg.DagsterInstance

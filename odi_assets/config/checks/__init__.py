@@ -9,6 +9,7 @@ from odi_assets.config.checks import (
     databases,
     functions,
     increments,
+    jobs,
     logs,
     nodes,
     packages,
@@ -21,6 +22,7 @@ from odi_assets.config.diagnostics.mistakes import Mistake
 CHECKS: tuple[Callable[[ProjectView], Iterator[Mistake]], ...] = (
     nodes.unknown_connections,
     nodes.duplicate_names,
+    jobs.wrong_jobs,
     nodes.wrong_references,
     databases.connections,
     logs.logs,

@@ -1,5 +1,7 @@
 """The project file as typed models. Names are Odibi's wherever Odibi has one."""
 
+from odi_assets.config.models.alerts import AlertConfig, EmailAlert, LogAlert, WebhookAlert
+from odi_assets.config.models.automation import AutomationConfig, FreshnessConfig, JobConfig, NodeAutomation
 from odi_assets.config.models.connections import (
     AccountKeyAuth,
     AzureAuth,
@@ -33,7 +35,7 @@ from odi_assets.config.models.increments import (
     VersionIncrement,
 )
 from odi_assets.config.models.nodes import InputConfig, NodeConfig, PartitionConfig, PipelineConfig, TransformConfig
-from odi_assets.config.models.project import AutomationConfig, ProjectConfig, RetryConfig, SparkConfig, SystemConfig
+from odi_assets.config.models.project import ProjectConfig, RetryConfig, SparkConfig, SystemConfig
 from odi_assets.config.models.reads import Read, ReadConfig
 from odi_assets.config.models.stream import OutputMode, StateStoreKind, StreamInput, StreamSettings, Watermark
 from odi_assets.config.models.writes import SchemaPolicy, WriteConfig
@@ -42,6 +44,7 @@ from odi_assets.config.write_modes import WriteMode
 __all__ = [
     "CTID",
     "AccountKeyAuth",
+    "AlertConfig",
     "AutomationConfig",
     "AzureAuth",
     "AzureBlobConnection",
@@ -53,14 +56,19 @@ __all__ = [
     "CursorsIncrement",
     "DateFormat",
     "DrivingCursor",
+    "EmailAlert",
     "FilesIncrement",
+    "FreshnessConfig",
     "GcsConnection",
     "Increment",
     "InputConfig",
     "InputIncrement",
     "JdbcConnection",
+    "JobConfig",
     "KafkaConnection",
     "LocalConnection",
+    "LogAlert",
+    "NodeAutomation",
     "NodeConfig",
     "OnChange",
     "OnNull",
@@ -88,6 +96,7 @@ __all__ = [
     "TransformConfig",
     "VersionIncrement",
     "Watermark",
+    "WebhookAlert",
     "WriteConfig",
     "WriteMode",
 ]

@@ -27,6 +27,7 @@ _TAG = r"^([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}$"
 _FUNCTION = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 _SLOT = "^[a-z0-9_]{1,63}$"
 _OWNER = r"^(team:.+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7})$"
+_ADDRESS = r"^[^@\s,<>]+@[^@\s,<>]+$"
 
 PATTERNS = {
     _NAME: "is not a name: letters A-Z a-z, digits and `_` only, because it becomes part of a Dagster asset key",
@@ -34,6 +35,7 @@ PATTERNS = {
     _FUNCTION: "is not a function: write `module:name`, as in `transforms.flights:delays`",
     _SLOT: "is not the name of a slot: lower-case letters a-z, digits and `_` only, at most 63",
     _OWNER: "is not an owner: write an e-mail address or `team:name`",
+    _ADDRESS: "is not an e-mail address",
 }
 """Patterns of texts, and what to say of a text that does not match."""
 
@@ -177,6 +179,7 @@ Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=_NAME)]
 PipelineName = Annotated[Name, AfterValidator(_check_reserved)]
 Owner = Annotated[str, Field(pattern=_OWNER)]
+Address = Annotated[str, Field(pattern=_ADDRESS)]
 Size = Annotated[int, Field(ge=1), BeforeValidator(_size), WithJsonSchema({"type": ["string", "integer"]})]
 """A number of bytes; ``1GB`` in the project file."""
 SlotName = Annotated[str, Field(pattern=_SLOT)]

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 
 from odi_assets.config.diagnostics.mistakes import Mistake, about, mistake, mistakes
 from odi_assets.config.models.apply import ApplyConfig, written_out
+from odi_assets.config.models.automation import FreshnessConfig, NodeAutomation, TimeZone
 from odi_assets.config.models.checks import Check, CheckConfig, checks_of, repeated_names
 from odi_assets.config.models.fields import Cron, FunctionRef, Name, Names, Owner, PipelineName, Strict, Tags, Text
 from odi_assets.config.models.increments import (
@@ -137,29 +138,6 @@ class TransformConfig(Strict):
             raise ConfigError(f"`sql_file` {path} cannot be read: {error.strerror}", fix="correct the path") from error
 
 
-class NodeAutomation(Strict):
-    """When Dagster requests runs of a node by itself: ``eager``, once what the node reads has changed, or at times."""
-
-    on_cron: Cron | None = Field(
-        default=None, description="At these times, in UTC: cron, five fields. Without it: `eager`."
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_text(cls, data: Any) -> Any:
-        if isinstance(data, str):
-            word, _, schedule = data.strip().partition(" ")
-            on_cron = {"on_cron": schedule.strip(" '\"")} if word == "on_cron" and schedule else None
-            data = {} if data == "eager" else on_cron
-        elif isinstance(data, Mapping) and data.get("on_cron") is None:
-            data = None
-        if data is None:
-            raise mistake(
-                'is no condition: write `eager`, or `on_cron` with a schedule, as in `{on_cron: "0 6 * * *"}`'
-            )
-        return data
-
-
 class PartitionConfig(Strict):
     """One Dagster partition per ``every`` of ``column``; the table is partitioned by ``column`` too."""
 
@@ -223,6 +201,9 @@ class NodeConfig(Strict):
         default=None,
         description="Dagster requests runs of the node, in the place of the pipeline's sensor: `eager`, once what it "
         "reads has changed; `on_cron 0 6 * * *`, at these times. The node then has no partitions in Dagster.",
+    )
+    freshness: FreshnessConfig | None = Field(
+        default=None, description="How long the table may be without new rows, as in `{within: 26h}`."
     )
     write: WriteConfig = Field(description="The node's table.")
     checks: tuple[CheckConfig, ...] = Field(
@@ -345,5 +326,8 @@ class PipelineConfig(Strict):
     description: str | None = Field(default=None, description="What it is for; shown in Dagster.")
     owner: Owner | None = Field(default=None, description="E-mail address or `team:name`, of nodes without one.")
     schedule: Cron | None = Field(default=None, description="Cron, five fields: `30 6 * * *`.")
+    timezone: TimeZone | None = Field(
+        default=None, description="Time zone of `schedule` and of `on_cron`; `automation.timezone` unless given."
+    )
     tags: Tags = Field(default=(), description="Tags of the job.")
     nodes: tuple[NodeConfig, ...] = Field(min_length=1, description="The steps.")

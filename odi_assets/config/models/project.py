@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from odi_assets.config.diagnostics.mistakes import mistake
+from odi_assets.config.models.alerts import AlertConfig
+from odi_assets.config.models.automation import AutomationConfig, JobConfig
 from odi_assets.config.models.connections import Connection
 from odi_assets.config.models.durations import Duration
 from odi_assets.config.models.fields import Names, Option, Owner, Strict, Text
@@ -89,32 +90,6 @@ class SparkConfig(Strict):
     )
 
 
-class AutomationConfig(Strict):
-    """How Dagster runs pipelines: how sensors look for new data, how often they request a run that does not take it in,
-    and what the buttons of its UI run."""
-
-    interval: Duration = Field(default=timedelta(seconds=30), description="Time between two looks, at least.")
-    look_timeout: Duration = Field(
-        default=timedelta(seconds=10), description="How long one source may take to say where it stands."
-    )
-    looks_at_once: int = Field(default=8, ge=1, le=64, description="Sources that are asked at the same time.")
-    max_attempts: int = Field(
-        default=10,
-        ge=1,
-        description="Runs that are requested for a node while its sources stand where they are. After that, it waits "
-        "until they move or somebody runs it.",
-    )
-    first_pause: Duration = Field(
-        default=timedelta(minutes=1), description="Pause after the first failed run; doubled after each further one."
-    )
-    longest_pause: Duration = Field(default=timedelta(hours=1), description="The longest pause.")
-    partitions: bool = Field(
-        default=True,
-        description="Whether nodes with `partition` have partitions in Dagster. Without, *Materialize all* asks for "
-        "none, and a range is run with the run tags `odi/from` and `odi/to`.",
-    )
-
-
 class EnvironmentConfig(Strict):
     """What differs in one environment. Mappings are merged with the mappings of the file, key by key."""
 
@@ -131,12 +106,13 @@ class EnvironmentConfig(Strict):
     spark: dict[str, Any] = Field(default_factory=dict, repr=False, description="Keys of `spark`.")
     retry: dict[str, Any] = Field(default_factory=dict, description="Keys of `retry`.")
     automation: dict[str, Any] = Field(default_factory=dict, description="Keys of `automation`.")
+    alerts: list[Any] = Field(default_factory=list, repr=False, description="In the place of the file's `alerts`.")
 
 
 class ProjectConfig(Strict):
     """The whole project file."""
 
-    IGNORED: ClassVar = frozenset({"story", "lineage", "alerts", "logging", "semantic"})
+    IGNORED: ClassVar = frozenset({"story", "lineage", "logging", "semantic"})
     DEFAULTS: ClassVar = {
         "vars": {},
         "performance": {
@@ -158,6 +134,10 @@ class ProjectConfig(Strict):
     connections: dict[str, Connection] = Field(description="Where files and tables are, by name.")
     pipelines: tuple[PipelineConfig, ...] = Field(
         default=(), min_length=1, description="What runs; without it, the file is about connections and state alone."
+    )
+    jobs: tuple[JobConfig, ...] = Field(default=(), description="Jobs of nodes of several pipelines, by their tags.")
+    alerts: tuple[AlertConfig, ...] = Field(
+        default=(), description="Who is to know what, by Slack, Teams, another webhook, e-mail or the log."
     )
     system: SystemConfig | None = Field(
         default=None, description="Where state and run history are kept; without it, in `.odibi/state.json`."

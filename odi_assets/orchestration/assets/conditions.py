@@ -44,7 +44,8 @@ def condition_of(project: Project, key: NodeKey, sources: Sources, deps: Sequenc
     due: NodeCondition
     if given.on_cron is not None:
         unseen = own
-        due = Condition.cron_tick_passed(given.on_cron).since(Condition.newly_requested())
+        passed = Condition.cron_tick_passed(given.on_cron, project.timezone_of(key.pipeline))
+        due = passed.since(Condition.newly_requested())
     elif set(deps) <= set(unseen):
         raise ConfigError(
             f"`automation: eager` of {key} would wait for ever: nothing that it reads shows without being read that it "

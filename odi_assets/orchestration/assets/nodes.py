@@ -6,8 +6,9 @@ schema of its configuration, which takes longer than all the rest.
 """
 
 import inspect
+import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from odi_assets.orchestration.runs.history import DagsterRunHistory
 
 _TABLE = "result"
+_NO_NAME = re.compile(r"\W", re.ASCII)
 StepEvents = Iterator[dg.Output[StepOutput] | dg.Output[None] | dg.AssetCheckResult]
 
 
@@ -94,7 +96,7 @@ def node_asset(
         shown = definition_attributes(project, key)
     partition = partition_of(project, key) if partitioned else None
     asset = names.asset(key)
-    inputs = {"__".join(dep.path).replace("-", "_"): dep for dep in deps}
+    inputs = _by_input(deps)
     checks = {UP_TO_DATE: dg.AssetCheckSpec(UP_TO_DATE, asset=asset, description=_CHECK_TEXT)}
     checks = {**checks, **check_specs(project, key, asset)} if checked else {}
     version = code_version(project, key)
@@ -168,6 +170,14 @@ def _step(project: Project, key: NodeKey, checked: bool, context: dg.OpExecution
         name = event.check_name if isinstance(event, dg.AssetCheckResult) else event.output_name
         if name in context.selected_output_names:
             yield event
+
+
+def _by_input(deps: Iterable[dg.AssetKey]) -> dict[str, dg.AssetKey]:
+    found: dict[str, dg.AssetKey] = {}
+    for dep in deps:
+        name = _NO_NAME.sub("_", "__".join(dep.path))
+        found[name if name not in found else f"{name}_{len(found)}"] = dep
+    return found
 
 
 def _parameters(context: dg.OpExecutionContext, inputs: Mapping[str, Any]) -> None: ...

@@ -1,10 +1,13 @@
-"""A job per pipeline, and its schedule."""
+"""A job per pipeline and per entry of ``jobs``, and their schedules."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import dagster as dg
 
-from odi_assets.config.models import PipelineConfig
+from odi_assets.config.graph import NodeKey
+from odi_assets.config.models import JobConfig, PipelineConfig
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FULL_REFRESH_TAG, RESUME_TAG
 from odi_assets.orchestration.assets.sources import Sources
@@ -20,23 +23,33 @@ def pipeline_job(project: Project, pipeline: PipelineConfig, sources: Sources | 
     Args:
         sources: the project's sources; None for a job that Dagster does not show.
     """
+    text = pipeline.description or f"Pipeline `{pipeline.pipeline}` of {project.config.project}."
+    nodes = project.graph.order(pipeline.pipeline)
+    return _job(project, pipeline.pipeline, nodes, text, pipeline.tags, sources)
+
+
+def tag_job(project: Project, job: JobConfig, sources: Sources) -> PipelineJob:
+    """The job of the nodes that have one of some tags, in one process."""
+    text = job.description or f"Nodes of {project.config.project} with the tag `{'` or `'.join(job.tags)}`."
+    return _job(project, job.job, project.nodes_with(job.tags), text, job.tags, sources)
+
+
+def _job(
+    project: Project, name: str, nodes: Sequence[NodeKey], text: str, tags: Sequence[str], sources: Sources | None
+) -> PipelineJob:
     return PipelineJob.of(
         project,
-        pipeline.pipeline,
+        name,
+        nodes,
         sources,
-        description=_description(project, pipeline),
+        description=_description(project, nodes, text),
         executor_def=dg.in_process_executor,
-        tags={**project_tags(project), **dict.fromkeys(pipeline.tags, "")},
+        tags={**project_tags(project), **dict.fromkeys(tags, "")},
     )
 
 
-def _has_partitions(project: Project, pipeline: PipelineConfig) -> bool:
-    return any(partition_of(project, key) for key in project.graph.order(pipeline.pipeline))
-
-
-def _description(project: Project, pipeline: PipelineConfig) -> str:
-    text = pipeline.description or f"Pipeline `{pipeline.pipeline}` of {project.config.project}."
-    if _has_partitions(project, pipeline):
+def _description(project: Project, nodes: Sequence[NodeKey], text: str) -> str:
+    if any(partition_of(project, key) for key in nodes):
         text += (
             "\n\nTo take in what is new by hand: *Open launchpad*, *Materialize*, without a partition, *Confirm*. With "
             "partitions, those are computed again and the high-water marks stay as they are."
@@ -48,25 +61,37 @@ def _description(project: Project, pipeline: PipelineConfig) -> str:
 
 
 def pipeline_schedule(project: Project, pipeline: PipelineConfig, job: PipelineJob) -> dg.ScheduleDefinition:
-    """The schedule of a pipeline that has one, in UTC. It is stopped until somebody starts it in the UI."""
+    """The schedule of a pipeline that has one."""
+    zone, nodes = project.timezone_of(pipeline.pipeline), project.graph.order(pipeline.pipeline)
+    return _schedule(project, pipeline.pipeline, nodes, str(pipeline.schedule), zone, job)
 
+
+def tag_schedule(project: Project, config: JobConfig, job: PipelineJob) -> dg.ScheduleDefinition:
+    """The schedule of a job of tags that has one."""
+    zone = config.timezone or project.config.automation.timezone
+    return _schedule(project, config.job, project.nodes_with(config.tags), str(config.schedule), zone, job)
+
+
+def _schedule(
+    project: Project, name: str, nodes: Sequence[NodeKey], cron: str, zone: str, job: PipelineJob
+) -> dg.ScheduleDefinition:
     def evaluate(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         try:
             instance = context.instance
         except dg.DagsterInvariantViolationError:
             # A context that was made without one: there are no runs.
             return dg.RunRequest()
-        waiting = whole_run_to_begin(project, instance, pipeline.pipeline)
+        waiting = whole_run_to_begin(project, instance, nodes)
         if waiting is not None:
-            return dg.SkipReason(f"Run {waiting.run_id} of {pipeline.pipeline} has not begun; it takes in what is new.")
+            return dg.SkipReason(f"Run {waiting.run_id} of {name} has not begun; it takes in what is new.")
         return dg.RunRequest()
 
     return dg.ScheduleDefinition(
-        name=f"{DagsterNames.of(project).pipeline(pipeline.pipeline)}_schedule",
+        name=f"{DagsterNames.of(project).pipeline(name)}_schedule",
         job=job,
-        cron_schedule=str(pipeline.schedule),
-        execution_timezone="UTC",
+        cron_schedule=cron,
+        execution_timezone=zone,
         execution_fn=evaluate,
-        description=f"Runs pipeline `{pipeline.pipeline}` at `{pipeline.schedule}` (UTC).",
-        default_status=dg.DefaultScheduleStatus.STOPPED,
+        description=f"Runs `{name}` at `{cron}` ({zone}).",
+        default_status=dg.DefaultScheduleStatus[project.config.automation.default_status.upper()],
     )

@@ -1,8 +1,8 @@
-"""The job of a pipeline: the assets that Dagster shows, with all that a user has added to them, without partitions."""
+"""The job of a pipeline, or of tags: the assets of Dagster, with what a user has added, without partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +17,7 @@ from odi_assets.orchestration.naming import DagsterNames, node_of
 if TYPE_CHECKING:
     from dagster._core.definitions.asset_key import AssetOrCheckKey
 
+    from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.project import Project
     from odi_assets.orchestration.assets.sources import Sources
 
@@ -31,21 +32,24 @@ class PipelineJob(UnresolvedAssetJobDefinition):
     """
 
     _project: Project
-    _pipeline: str
+    _nodes: tuple[NodeKey, ...]
     _sources: Sources | None
 
     @classmethod
-    def of(cls, project: Project, pipeline: str, sources: Sources | None, **shown: Any) -> PipelineJob:
-        """The job of all nodes of a pipeline.
+    def of(
+        cls, project: Project, name: str, nodes: Sequence[NodeKey], sources: Sources | None, **shown: Any
+    ) -> PipelineJob:
+        """A job of nodes: of all that a pipeline has, or of those with a tag.
 
         Args:
+            name: of the pipeline, or of the job in the project file.
             sources: the project's sources, for a job whose nodes may have automation conditions.
             shown: what ``dagster.define_asset_job`` takes besides.
         """
         names = DagsterNames.of(project)
-        selection = dg.AssetSelection.assets(*map(names.asset, project.graph.order(pipeline)))
-        made = cls(name=names.pipeline(pipeline), selection=selection, **shown)
-        made._project, made._pipeline, made._sources = project, pipeline, sources
+        selection = dg.AssetSelection.assets(*map(names.asset, nodes))
+        made = cls(name=names.pipeline(name), selection=selection, **shown)
+        made._project, made._nodes, made._sources = project, tuple(nodes), sources
         return made
 
     def resolve(
@@ -60,8 +64,7 @@ class PipelineJob(UnresolvedAssetJobDefinition):
             ConfigError: a user's own automation condition does not fit its node.
         """
         if self._sources is not None:
-            nodes = self._project.graph.order(self._pipeline)
-            require_conditions_that_hold(self._project, asset_graph, nodes, self._sources)
+            require_conditions_that_hold(self._project, asset_graph, self._nodes, self._sources)
         run: set[AssetOrCheckKey] = {*self.selection.resolve(asset_graph), *self.selection.resolve_checks(asset_graph)}
         above = {key for asset in asset_graph.assets_defs_for_keys(run) for key in asset.dependency_keys}
         found = asset_graph.assets_defs_for_keys([*run, *(above & asset_graph.get_all_asset_keys())])
@@ -71,7 +74,7 @@ class PipelineJob(UnresolvedAssetJobDefinition):
     def with_metadata(self, metadata: Mapping[str, Any]) -> PipelineJob:
         """The job with other metadata."""
         made = cast("PipelineJob", super().with_metadata(metadata))
-        made._project, made._pipeline, made._sources = self._project, self._pipeline, self._sources
+        made._project, made._nodes, made._sources = self._project, self._nodes, self._sources
         return made
 
     def _without_partitions(self, asset: dg.AssetsDefinition) -> dg.AssetsDefinition:

@@ -45,7 +45,7 @@ def new_data_sensor(project: Project, pipeline: str, job: PipelineJob, sources: 
         name=f"{DagsterNames.of(project).pipeline(pipeline)}_new_data",
         job=job,
         minimum_interval_seconds=max(1, int(project.config.automation.interval.total_seconds())),
-        default_status=dg.DefaultSensorStatus.STOPPED,
+        default_status=default_status(project),
         description=f"Runs nodes of `{pipeline}` for which there are new files, table versions or rows, and those "
         "below them, but for nodes that an automation condition requests, and observes the sources. It looks at the "
         f"sources of {_some(f'`{key.node}`' for key in watch.nodes)}.",
@@ -54,6 +54,23 @@ def new_data_sensor(project: Project, pipeline: str, job: PipelineJob, sources: 
         return evaluate(context, project, pipeline, watch=watch)
 
     return sensor
+
+
+def default_status(project: Project) -> dg.DefaultSensorStatus:
+    """Whether sensors that nobody has switched on or off run."""
+    return dg.DefaultSensorStatus[project.config.automation.default_status.upper()]
+
+
+def condition_sensor(project: Project) -> dg.AutomationConditionSensorDefinition:
+    """Evaluates the conditions of the project's nodes, as Dagster's own sensor would: that one waits to be switched
+    on."""
+    names = DagsterNames.of(project)
+    return dg.AutomationConditionSensorDefinition(
+        names.of_project(project, "conditions"),
+        target=dg.AssetSelection.assets(*map(names.asset, project.graph.nodes)),
+        default_status=default_status(project),
+        description=f"Requests nodes of {project.config.project} once their automation conditions hold.",
+    )
 
 
 def evaluate(
@@ -71,7 +88,7 @@ def evaluate(
         watch: remembers what earlier ticks saw.
     """
     watch = watch or Watch(project, pipeline)
-    cursor = _cursor(context.cursor)
+    cursor = read_cursor(context.cursor)
     watch.recall(cursor.get("seen", {}), cursor.get("definition", ""))
     in_flight = increments_in_flight(project, context.instance)
     running = {key: run for key, run in in_flight.items() if key.pipeline == pipeline}
@@ -252,7 +269,7 @@ def _some(texts: Iterable[str]) -> str:
     return ", ".join(found[:_MOST_NAMED]) + more
 
 
-def _cursor(text: str | None) -> dict[str, Any]:
+def read_cursor(text: str | None) -> dict[str, Any]:
     """What an earlier tick left in the cursor; nothing, if it was written by hand or by an earlier version."""
     try:
         found = json.loads(text or "{}")

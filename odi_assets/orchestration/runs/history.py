@@ -13,6 +13,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import NodeResult
 from odi_assets.nodes.run_history import RunHistory
 from odi_assets.orchestration.naming import DagsterNames
+from odi_assets.orchestration.runs.in_flight import nodes_of_job
 from odi_assets.state.backend import StateBackend
 
 TRIGGER_TAG = "odi/trigger"
@@ -29,8 +30,11 @@ def run_trigger(run: dg.DagsterRun) -> str:
 
 def is_partial(run: dg.DagsterRun, project: Project, pipeline: str) -> bool:
     """Whether a run is of only some of the pipeline's nodes."""
-    chosen, names = run.asset_selection, DagsterNames.of(project)
-    return chosen is not None and any(names.asset(key) not in chosen for key in project.graph.order(pipeline))
+    nodes, chosen, names = project.graph.order(pipeline), run.asset_selection, DagsterNames.of(project)
+    if not chosen:
+        of_job = nodes_of_job(project, run.job_name)
+        return of_job is not None and not {*nodes} <= {*of_job}
+    return any(names.asset(key) not in chosen for key in nodes)
 
 
 @dataclass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
@@ -66,13 +68,21 @@ def unfinished_runs(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
     return [run for run in runs if not end_lost_run(instance, run)]
 
 
-def nodes_of_run(project: Project, instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[NodeKey]:
-    """The nodes that a run was made to materialize."""
+def nodes_of_job(project: Project, job: str) -> tuple[NodeKey, ...] | None:
+    """The nodes of a job of the project file, by its name in Dagster; None if the job is somebody else's."""
     names = DagsterNames.of(project)
     for pipeline in project.pipelines:
-        if run.job_name == names.pipeline(pipeline) and run.asset_selection is None and not run.asset_check_selection:
-            return list(project.graph.order(pipeline))
-    assets = run.asset_selection
+        if job == names.pipeline(pipeline):
+            return project.graph.order(pipeline)
+    return next((project.nodes_with(one.tags) for one in project.config.jobs if job == names.pipeline(one.job)), None)
+
+
+def nodes_of_run(project: Project, instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[NodeKey]:
+    """The nodes that a run was made to materialize."""
+    nodes = nodes_of_job(project, run.job_name)
+    if nodes is not None and not run.asset_selection and not run.asset_check_selection:
+        return list(nodes)
+    names, assets = DagsterNames.of(project), run.asset_selection
     if assets is None:
         # A job of somebody else. Dagster notes what a run will materialize before it begins.
         planned = instance.get_records_for_run(
@@ -96,9 +106,11 @@ def increments_in_flight(project: Project, instance: dg.DagsterInstance) -> dict
     return found
 
 
-def whole_run_to_begin(project: Project, instance: dg.DagsterInstance, pipeline: str) -> dg.DagsterRun | None:
-    """A run of all nodes of a pipeline that is requested and has not begun; it will take in all that is new."""
-    wanted = set(project.graph.order(pipeline))
+def whole_run_to_begin(
+    project: Project, instance: dg.DagsterInstance, nodes: Iterable[NodeKey]
+) -> dg.DagsterRun | None:
+    """A run of all of these nodes that is requested and has not begun; it will take in all that is new."""
+    wanted = set(nodes)
     for run in unfinished_runs(instance):
         bounded = FROM_TAG in run.tags or not _PARTITION_TAGS.isdisjoint(run.tags)
         if bounded or is_of_other_environment(project, run):

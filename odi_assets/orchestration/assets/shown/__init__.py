@@ -1,0 +1,1 @@
+"""What Dagster shows besides what it runs: nodes as a user likes them, and system tables."""
