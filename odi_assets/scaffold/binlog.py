@@ -41,7 +41,7 @@ def needs_of_log(session: MariadbSession) -> Iterator[Need]:
     try:
         file, *_ = session.status()
         session.files()
-        with closing(session.events(file, 4, 0)) as events:
+        with closing(session.events(file, 4, 0, again="type the command again")) as events:
             next(events, None)
     except SourceError as error:
         yield Need(error.message.removeprefix(f"{session.label}: "), str(error.fix))
