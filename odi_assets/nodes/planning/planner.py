@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import ConfigError, IdentityMismatchError, StateError
+from odi_assets.errors import ConfigError, IdentityMismatchError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.apply import require_captured
@@ -21,7 +21,7 @@ from odi_assets.nodes.planning.plan import NodePlan, WritePlan
 from odi_assets.nodes.planning.range import planned_range
 from odi_assets.nodes.planning.same_history import in_same_history
 from odi_assets.nodes.planning.start import Start, marks_of, table_and_start
-from odi_assets.nodes.planning.target_check import require_target
+from odi_assets.nodes.planning.target_check import require_hwm_known, require_target
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.request import RunRequest
@@ -146,21 +146,12 @@ def _starts_over(node: Node, start: Start, target: TableHandle) -> bool:
     table, it would be there twice.
 
     Raises:
-        StateError: it appends, state is lost, and the target's log no longer holds the node's last commit.
+        StateError: it appends, and nothing says how far it has read.
     """
     fence = app_id(node.key)
     if not node.following or not target.transaction_number(fence):
         return False
-    appends = not node.config.write.mode.traits.takes_rows_again
-    if appends and start.entry is None and target.last_stamp(fence, carrying="hwm") is None:
-        raise StateError(
-            f"{node}: state has no HWM, and the log of the table at {target.location.uri} no longer holds the commit "
-            "that would tell it; loading everything again would repeat the rows that are there",
-            fix=f"say up to where it was loaded (odi state set {node.state_key} VALUE), or rebuild it from its sources "
-            f"(odi run {node.command} --full-refresh)",
-            node=str(node),
-            target=target.location.uri,
-        )
+    require_hwm_known(node, start, target)
     last = target.last_stamp(fence)
     # After a rewind to before the first run, the table holds no rows of runs.
     return last is None or not CommitFacts.of(last).before_first_run

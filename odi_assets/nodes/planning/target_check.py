@@ -9,7 +9,7 @@ from odi_assets.delta.changes import is_other_history
 from odi_assets.delta.history import TableCommit, replaces_rows
 from odi_assets.delta.maintenance.restore import has_version_before, lost_files
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import TargetBehindStateError
+from odi_assets.errors import StateError, TargetBehindStateError
 from odi_assets.nodes.commit_facts import HwmOrigin
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.start import Start
@@ -53,6 +53,29 @@ def require_target(node: Node, start: Start, target: TableHandle) -> None:
         node=str(node),
         key=node.state_key,
         hwm=start.hwm.value,
+        target=target.location.uri,
+    )
+
+
+def require_hwm_known(node: Node, start: Start, target: TableHandle) -> None:
+    """Raises StateError if a node that appends has a table of its own, and nothing says up to where that was loaded:
+    its rows would come twice."""
+    fence = app_id(node.key)
+    if node.config.write.mode.traits.takes_rows_again or start.entry is not None:
+        return
+    if not target.transaction_number(fence) or target.last_stamp(fence, carrying="hwm") is not None:
+        return
+    why = (
+        f"the log of the table at {target.location.uri} no longer holds the commit that would tell it"
+        if target.last_stamp(fence) is None
+        else f"the table at {target.location.uri} was written when the node had no increment, so nothing says which "
+        "rows it has"
+    )
+    raise StateError(
+        f"{node}: state has no HWM, and {why}; loading everything again would repeat the rows that are there",
+        fix=f"{_rebuilt(node)}; or, if you know up to where it was loaded, say so: odi state set {node.state_key} "
+        "VALUE, with a VALUE as `odi state get` prints it",
+        node=str(node),
         target=target.location.uri,
     )
 

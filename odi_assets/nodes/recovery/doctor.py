@@ -9,7 +9,7 @@ from functools import partial
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import IdentityMismatchError, IncrementError, OdiError
+from odi_assets.errors import IdentityMismatchError, IncrementError, OdiError, StateError
 from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
 from odi_assets.nodes.execution.checks.bad_rows import out_of_step as quarantine_out_of_step
 from odi_assets.nodes.execution.checks.quarantine import is_lost, lost_rows
@@ -19,7 +19,7 @@ from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import require_own, same_sources
 from odi_assets.nodes.planning.start import Start, marks_of, table_and_start
-from odi_assets.nodes.planning.target_check import what_is_behind
+from odi_assets.nodes.planning.target_check import require_hwm_known, what_is_behind
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.files import files_beside, files_of_node, files_without_hwm
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, lasting, over
@@ -141,6 +141,10 @@ def _hwm(node: Node, state: StateBackend, start: Start, target: TableHandle) -> 
             f"odi state recover {node} (the node's next run does it too)",
         )
         return
+    try:
+        require_hwm_known(node, start, target)
+    except StateError as error:
+        yield Disagreement(node.key, Kind.STATE_BEHIND, error.message, str(error.fix))
     entry = start.current
     why = what_is_behind(node.key, entry, target, look_at_files=False) if entry is not None else None
     if entry is not None and why is not None:

@@ -13,8 +13,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from odi_assets.config.graph import NodeKey
 from odi_assets.errors import FencedError, IncrementError, StateError, TargetBehindStateError
 from odi_assets.nodes.mark import NodeMark
+from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.state import CatalogStateBackend, LocalJSONStateBackend, StateBackend
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
@@ -256,3 +258,26 @@ def test_where_neither_state_nor_the_log_tell_the_hwm_nothing_is_loaded_again(bo
     lose(box.state)
     assert box.run("raw", full_refresh=True).rows_written == 1
     assert ids(box) == [1]
+
+
+@pytest.mark.parametrize("box", ["catalog"], indirect=True)
+@pytest.mark.parametrize("increment", ["files", "{mode: stateful, column: id}"])
+def test_a_table_that_was_written_without_an_increment_is_rebuilt_before_rows_are_added(
+    box: Sandbox, increment: str
+) -> None:
+    whole = NODES.replace(",\n       incremental: {mode: files}", "").replace("path: raw, mode: append", "path: raw")
+    before = Sandbox(box.root, box.spark, whole)
+    land(before, 1)
+    before.run("raw")
+    after = Sandbox(box.root, box.spark, NODES.replace("incremental: {mode: files}", f"incremental: {increment}"))
+    land(after, 2)
+    with pytest.raises(StateError, match=r"was written when the node had no increment(.|\n)*--full-refresh"):
+        after.run("raw")
+    (found,) = examine(after.project, after.state, [NodeKey("p", "raw")])
+    assert found.kind is Kind.STATE_BEHIND
+    assert found.remedy.startswith("rebuild it from its sources (odi run p --node raw --full-refresh)")
+    after.run("raw", full_refresh=True)
+    land(after, 3)
+    after.run("raw")
+    assert sorted(ids(after)) == [1, 2, 3]
+    assert examine(after.project, after.state, [NodeKey("p", "raw")]) == []
