@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.cli import main
 from odi_assets.config.models import AutomationConfig
-from odi_assets.config.models.alerts import EVENTS
+from odi_assets.config.models.operation.alerts import EVENTS
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.run_history import RunHistory
 from odi_assets.nodes.run_node import NodeRun, run_node

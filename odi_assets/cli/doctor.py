@@ -124,17 +124,17 @@ def doctor(
 
 def _of_deployment(project: Project, webserver: str | None, as_json: bool) -> None:
     from odi_assets.orchestration.deployment.examine import examine_deployment
-    from odi_assets.orchestration.deployment.look import Outcome
+    from odi_assets.orchestration.deployment.look import LookOutcome
 
     looks = list(examine_deployment(project, webserver))
-    seen = [look for look in looks if look.outcome is not Outcome.NOT_LOOKED_AT]
-    wrong = [look for look in looks if look.outcome is Outcome.WRONG]
+    seen = [look for look in looks if look.outcome is not LookOutcome.NOT_LOOKED_AT]
+    wrong = [look for look in looks if look.outcome is LookOutcome.WRONG]
     if as_json:
         data_json([look.to_json() for look in looks])
     else:
         data_table(_LOOKS, seen)
     for look in looks:
-        if look.outcome is Outcome.NOT_LOOKED_AT:
+        if look.outcome is LookOutcome.NOT_LOOKED_AT:
             note(f"Not looked at: {look.part}: {look.found}{f' ({look.remedy})' if look.remedy else ''}.")
     note(f"{counted(len(wrong), 'thing')} wrong." if wrong else "Nothing is wrong in what was looked at.")
     if wrong:

@@ -20,7 +20,7 @@ from benchmarks.dagster.deployed import running_deployment
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.orchestration.deployment.examine import examine_deployment
-from odi_assets.orchestration.deployment.look import Look, Outcome
+from odi_assets.orchestration.deployment.look import Look, LookOutcome
 from odi_assets.orchestration.runs.instance import open_instance
 from odi_assets_tests.sources.sql.servers import PASSWORD, USER, PostgresServer, postgres, postgres_program
 
@@ -60,7 +60,7 @@ def home(tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def _wrong(project: Project) -> dict[str, Look]:
-    return {look.part: look for look in examine_deployment(project) if look.outcome is Outcome.WRONG}
+    return {look.part: look for look in examine_deployment(project) if look.outcome is LookOutcome.WRONG}
 
 
 def _beat(instance: dg.DagsterInstance) -> None:
@@ -102,7 +102,7 @@ def test_nothing_is_wrong_with_the_production_settings_while_the_daemon_lives(pr
         _beat(instance)
         assert _wrong(project) == {}
         looks = list(examine_deployment(project))
-        assert {"servers", "versions"} <= {look.part for look in looks if look.outcome is Outcome.NOT_LOOKED_AT}
+        assert {"servers", "versions"} <= {look.part for look in looks if look.outcome is LookOutcome.NOT_LOOKED_AT}
         instance.event_log_storage.set_concurrency_slots("shop__sales", 3)
         wrong = _wrong(project)["pools"]
         assert "shop__sales has the limit 3" in wrong.found
@@ -212,7 +212,7 @@ def _settled(project: Project, address: str) -> list[str]:
     """What is wrong once the daemon had the time for its first heartbeats."""
     until = time.monotonic() + 120
     while True:
-        wrong = [look.found for look in examine_deployment(project, address) if look.outcome is Outcome.WRONG]
+        wrong = [look.found for look in examine_deployment(project, address) if look.outcome is LookOutcome.WRONG]
         if not wrong or time.monotonic() > until:
             return wrong
         time.sleep(1)

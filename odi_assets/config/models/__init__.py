@@ -1,7 +1,5 @@
 """The project file as typed models. Names are Odibi's wherever Odibi has one."""
 
-from odi_assets.config.models.alerts import AlertConfig, EmailAlert, LogAlert, WebhookAlert
-from odi_assets.config.models.automation import AutomationConfig, FreshnessConfig, JobConfig, NodeAutomation
 from odi_assets.config.models.connections import (
     AccountKeyAuth,
     AzureAuth,
@@ -35,6 +33,8 @@ from odi_assets.config.models.increments import (
     VersionIncrement,
 )
 from odi_assets.config.models.nodes import InputConfig, NodeConfig, PartitionConfig, PipelineConfig, TransformConfig
+from odi_assets.config.models.operation.alerts import AlertConfig, EmailAlert, LogAlert, WebhookAlert
+from odi_assets.config.models.operation.automation import AutomationConfig, FreshnessConfig, JobConfig, NodeAutomation
 from odi_assets.config.models.project import ProjectConfig, RetryConfig, SparkConfig, SystemConfig
 from odi_assets.config.models.reads import Read, ReadConfig
 from odi_assets.config.models.stream import OutputMode, StateStoreKind, StreamInput, StreamSettings, Watermark

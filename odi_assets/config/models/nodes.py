@@ -12,7 +12,6 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 
 from odi_assets.config.diagnostics.mistakes import Mistake, about, mistake, mistakes
 from odi_assets.config.models.apply import ApplyConfig, written_out
-from odi_assets.config.models.automation import FreshnessConfig, NodeAutomation, TimeZone
 from odi_assets.config.models.checks import Check, CheckConfig, checks_of, repeated_names
 from odi_assets.config.models.fields import Cron, FunctionRef, Name, Names, Owner, PipelineName, Strict, Tags, Text
 from odi_assets.config.models.increments import (
@@ -22,6 +21,7 @@ from odi_assets.config.models.increments import (
     RollingWindowIncrement,
     VersionIncrement,
 )
+from odi_assets.config.models.operation.automation import FreshnessConfig, NodeAutomation, TimeZone
 from odi_assets.config.models.reads import Read, ReadConfig
 from odi_assets.config.models.stream import StreamSettings
 from odi_assets.config.models.writes import WriteConfig

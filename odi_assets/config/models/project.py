@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from odi_assets.config.diagnostics.mistakes import mistake
-from odi_assets.config.models.alerts import AlertConfig
-from odi_assets.config.models.automation import AutomationConfig, JobConfig
 from odi_assets.config.models.connections import Connection
 from odi_assets.config.models.durations import Duration
 from odi_assets.config.models.fields import Names, Option, Owner, Strict, Text
 from odi_assets.config.models.nodes import PipelineConfig
+from odi_assets.config.models.operation.alerts import AlertConfig
+from odi_assets.config.models.operation.automation import AutomationConfig, JobConfig
 
 
 class RetryConfig(Strict):

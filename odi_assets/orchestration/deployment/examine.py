@@ -28,7 +28,7 @@ def examine_deployment(project: Project, webserver: str | None = None) -> Iterat
         webserver: the address of the UI, which says what itself and the code servers are.
 
     Example:
-        ``[look.found for look in examine_deployment(project) if look.outcome is Outcome.WRONG]``
+        ``[look.found for look in examine_deployment(project) if look.outcome is LookOutcome.WRONG]``
     """
     home, look = find_home(project.root)
     yield look

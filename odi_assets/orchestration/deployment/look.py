@@ -8,7 +8,7 @@ from enum import StrEnum
 from odi_assets.errors import OdiError
 
 
-class Outcome(StrEnum):
+class LookOutcome(StrEnum):
     """How a look ended."""
 
     RIGHT = "ok"
@@ -27,7 +27,7 @@ class Look:
     """
 
     part: str
-    outcome: Outcome
+    outcome: LookOutcome
     found: str
     remedy: str = ""
 
@@ -38,17 +38,17 @@ class Look:
 
 def right(part: str, found: str) -> Look:
     """A look that found nothing wrong."""
-    return Look(part, Outcome.RIGHT, found)
+    return Look(part, LookOutcome.RIGHT, found)
 
 
 def wrong(part: str, found: str, remedy: str) -> Look:
     """A look that found something wrong."""
-    return Look(part, Outcome.WRONG, found, remedy)
+    return Look(part, LookOutcome.WRONG, found, remedy)
 
 
 def not_looked_at(part: str, why: str, remedy: str = "") -> Look:
     """What was not looked at."""
-    return Look(part, Outcome.NOT_LOOKED_AT, why, remedy)
+    return Look(part, LookOutcome.NOT_LOOKED_AT, why, remedy)
 
 
 def refused(part: str, error: OdiError) -> Look:

@@ -14,7 +14,7 @@ import yaml
 from dagster._core.instance import InstanceRef
 
 from odi_assets.errors import ConfigError
-from odi_assets.orchestration.deployment.look import Look, Outcome, not_looked_at, refused, right, wrong
+from odi_assets.orchestration.deployment.look import Look, LookOutcome, not_looked_at, refused, right, wrong
 from odi_assets.orchestration.runs.instance import (
     CONFIG_FILE,
     HOME_VARIABLE,
@@ -64,7 +64,7 @@ def open_storage(folder: Path) -> tuple[dg.DagsterInstance | None, list[Look]]:
         if not is_of_database(error):
             raise
         return None, [wrong(STORAGE, f"it does not answer: {database_error(error)}", _reach(ref))]
-    if any(look.outcome is Outcome.WRONG for look in looks):
+    if any(look.outcome is LookOutcome.WRONG for look in looks):
         return None, looks
     runs = counted(instance.get_runs_count(), "run")
     looks.append(right(STORAGE, f"{_address(instance)}: its schema is the newest; {runs}"))

@@ -13,6 +13,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError, SourceError
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.stream_facts import StreamFacts
+from odi_assets.sources.reads import PlannedRead
 from odi_assets.sources.streamed import ReadBefore, StreamedSource, StreamRead, streamed
 from odi_assets.streams.planning.marks import StreamMarks, settings_of, stream_marks, stream_stamps
 from odi_assets.streams.query.progress_log import ProgressLog
@@ -59,11 +60,11 @@ def with_way_back(node: Node, target: TableHandle, error: SourceError) -> Source
     return error
 
 
-def changed_files(node: Node, reads: Iterable[StreamRead]) -> Iterator[tuple[str, str]]:
+def changed_files(node: Node, reads: Iterable[PlannedRead]) -> Iterator[tuple[str, str]]:
     """The files that changed after the stream had listed them for a batch, in words, each with the way to read them
     again. Files that were only touched are among them: nobody has noted what they held."""
     for read in reads:
-        if read.changed:
+        if isinstance(read, StreamRead) and read.changed:
             yield (
                 f"{counted(len(read.changed), 'file')} of {read.snapshot.label} changed after the stream had listed "
                 f"{read.changed[0]}: what came after its batch is in no batch",

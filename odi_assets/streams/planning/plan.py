@@ -134,13 +134,13 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
     if request.full_refresh:
         losses = require_consent(plan, _losses(plan))
         return replace(plan, write=replace(plan.write, mode=WriteMode.OVERWRITE), losses=losses)
-    for what, way in changed_files(node, reads.values()):
-        _log.warning("%s: %s; %s", node, what, way)
     return _with_work(plan, log)
 
 
 def _with_work(plan: StreamPlan, log: ProgressLog) -> StreamPlan:
     """The plan with what there is to do: batches, or rows that are kept beside the table."""
+    for what, way in changed_files(plan.node, plan.reads):
+        _log.warning("%s: %s; %s", plan.node, what, way)
     planned, committed = (max(numbers, default=-1) for numbers in (log.planned(), log.committed()))
     has_news = planned > committed or any(read.file_count for read in plan.reads)
     cut_short = not has_news and plan.marks.is_cut_short
