@@ -32,7 +32,7 @@ from benchmarks.dagster.soak_findings import Findings
 from benchmarks.harness import Options, Row
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.deployment.examine import examine_deployment
-from odi_assets.orchestration.deployment.look import Outcome
+from odi_assets.orchestration.deployment.look import LookOutcome
 from odi_assets.orchestration.runs.instance import HOME_VARIABLE, open_instance
 from odi_assets_tests.sources.sql.servers import DATABASE, PASSWORD, USER, postgres
 
@@ -122,7 +122,7 @@ def _of_deployment(
         look.found
         for path in projects.values()
         for look in examine_deployment(Project.load(path), deployment.server.address)
-        if look.outcome is Outcome.WRONG
+        if look.outcome is LookOutcome.WRONG
     ]
     strays = deployment.strays()
     for fault in (*wrong, *strays):
