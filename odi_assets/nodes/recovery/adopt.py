@@ -7,7 +7,7 @@ That is refused as long as the former definition would still read some of these 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -139,8 +139,6 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
             changes += words
             marks |= {} if mark is None else {source.name: replace(mark, measures=source.identity)}
             reads += [] if read is None else [read]
-    remembered: dict[str, dict[str, Any]] = {name: getattr(mark, "remembered", dict)() for name, mark in marks.items()}
-    remembered |= {read.name: dict(read.remembered()) for read in reads if isinstance(read, Read)}
     return Adoption(
         node,
         target,
@@ -150,10 +148,16 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
         origin_now(node, target.table_id if target.exists else None),
         tuple(changes),
         former,
-        {name: found for name, found in remembered.items() if found},
+        _remembered(marks, reads),
         tuple(reads),
         quarantine=quarantine,
     )
+
+
+def _remembered(marks: Mapping[str, Mark], reads: Sequence[PlannedRead]) -> dict[str, Any]:
+    found: dict[str, dict[str, Any]] = {name: getattr(mark, "remembered", dict)() for name, mark in marks.items()}
+    found |= {read.name: dict(read.remembered()) for read in reads if isinstance(read, Read)}
+    return {name: facts for name, facts in found.items() if facts}
 
 
 def apply_adoption(state: StateBackend, adoption: Adoption) -> None:
