@@ -17,11 +17,11 @@ from odi_assets.explain.stream import StreamExplainer
 from odi_assets.explain.verdicts import KeyVerdict, SearchedPlace
 from odi_assets.explain.way import Followed, rows_of, upstream
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.execution.checks.bad_rows import quarantine_of
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.planner import plan_node
+from odi_assets.nodes.planning.writers import quarantine_of
 from odi_assets.sources.reads import NothingNew, Read, UnresolvedRead
 from odi_assets.sources.source import Source
 from odi_assets.spark.lazy import F

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from odi_assets.delta.table import TableHandle
     from odi_assets.nodes.commit_facts import CommitFacts
     from odi_assets.nodes.node import Node
-    from odi_assets.nodes.planning.identity import Writer
     from odi_assets.nodes.planning.plan import NodePlan
+    from odi_assets.nodes.planning.writers import Writer
     from odi_assets.nodes.project import Project
     from odi_assets.nodes.recovery.adopt import Adoption
     from odi_assets.nodes.recovery.findings import Disagreement

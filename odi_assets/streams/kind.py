@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from odi_assets.config.graph import NodeKey
     from odi_assets.connections.location import Location
-    from odi_assets.nodes.planning.identity import Writer
+    from odi_assets.nodes.planning.writers import Writer
     from odi_assets.nodes.project import Project
     from odi_assets.nodes.recovery.adopt import Adoption
     from odi_assets.nodes.recovery.findings import Disagreement

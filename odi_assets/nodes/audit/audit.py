@@ -28,8 +28,8 @@ from odi_assets.nodes.audit.rows import (
     as_stored,
     by_keys,
     by_rows,
+    without,
 )
-from odi_assets.nodes.execution.checks.bad_rows import quarantine_of
 from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.node import Node
@@ -37,6 +37,7 @@ from odi_assets.nodes.planning.range import Unit, floor_of, next_of, range_way
 from odi_assets.nodes.planning.same_history import in_same_history
 from odi_assets.nodes.planning.start import Start, marks_of, table_and_start
 from odi_assets.nodes.planning.target_check import require_target
+from odi_assets.nodes.planning.writers import quarantine_of
 from odi_assets.nodes.project import Project
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.delta.source import DeltaTableSource
@@ -87,11 +88,18 @@ def _compared(node: Node, target: TableHandle, start: Start, spark: SparkSession
     marks = _marks(node, start, target)
     frames = {source.name: _loaded(source, marks, spark) for source in node.sources}
     made = transformed(spark, node.config, node.project.root, frames, str(node))
-    table = _with_quarantined(node, engine_of(target).read(spark, target))
-    source = as_stored(made, table.schema, target.partition_columns)
-    table = as_stored(table, table.schema, target.partition_columns)
+    rows = engine_of(target).read(spark, target)
+    source, table = (as_stored(one, rows.schema, target.partition_columns) for one in (made, rows))
     scope = _scope(node, frames, source, table, spark)
     ranges = _ranges(node, scope, table, by)
+    quarantined = _quarantined(node, rows)
+    if quarantined is not None:
+        quarantined = as_stored(quarantined, rows.schema, target.partition_columns)
+        # Rows that are known by keys: the table may hold an earlier row of the same key.
+        if scope.rule is not None:
+            source = without(source, quarantined, table, (*scope.rule.keys, *scope.compared))
+        else:
+            table = table.unionByName(quarantined)
     if scope.rule is not None:
         found = by_keys(source, table, ranges, scope.compared, scope.rule)
     else:
@@ -108,18 +116,15 @@ def _compared(node: Node, target: TableHandle, start: Start, spark: SparkSession
     )
 
 
-def _with_quarantined(node: Node, table: DataFrame) -> DataFrame:
-    """The rows of the table and of its quarantine: together they are what the sources gave, unless rows are known by
-    keys, where the table may hold an earlier row of the same key."""
+def _quarantined(node: Node, table: DataFrame) -> DataFrame | None:
+    """The rows of the node's quarantine, with the columns of its table: both together are what the sources gave."""
     location = quarantine_of(node)
-    if location is None or node.config.write.mode.traits.needs_keys:
-        return table
-    held = TableHandle.open(location)
-    if not held.exists:
-        return table
+    held = None if location is None else TableHandle.open(location)
+    if held is None or not held.exists:
+        return None
     rows = engine_of(held).read(table.sparkSession, held)
     present = [quoted(name) for name in table.columns if name in rows.columns]
-    return table.unionByName(rows.select(*present), allowMissingColumns=True)
+    return table.limit(0).unionByName(rows.select(*present), allowMissingColumns=True)
 
 
 def _require_auditable(node: Node, target: TableHandle) -> None:

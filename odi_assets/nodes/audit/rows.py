@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +115,17 @@ def as_stored(rows: DataFrame, schema: StructType, partition_columns: Sequence[s
             value = F.nullif(value, F.lit(""))
         found.append(value.alias(field.name))
     return rows.select(*found, *[F.col(quoted(name)) for name in known.values()])
+
+
+def without(source: DataFrame, quarantined: DataFrame, table: DataFrame, compared: Iterable[str]) -> DataFrame:
+    """The rows of ``source`` that were not kept out of ``table``. A row that was let in later is in both tables.
+
+    Args:
+        compared: the columns that say which rows are the same.
+    """
+    text = row_text(list(dict.fromkeys(compared)))
+    kept_out = quarantined.select(text.alias(_ROW)).subtract(table.select(text.alias(_ROW)))
+    return source.join(kept_out, text == F.col(_ROW), "left_anti")
 
 
 def by_rows(

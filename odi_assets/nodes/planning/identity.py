@@ -8,17 +8,16 @@ lake or a landing zone that was moved, a connection that was renamed or leads to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odi_assets.connections.location import is_there
-from odi_assets.delta.history import app_ids_in
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
-from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
-from odi_assets.nodes.node import Node, node_of_app
+from odi_assets.nodes.commit_facts import HwmOrigin
+from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.known_rows import require_known_rows
+from odi_assets.nodes.planning.writers import Writer, other_writer, require_no_quarantine
 from odi_assets.sources.marks import Identity
 from odi_assets.sources.reading import changes, same_cursor
 
@@ -26,23 +25,6 @@ if TYPE_CHECKING:
     from odi_assets.nodes.planning.start import Start
 
 _ORDERS = {"files": "files that are new", "version": "the table's versions"}
-
-
-@dataclass(frozen=True)
-class Writer:
-    """Who made the commits of a table, or who set an HWM.
-
-    Attributes:
-        nodes: usually one; several, if the log no longer says which was the last.
-        project: None if that is not known.
-    """
-
-    nodes: tuple[str, ...]
-    project: str | None = None
-
-    def __str__(self) -> str:
-        names = " and ".join(self.nodes)
-        return names if self.project is None else f"{names} of project {self.project}"
 
 
 def require_own(node: Node, start: Start, target: TableHandle) -> None:
@@ -56,25 +38,12 @@ def require_own(node: Node, start: Start, target: TableHandle) -> None:
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
-def other_writer(node: Node, target: TableHandle) -> Writer | None:
-    """Who made the newest commit of a run of ours, if that was not ``node``; None if nobody did."""
-    if not target.exists:
-        return None
-    for stamp in target.stamps():
-        if node_of_app(stamp.app_id) is not None:
-            facts = CommitFacts.of(stamp)
-            own = facts.node == str(node) and facts.project in (None, node.project.config.project)
-            return None if own else Writer((facts.node,), facts.project)
-    # A checkpoint keeps the fences of commits that the log no longer holds, and they have the names of the nodes.
-    names = {name for app in app_ids_in(target.location) if (name := node_of_app(app)) is not None}
-    return Writer(tuple(sorted(names))) if names and str(node) not in names else None
-
-
 def require_own_table(node: Node, target: TableHandle) -> None:
     """Raises IdentityMismatchError if another node or project wrote the table that ``node`` adds to.
 
     A node that replaces its table with each run may take over one that another node of its project left.
     """
+    require_no_quarantine(node, target)
     writer = other_writer(node, target)
     if writer is None:
         return

@@ -22,6 +22,7 @@ from odi_assets.nodes.planning.range import planned_range
 from odi_assets.nodes.planning.same_history import in_same_history
 from odi_assets.nodes.planning.start import Start, marks_of, table_and_start
 from odi_assets.nodes.planning.target_check import require_hwm_known, require_target
+from odi_assets.nodes.planning.writers import require_no_quarantine, require_own_quarantine
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.request import RunRequest
@@ -93,7 +94,10 @@ def _planned(node: Node, state: Hwms, request: RunRequest) -> NodePlan:
     if own is not None:
         return own
     target, start = table_and_start(node, state)
-    if (target.exists or start.origin is not None) and not request.full_refresh:
+    require_own_quarantine(node)
+    if request.full_refresh:
+        require_no_quarantine(node, target)
+    elif target.exists or start.origin is not None:
         require_own(node, start, target)
     fence = app_id(key, bounded=request.bounds is not None)
     plan = NodePlan(

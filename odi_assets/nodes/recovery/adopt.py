@@ -7,7 +7,7 @@ That is refused as long as the former definition would still read some of these 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -28,12 +28,10 @@ from odi_assets.nodes.kinds import Former
 from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import (
-    Writer,
     difference,
     is_moved,
     matched,
     origin_now,
-    other_writer,
     require_own_hwm,
     same_order,
     same_source,
@@ -41,6 +39,15 @@ from odi_assets.nodes.planning.identity import (
 )
 from odi_assets.nodes.planning.known_rows import known_by, known_differently
 from odi_assets.nodes.planning.start import Start, committed_as, start_of
+from odi_assets.nodes.planning.writers import (
+    QUARANTINE_PREFIX,
+    Writer,
+    other_quarantiner,
+    other_writer,
+    quarantine_of,
+    require_no_quarantine,
+    require_own_quarantine,
+)
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.renamed_cursor import Session, renamed, resolved
 from odi_assets.nodes.result import ADOPT
@@ -67,6 +74,7 @@ class Adoption:
         remembered: by source, what the commit has to store beside the HWM.
         reads: of sources that count as loaded; what they write to storage goes before the commit.
         taken_over: what wrote the table, of a node that keeps no HWM in state.
+        quarantine: the node's, if another node or project wrote it.
     """
 
     node: Node
@@ -80,6 +88,7 @@ class Adoption:
     remembered: Mapping[str, Any] = field(default_factory=dict)
     reads: tuple[PlannedRead, ...] = ()
     taken_over: Former | None = None
+    quarantine: TableHandle | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The adoption as JSON-ready values."""
@@ -104,6 +113,7 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     """
     node = Node.of(project, key)
     target = TableHandle.open(node.target.location)
+    require_no_quarantine(node, target)
     writer = other_writer(node, target)
     if not node.kind.keeps_hwm:
         return node.kind.adopt(node, target, writer)
@@ -114,6 +124,8 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     changes = [f"the table was written by {writer}"] if writer is not None else []
     changes += _foreign_hwm(node, start.origin) if writer is None else []
     changes += known_differently(node, target)
+    quarantine, words = _foreign_quarantine(node)
+    changes += words
     if not changes and _still_measures(node, start):
         return None
     marks: dict[str, Mark] = {}
@@ -127,8 +139,6 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
             changes += words
             marks |= {} if mark is None else {source.name: replace(mark, measures=source.identity)}
             reads += [] if read is None else [read]
-    remembered: dict[str, dict[str, Any]] = {name: getattr(mark, "remembered", dict)() for name, mark in marks.items()}
-    remembered |= {read.name: dict(read.remembered()) for read in reads if isinstance(read, Read)}
     return Adoption(
         node,
         target,
@@ -138,9 +148,16 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
         origin_now(node, target.table_id if target.exists else None),
         tuple(changes),
         former,
-        {name: found for name, found in remembered.items() if found},
+        _remembered(marks, reads),
         tuple(reads),
+        quarantine=quarantine,
     )
+
+
+def _remembered(marks: Mapping[str, Mark], reads: Sequence[PlannedRead]) -> dict[str, Any]:
+    found: dict[str, dict[str, Any]] = {name: getattr(mark, "remembered", dict)() for name, mark in marks.items()}
+    found |= {read.name: dict(read.remembered()) for read in reads if isinstance(read, Read)}
+    return {name: facts for name, facts in found.items() if facts}
 
 
 def apply_adoption(state: StateBackend, adoption: Adoption) -> None:
@@ -156,6 +173,7 @@ def apply_adoption(state: StateBackend, adoption: Adoption) -> None:
         return
     for read in adoption.reads:
         read.before_commit()
+    _take_quarantine(node, adoption.quarantine)
     version = None
     if target.exists:
         stamp = Stamp.next_on(target, app_id(node.key), _facts(adoption).to_json())
@@ -173,6 +191,30 @@ def apply_adoption(state: StateBackend, adoption: Adoption) -> None:
         state.delete_hwm(node.state_key, expected_revision=entry.revision)
     if adoption.former_key is not None:
         state.delete_hwm(adoption.former_key)
+
+
+def _take_quarantine(node: Node, table: TableHandle | None) -> None:
+    if table is None:
+        return
+    facts = {"node": str(node), "project": node.project.config.project, "mode": ADOPT}
+    stamp = Stamp.next_on(table, f"{QUARANTINE_PREFIX}{node}:{ADOPT}", facts)
+    commit(table, table.schema_json, table.partition_columns, FileChanges("rows", ()), stamp)
+
+
+def _foreign_quarantine(node: Node) -> tuple[TableHandle | None, list[str]]:
+    """The quarantine of a node if another node or project wrote it, and that in words.
+
+    Raises:
+        IdentityMismatchError: it is no quarantine.
+    """
+    location = quarantine_of(node)
+    table = None if location is None else TableHandle.open(location)
+    writer = None if table is None else other_quarantiner(node, table)
+    if writer is None:
+        return None, []
+    if not writer.quarantines:
+        require_own_quarantine(node)
+    return table, [f"the quarantine was written by {writer}"]
 
 
 def _facts(adoption: Adoption) -> CommitFacts:

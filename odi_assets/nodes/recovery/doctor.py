@@ -20,6 +20,7 @@ from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.identity import require_own, same_sources
 from odi_assets.nodes.planning.start import Start, marks_of, table_and_start
 from odi_assets.nodes.planning.target_check import require_hwm_known, what_is_behind
+from odi_assets.nodes.planning.writers import require_own_quarantine
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.files import files_beside, files_of_node, files_without_hwm
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, lasting, over
@@ -92,6 +93,7 @@ def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool)
         return
     target, start = table_and_start(node, state)
     try:
+        require_own_quarantine(node)
         require_own(node, start, target)
         marks = marks_of(node, start, target)
     except IdentityMismatchError as error:

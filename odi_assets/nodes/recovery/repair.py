@@ -20,8 +20,8 @@ from odi_assets.delta.maintenance.restore import LostFile, forget_lost_files
 from odi_assets.delta.maintenance.verify import unreadable_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError
-from odi_assets.nodes.execution.checks.bad_rows import quarantine_of
 from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.writers import quarantine_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.table_versions import at_version

@@ -14,10 +14,10 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
 from odi_assets.nodes.mark import UNTIL_READ, NodeMark
 from odi_assets.nodes.node import Node, app_id
-from odi_assets.nodes.planning.identity import other_writer
 from odi_assets.nodes.planning.plan import NodePlan, WritePlan
 from odi_assets.nodes.planning.refresh import losses_of_others, require_consent
 from odi_assets.nodes.planning.start import Start
+from odi_assets.nodes.planning.writers import other_writer, require_no_quarantine
 from odi_assets.nodes.request import RunRequest
 from odi_assets.sources.losses import Loss
 from odi_assets.sources.streamed import StreamedSource
@@ -102,8 +102,7 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
             fix=f"run it without --from and --to, or read all its inputs again: odi run {node.command} --full-refresh",
             node=str(node),
         )
-    if not request.full_refresh:
-        require_own_stream(node, target)
+    (require_no_quarantine if request.full_refresh else require_own_stream)(node, target)
     marks = stream_marks(node, target)
     if not request.full_refresh:
         require_in_step(node, marks)
@@ -151,6 +150,7 @@ def _with_work(plan: StreamPlan, log: ProgressLog) -> StreamPlan:
 
 def require_own_stream(node: Node, target: TableHandle) -> None:
     """Raises IdentityMismatchError if another node or project wrote the table that a stream node adds to."""
+    require_no_quarantine(node, target)
     writer = other_writer(node, target)
     if writer is None:
         return

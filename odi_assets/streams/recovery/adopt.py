@@ -15,7 +15,8 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
-from odi_assets.nodes.planning.identity import Writer, origin_now
+from odi_assets.nodes.planning.identity import origin_now
+from odi_assets.nodes.planning.writers import Writer
 from odi_assets.nodes.recovery.adopt import Adoption
 from odi_assets.nodes.result import ADOPT
 from odi_assets.nodes.stream_facts import StreamFacts

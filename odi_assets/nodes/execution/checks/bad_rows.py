@@ -18,6 +18,7 @@ from odi_assets.delta.partition_values import PartitionValues
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_ids
+from odi_assets.nodes.planning.writers import QUARANTINE_PREFIX
 
 if TYPE_CHECKING:
     from odi_assets.delta.history import CommittedStamp
@@ -26,7 +27,6 @@ FACT = "quarantine"
 """Key of the facts of a node's commit."""
 TABLE = "table"
 """What a commit replaces in the quarantine: all of it."""
-_PREFIX = "odi_assets.quarantine:"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class BadRows:
 
     def app_id(self, node: str) -> str:
         """The transaction of these rows in the quarantine."""
-        return f"{_PREFIX}{node}:{self.write_id}"
+        return f"{QUARANTINE_PREFIX}{node}:{self.write_id}"
 
     @property
     def folder(self) -> str:
@@ -74,12 +74,6 @@ class BadRows:
     def place(self, node: Node) -> Location:
         """Where the quarantine is."""
         return node.project.location(node.config.write.connection, self.path)
-
-
-def quarantine_of(node: Node) -> Location | None:
-    """Where the quarantine of a node is; None if it has none."""
-    path = node.config.quarantine
-    return None if path is None else node.project.location(node.config.write.connection, path)
 
 
 @dataclass(frozen=True)

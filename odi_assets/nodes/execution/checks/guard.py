@@ -15,7 +15,7 @@ from odi_assets.delta.commit import Stamp
 from odi_assets.delta.schema_evolution import plan_schema
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, OdiError, SourceError
-from odi_assets.nodes.execution.checks.bad_rows import FACT, BadRows, OutOfStep, out_of_step, quarantine_of
+from odi_assets.nodes.execution.checks.bad_rows import FACT, BadRows, OutOfStep, out_of_step
 from odi_assets.nodes.execution.checks.by_files import passed_by_files
 from odi_assets.nodes.execution.checks.conditions import kind_of
 from odi_assets.nodes.execution.checks.evaluate import Evaluation
@@ -24,6 +24,7 @@ from odi_assets.nodes.execution.checks.quarantine import bring_in_step, live_par
 from odi_assets.nodes.execution.deliveries import DELIVERY
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.plan import ResolvedPlan
+from odi_assets.nodes.planning.writers import quarantine_of
 from odi_assets.nodes.result import CHECKS, QUARANTINED
 from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted, row_text

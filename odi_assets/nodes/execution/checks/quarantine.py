@@ -17,7 +17,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odi_assets.config.models.checks import FAILED_CHECKS
 from odi_assets.connections.location import Location
@@ -31,11 +31,10 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import FencedError, OdiError, TableConflictError, TableError
 from odi_assets.nodes.execution.checks.bad_rows import TABLE, BadRows, out_of_step
 from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.writers import Writer, committer, other_quarantiner, quarantine_facts
+from odi_assets.nodes.result import ADOPT
 from odi_assets.tables.engine import engine_of
 from odi_assets.util.words import counted
-
-if TYPE_CHECKING:
-    pass
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +53,7 @@ def bring_in_step(node: Node, target: TableHandle) -> int:
     found = out_of_step(node, target)
     for path in dict.fromkeys(bad.path for _, bad in found.undone):
         undone = [bad for _, bad in found.undone if bad.path == path]
-        raced(lambda undone=undone: _take_out(node, undone[0].place(node), undone), lost=_is_conflict)  # type: ignore[misc]
+        raced(lambda undone=undone: _take_out(node, target, undone), lost=_is_conflict)  # type: ignore[misc]
     for version, bad in found.missing:
         _log.info("%s: its quarantine gets the rows of version %d", node, version)
         raced(lambda bad=bad, version=version: _put_in(node, version, bad), lost=_is_conflict)  # type: ignore[misc]
@@ -79,12 +78,14 @@ def _put_in(node: Node, version: int, bad: BadRows) -> None:
     if sum(file.rows for file in files) != bad.rows:
         # The caller names them.
         return
-    facts = {"node": str(node), "of_version": version, "of_write": bad.write_id}
-    if bad.replaces == TABLE and table.exists:
+    facts = quarantine_facts(node, table, of_version=version, of_write=bad.write_id)
+    # What another node's rows are among by now is replaced no more.
+    replaces = None if other_quarantiner(node, table) else bad.replaces
+    if replaces == TABLE and table.exists:
         changes = FileChanges("table", files, removed=table.live_files, replace_all=True)
         schema = replaced_schema(table, schema)
     else:
-        removed = _in_partitions(table, bad.replaces)
+        removed = _in_partitions(table, replaces)
         changes = FileChanges("partitions" if removed else "rows", files, removed=removed)
         if table.exists:
             schema, added, _ = plan_schema(table, schema, "evolve")
@@ -127,17 +128,19 @@ def _in_partitions(table: TableHandle, replaces: str | Sequence[PartitionValues]
     return [file for file in table.live_files if is_replaced(file.partition)]
 
 
-def _take_out(node: Node, location: Location, undone: Sequence[BadRows]) -> None:
-    """Put the quarantine back to before the first of the ``undone`` commits of the node."""
-    table = TableHandle.open(location)
+def _take_out(node: Node, target: TableHandle, undone: Sequence[BadRows]) -> None:
+    """Put the quarantine back to before the first of the ``undone`` commits of the node. Where other nodes' rows came
+    in since, only the rows of these commits go."""
+    table = TableHandle.open(undone[0].place(node))
     apps = {bad.app_id(str(node)): bad for bad in undone}
     numbers = [(app, number + 1) for app in apps if (number := table.transaction_number(app)) % 2]
     if not numbers:
         return
-    stamp, also = Stamp(*numbers[0], {"node": str(node), "mode": "rewind"}), numbers[1:]
+    stamp, also = Stamp(*numbers[0], quarantine_facts(node, table, mode="rewind")), numbers[1:]
     first = min((made.version for made in table.stamps() if made.app_id in dict(numbers)), default=None)
+    shared = _others_since(first or 0, node, target, table)
     try:
-        if first:
+        if first and not shared:
             engine_of(table).restore(table, first - 1, stamp, also)
             return
     except FencedError:
@@ -146,11 +149,28 @@ def _take_out(node: Node, location: Location, undone: Sequence[BadRows]) -> None
         raise
     except TableError as error:
         _log.warning("%s: its quarantine is not put back to version %s: %s", node, (first or 0) - 1, error.message)
-    # It began with these rows; or what it was before is not known any more.
+    # It began with these rows; or what it was before is not known any more, or would be without others' rows.
     folders = tuple(f"{apps[app].folder}/" for app, _ in numbers)
-    removed = [file for file in table.live_files if first == 0 or file.path.startswith(folders)]
+    removed = [file for file in table.live_files if (first == 0 and not shared) or file.path.startswith(folders)]
     stamp = Stamp(stamp.app_id, stamp.number, stamp.facts, transactions=also)
     commit(table, table.schema_json, table.partition_columns, FileChanges("rows", (), removed=removed), stamp)
+    if shared:
+        text = "%s: %s has written its former quarantine at %s too, where %d of %d undone rows are found and removed"
+        counts = sum(file.rows or 0 for file in removed), sum(apps[app].rows for app, _ in numbers)
+        _log.warning(text, node, shared, table.location.uri, *counts)
+
+
+def _others_since(first: int, node: Node, target: TableHandle, table: TableHandle) -> Writer | None:
+    """Another node that wrote ``table`` in version ``first`` or later. A former name of the node is none: the log of
+    ``target``, its table, names the rows."""
+    made = ((stamp, committer(stamp)) for stamp in table.stamps() if stamp.version >= first)
+    foreign = [(stamp, one) for stamp, one in made if one is not None and not one.is_of(node)]
+    # An adoption writes no row.
+    foreign = [(stamp, one) for stamp, one in foreign if stamp.facts.get("mode") != ADOPT]
+    if not foreign:
+        return None
+    own = {bad.write_id for stamp in target.stamps() if (bad := BadRows.of(stamp)) is not None}
+    return next((one for stamp, one in foreign if stamp.facts.get("of_write") not in own), None)
 
 
 def staged_files(location: Location, folder: str, schema: str, partition_by: Sequence[str]) -> list[WrittenFile]:
