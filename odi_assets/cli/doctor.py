@@ -90,13 +90,13 @@ def doctor(
     Every live file is looked for, with its size; ledgers, checkpoints of streams and kept rows are opened.
     """
     project = settings.project()
-    if of_deployment:
-        if pipeline or node or deep:
-            raise typer.BadParameter("PIPELINE, --node and --deep go with tables, and not with --deployment")
+    if of_deployment or webserver:
+        if not of_deployment or pipeline or node or deep:
+            raise typer.BadParameter(
+                "--webserver goes with --deployment; PIPELINE, --node and --deep go with tables alone"
+            )
         _of_deployment(project, webserver, as_json)
         return
-    if webserver:
-        raise typer.BadParameter("--webserver goes with --deployment")
     state, keys = project.open_state(), selected_nodes(project, pipeline, node)
     of_system = lasting(lambda deeply: list(files_of_system(project, state, deep=deeply)), deep=deep)
     examined = [*of_system, *examine(project, state, keys, deep=deep)]

@@ -131,6 +131,8 @@ def prepare(run: NodeRun, request: RunRequest) -> Computed | NodeResult:
         run.log.info("%s: %s", key, plan.summary)
         for loss in plan.losses:
             run.log.warning("%s: its full refresh loses %s", key, loss)
+        for text in plan.warnings:
+            run.log.warning("%s: %s", key, text)
         return _read(plan, run.open_spark, run.service)
 
 

@@ -79,7 +79,7 @@ def _parquet(
     base_path: bool = False,
     file_as: str | None = None,
 ) -> DataFrame:
-    location, chosen = location.for_spark, list(files)
+    table, location, chosen = location, location.for_spark, list(files)
     by = set(chosen[0].partition) if base_path else set()
     # Spark takes names of folders for bytes as they are escaped, and for texts as they were.
     of_bytes = {field.name for field in schema if field.name in by and isinstance(field.dataType, T.BinaryType)}
@@ -88,7 +88,7 @@ def _parquet(
     if base_path:
         reader = reader.option("basePath", location.uri)
     rows = reader.parquet(*[location.child(file.path).spark_path for file in chosen])
-    _require_none_emptied(rows, location, chosen)
+    _require_none_emptied(rows, table, chosen)
     # Spark puts the columns that it takes from folders last.
     columns = [
         F.col(quoted(name)).cast("binary").alias(name) if name in of_bytes else F.col(quoted(name))

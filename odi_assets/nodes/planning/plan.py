@@ -121,6 +121,11 @@ class NodePlan:
         return traits.computed_from == "table" or (traits.keeps_stored_rows and repeats)
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a run says that its rows do not show, each with what to do."""
+        return ()
+
+    @property
     def summary(self) -> str:
         """What will be read, in words."""
         if self.request.bounds is not None:

@@ -124,14 +124,13 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     changes = [f"the table was written by {writer}"] if writer is not None else []
     changes += _foreign_hwm(node, start.origin) if writer is None else []
     changes += known_differently(node, target)
-    quarantine, words = _foreign_quarantine(node)
-    changes += words
+    quarantine, of_quarantine = _foreign_quarantine(node)
+    changes += of_quarantine
     if not changes and _still_measures(node, start):
         return None
     marks: dict[str, Mark] = {}
     reads: list[PlannedRead] = []
-    names = _former_names(node, start)
-    committed = committed_as(fence, start.hwm, target)
+    names, committed = _former_names(node, start), committed_as(fence, start.hwm, target)
     loaded = {} if committed is None else committed.remembered
     for source in node.sources:
         if source.name in names:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -33,8 +32,6 @@ from odi_assets.streams.planning.inputs import (
 from odi_assets.streams.planning.kept_rows import KeptMark, kept_marks
 from odi_assets.streams.planning.marks import StreamMarks, next_checkpoint, require_in_step, stream_marks
 from odi_assets.streams.query.progress_log import ProgressLog
-
-_log = logging.getLogger(__name__)
 
 _CUT_SHORT = "what the watermark has passed leaves the state"
 
@@ -67,7 +64,12 @@ class StreamPlan(NodePlan):
     def summary(self) -> str:
         """What will be read, and which kept rows are looked for, in words."""
         kept = [text for mark in self.kept for text in mark.work]
-        return "; ".join([super().summary, *([_CUT_SHORT] if self.cut_short else []), *kept])
+        changed = [what for what, _ in changed_files(self.node, self.reads)]
+        return "; ".join([super().summary, *([_CUT_SHORT] if self.cut_short else []), *kept, *changed])
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(f"{what}; {way}" for what, way in changed_files(self.node, self.reads))
 
     def to_json(self) -> dict[str, Any]:
         kept = {
@@ -138,8 +140,6 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
 
 def _with_work(plan: StreamPlan, log: ProgressLog) -> StreamPlan:
     """The plan with what there is to do: batches, or rows that are kept beside the table."""
-    for what, way in changed_files(plan.node, plan.reads):
-        _log.warning("%s: %s; %s", plan.node, what, way)
     planned, committed = (max(numbers, default=-1) for numbers in (log.planned(), log.committed()))
     has_news = planned > committed or any(read.file_count for read in plan.reads)
     cut_short = not has_news and plan.marks.is_cut_short

@@ -176,18 +176,16 @@ class ProgressLog:
     def _offsets(self, number: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """What the log holds of a batch. Spark reads the last two plans as it starts: a torn one before them counts as
         one that the log does not hold any more."""
+        text = self._text(f"offsets/{number}")
         try:
-            return self._plan(number)
+            return None if text is None else self._plan(number, text)
         except CheckpointError:
             if number >= max(self.planned()) - 1:
                 raise
             return None
 
-    def _plan(self, number: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    def _plan(self, number: int, text: str) -> tuple[dict[str, Any], dict[str, Any]]:
         name = f"offsets/{number}"
-        text = self._text(name)
-        if text is None:
-            return None
         version, _, rest = text.partition("\n")
         head, *lines = rest.split("\n")
         if not text.strip():

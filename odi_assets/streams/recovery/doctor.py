@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import CheckpointError, IdentityMismatchError, OdiError, SourceError
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.recovery.findings import Disagreement, Kind
+from odi_assets.nodes.recovery.findings import Disagreement, Kind, over
 from odi_assets.nodes.remedies import remedy_of
 from odi_assets.spark.connect_worker import TOKEN_REMEDY
 from odi_assets.streams.planning.changed_settings import require_settings_hold
@@ -106,8 +106,9 @@ def not_looked_at(node: Node) -> Iterator[tuple[str, str]]:
     try:
         marks = stream_marks(node, TableHandle.open(node.target.location))
         reads = planned_reads(stream_inputs(node), marks.log, marks.last) if marks.match.can_go_on else {}
-    except (OdiError, OSError):
-        # `checkpoint_and_table` names it.
+    except (OdiError, OSError) as error:
+        found = over(node.key, error)
+        yield f"whether landing files of {node} changed after a batch had read them: {found.message}", found.remedy
         return
     yield from changed_files(node, reads.values())
 
