@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 from odi_assets.connections.cached import without_own_scheme
 from odi_assets.connections.location import Location
-from odi_assets.delta.errors import unreadable
+from odi_assets.delta.errors import DamagedTableError
 from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import LiveFile, TableHandle
@@ -104,7 +104,13 @@ def _require_none_emptied(rows: DataFrame, location: Location, files: Sequence[L
         return
     emptied = next((lost for lost in lost_files(location, files) if lost.size == 0), None)
     if emptied is not None:
-        raise unreadable(location, f"{emptied.path}, a data file", ValueError("it has no bytes any more"))
+        raise DamagedTableError(
+            f"{emptied.path}, a data file of the Delta table at {location.uri}, has no bytes any more",
+            fix="put it back from a copy, and type the command again; where the table is a node's, odi doctor --deep "
+            "names every such file and says what else to do",
+            uri=location.uri,
+            path=emptied.path,
+        )
 
 
 def _listed_bytes(rows: DataFrame) -> int | None:
