@@ -100,8 +100,10 @@ def test_a_table_behind_its_state_is_refused_and_a_full_refresh_or_acceptance_le
     undo(box)
     with pytest.raises(TargetBehindStateError, match=message) as raised:
         box.run("raw")
-    for remedy in ("--full-refresh", "odi state rewind p.raw", "odi state accept p.raw"):
+    for remedy in ("--full-refresh", "odi state accept p.raw"):
         assert remedy in str(raised.value)
+    # Where every version has lost files, there is none to go back to.
+    assert ("odi state rewind p.raw" in str(raised.value)) == (way != "vacuumed")
     (found,) = examine(box.project, box.state, [RAW])[:1]
     assert found.kind is (Kind.FILES_MISSING if way == "vacuumed" else Kind.TABLE_BEHIND)
     assert message in found.message or way == "vacuumed"
