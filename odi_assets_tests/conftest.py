@@ -31,8 +31,8 @@ settings.load_profile("untimed")
 MASTER_VARIABLE, REMOTE_VARIABLE = "ODI_TEST_MASTER", "ODI_TEST_REMOTE"
 """What the suite's session is opened on; only tests marked ``contract`` are meant for other than the default."""
 
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-"""Options of a JVM that lives for seconds or minutes: what its optimizing compiler costs, it never earns back."""
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:-UsePerfData"
+"""Options of JVMs of tests: what the optimizing compiler costs, it never earns back. Code has room as with it."""
 
 APART = (
     *("as_shipped/", "cluster/", "nodes/test_kill_sweep.py", "extensions/test_package.py"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -77,6 +78,21 @@ def test_a_collector_that_the_environment_chooses_is_the_only_one(
     assert "-XX:+UseSerialGC" in options_of_size(command, is_small=True)
     monkeypatch.setenv(variable, '-Dx=1 "-XX:+UseG1GC"')
     assert "-XX:+UseSerialGC" not in options_of_size(command, is_small=True)
+
+
+def test_a_small_jvm_has_as_much_room_for_compiled_code_as_one_with_the_optimizing_compiler() -> None:
+    """Spark fills the 48 MB of a JVM without it, and what does not fit is compiled again and again."""
+    command = LaunchCommand(find_java(), "", (), ())
+    options = [
+        str(command.java.executable),
+        *options_of_size(command, is_small=True),
+        "-XX:+PrintFlagsFinal",
+        "-version",
+    ]
+    flags = subprocess.run(options, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"ReservedCodeCacheSize\s+= (\d+)", flags)
+    assert found is not None
+    assert int(found[1]) == 240 << 20
 
 
 def test_settings_reach_spark_and_no_command_line_shows_them(tmp_path: Path) -> None:

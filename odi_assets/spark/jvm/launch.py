@@ -54,8 +54,12 @@ _OF_THE_LAUNCHER = (
 _LAUNCHER_VARIABLES = ("SPARK_", "HADOOP_CONF_DIR", "YARN_CONF_DIR", SUBMIT_ARGUMENTS)
 _OWN_ARCHIVE = ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit", "AutoCreateSharedArchive", "-XX:AOT")
 _COLLECTOR = re.compile(r"['\"]?-XX:[+-]Use\w+GC\b")
-_SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
-"""For a JVM of seconds: its optimizing compiler would cost more than it earns."""
+_SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:-UsePerfData")
+"""For a JVM of seconds: its optimizing compiler would cost more than it earns.
+
+Without that compiler a JVM has room for 48 MB of compiled code. Spark fills them in ten minutes of different plans, and
+the JVM then throws code out and compiles it again and again: 240 MB is what it has with the compiler.
+"""
 _POLL_SECONDS = 0.005
 _GATEWAY, _ARCHIVE_LOG = "gateway", "archive.log"
 _PLAIN_PATH = re.compile(r"[\w/.+~-]+", re.ASCII)
