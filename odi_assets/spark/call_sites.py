@@ -25,3 +25,16 @@ def without_call_sites() -> Iterator[None]:
     finally:
         # A False may be of a block in another thread: PySpark then looks at its setting again.
         utils._enable_debugging_cache = before or None
+
+
+@contextmanager
+def with_call_sites() -> Iterator[None]:
+    """A block of the project's code within :func:`without_call_sites`: an error of Spark names its lines."""
+    from pyspark.errors import utils as errors
+
+    utils: Any = errors
+    before, utils._enable_debugging_cache = utils._enable_debugging_cache, None
+    try:
+        yield
+    finally:
+        utils._enable_debugging_cache = before

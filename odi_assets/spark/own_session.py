@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
+from odi_assets.spark.call_sites import without_call_sites
 from odi_assets.spark.jvm.gateway import drop_connection
 from odi_assets.spark.progress import watch_remote
 from odi_assets.spark.session import REQUIRED_CONF, apply_conf
@@ -111,9 +112,12 @@ class OwnSession:
 
 @contextmanager
 def own_session(spark: SparkSession) -> Iterator[None]:
-    """The block in which ``spark`` talks to a clone. After a failure the clone stays, as in ``until_written``."""
+    """The block in which ``spark`` talks to a clone. After a failure the clone stays, as in ``until_written``.
+
+    Expressions of this package have no call sites there.
+    """
     own = OwnSession(spark)
-    with own:
+    with own, without_call_sites():
         yield
     own.close()
 

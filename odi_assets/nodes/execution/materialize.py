@@ -128,7 +128,7 @@ def compute(plan: NodePlan, spark: SparkSession, service: Service | None = None)
     """
     if plan.nothing_new and service is None:
         return NoRows(plan)
-    with remedies_named(plan.node), death_named(f"{plan.node} ran"):
+    with remedies_named(plan.node), death_named(f"{plan.node} ran"), without_call_sites():
         own = plan.node.kind.rows(plan, spark) if service is None else service.rows(plan, spark)
         return _computed(plan, spark) if own is None else own
 
@@ -146,8 +146,7 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
         sources: dict[str, DataFrame] = {}
         made: DataFrame | None = None
         if not resolved.nothing_new:
-            with without_call_sites():
-                sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
+            sources = {read.name: counts.watch(read, read.load(spark)) for read in resolved.reads}
             for read in resolved.reads:
                 if read.follows and read.snapshot.format != "delta":
                     # A Delta table has its columns in its log: the plan has looked at them.
@@ -247,6 +246,7 @@ def _written(rows: NodeRows | ArrowRows, stamp: Stamp, guard: Guard | None) -> t
     with (
         rows.own.until_written(rows.df) if rows.own else nullcontext(),
         computation_named(plan.node, plan.reads),
+        without_call_sites(),
     ):
         delivery = DELIVERY if DELIVERY in rows.df.columns else None
         spec = replace(plan.write_spec, delivery=delivery, admit=None if guard is None else guard.admit)

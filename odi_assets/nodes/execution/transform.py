@@ -17,6 +17,7 @@ from odi_assets.config.models import NodeConfig, TransformConfig
 from odi_assets.config.python_nodes import decorated, import_user_module
 from odi_assets.errors import ConfigError, OdiError, TransformError
 from odi_assets.nodes.execution.errors import CORRECT, description_of
+from odi_assets.spark.call_sites import with_call_sites
 from odi_assets.spark.session import REQUIRED_CONF, apply_conf
 from odi_assets.util.user_code import named_from
 
@@ -124,7 +125,8 @@ def _call(
     named = f"{label}: {transform.function}{_place(function, root)}"
     arguments = _arguments(function, known, sources, transform, label, named)
     try:
-        result = function(**arguments)
+        with with_call_sites():
+            result = function(**arguments)
     except OdiError:
         raise
     except Exception as error:

@@ -188,7 +188,7 @@ class StreamRun:
         try:
             # What earlier runs left out of meta_batches is recorded while Spark makes the query, and before it starts:
             # its first batch may remove from the checkpoint what the records need.
-            with ThreadPoolExecutor(1) as pool, own, _errors_named(self.plan):
+            with ThreadPoolExecutor(1) as pool, own, without_call_sites(), _errors_named(self.plan):
                 recorded = pool.submit(_ledger, node)
                 CheckpointFolder(self.plan.checkpoint).clear_unplanned()
                 name_own_schemas(self.plan.checkpoint)
@@ -222,8 +222,7 @@ class StreamRun:
             table = _record(recorded.result(), log.query())
             self._keep_up(commit.kept, log, table)
             return table
-        with without_call_sites():
-            sources = {one.name: one.stream(spark) for one in plan.streams}
+        sources = {one.name: one.stream(spark) for one in plan.streams}
         rows = transformed(spark, node.config, node.project.root, sources, str(node))
         commit.changed = require_fits_checkpoint(plan, rows, self.run)
         if commit.kept is not None:
