@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from odi_assets_tests.cli.conftest import Odi
+from odi_assets_tests.matrix import cases
 from odi_assets_tests.nodes.planning.test_behind import NODES, land
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -109,8 +110,7 @@ def test_an_empty_commit_between_others_is_no_loss_in_silence(box: Sandbox, odi:
     assert odi("doctor").code == 0
 
 
-@pytest.mark.parametrize("file", ["_last_checkpoint", "checkpoint"])
-@pytest.mark.parametrize("tear", TEARS)
+@pytest.mark.parametrize(("tear", "file"), cases(TEARS, ["_last_checkpoint", "checkpoint"], together=1))
 def test_a_torn_checkpoint_is_set_aside_and_the_commits_tell_the_table(
     box: Sandbox, odi: Odi, file: str, tear: Callable[[Path], None]
 ) -> None:
@@ -155,8 +155,7 @@ def test_a_table_of_which_no_version_can_be_known_is_set_aside_whole_and_built_a
     assert odi("doctor").code == 0
 
 
-@pytest.mark.parametrize("table", ["meta_state", "meta_runs"])
-@pytest.mark.parametrize("tear", TEARS)
+@pytest.mark.parametrize(("tear", "table"), cases(TEARS, ["meta_state", "meta_runs"], together=1))
 def test_a_torn_system_table_is_named_and_repaired_and_state_comes_back_from_the_tables_logs(
     box: Sandbox, odi: Odi, table: str, tear: Callable[[Path], None]
 ) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.errors import ConfigError, SourceError
 from odi_assets.nodes.audit.found import differences
+from odi_assets_tests.matrix import cases
 from odi_assets_tests.nodes.audit.audits import (
     DAMAGE,
     DAYS,
@@ -69,8 +70,7 @@ def loaded(
     return box, rows
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize(("read", "mode"), cases(READS, MODES, together=1))
 def test_an_audit_names_what_differs_and_its_commands_repair_it(
     tmp_path: Path, spark: SparkSession, read: str, mode: str
 ) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.errors import TableError
 from odi_assets.state.records import RunStatus
+from odi_assets_tests.matrix import cases
 from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.tables.support import read_table
 
@@ -76,12 +77,11 @@ def stored(box: Sandbox) -> list[tuple[int, Any]]:
     return sorted((row["id"], row["c"]) for row in rows.collect())
 
 
-@pytest.mark.parametrize(("read", "write"), WAYS)
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize(("name", "way"), cases(TYPES, WAYS, together=1))
 def test_rows_at_the_ends_of_a_type_are_loaded_once_and_runs_go_on(
-    tmp_path: Path, spark: SparkSession, name: str, read: str, write: str
+    tmp_path: Path, spark: SparkSession, name: str, way: tuple[str, str]
 ) -> None:
-    kind, ends, lag = TYPES[name]
+    (kind, ends, lag), (read, write) = TYPES[name], way
     increment = READS[read].replace("LAG", lag).replace("MORE", "max_ahead: none")
     box = Sandbox(tmp_path, spark, NODE.replace("READ", increment).replace("WRITE", WRITES[write]))
     feed(box, kind, list(enumerate(ends)))

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.errors import TableError
+from odi_assets_tests.matrix import cases
 from odi_assets_tests.nodes.execution.test_shapes_of_files import FILES, Zone
 
 READ = f'format: csv, options: {{header: "true"}}, schema: "id BIGINT, v STRING, at INT, gone BOOLEAN", {FILES}'
@@ -20,6 +21,8 @@ WRITES = {
     "newest and deletes": "mode: upsert, keys: [id], only_if_newer: at, delete_when: gone",
     "append_once": "mode: append_once, keys: [id]",
 }
+
+CHECKS = ["[{not_null: id}, {unique: id}]", "[{range: {column: at, max: 2}}, {unique: id}]"]
 
 
 def zone(root: Path, spark: SparkSession, write: str, read: str = READ) -> Zone:
@@ -38,8 +41,7 @@ def files(seed: int) -> list[list[str]]:
     return [["id,v,at,gone", *(line(key, number) for key in chance.sample(range(1, 8), 5))] for number in range(5)]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("write", list(WRITES))
+@pytest.mark.parametrize(("write", "seed"), cases(WRITES, [1, 2], together=1))
 def test_a_catch_up_and_a_full_refresh_leave_what_single_runs_leave(
     tmp_path: Path, spark: SparkSession, write: str, seed: int
 ) -> None:
@@ -58,8 +60,7 @@ def test_a_catch_up_and_a_full_refresh_leave_what_single_runs_leave(
     assert single.stored() == wanted
 
 
-@pytest.mark.parametrize("checks", ["[{not_null: id}, {unique: id}]", "[{range: {column: at, max: 2}}, {unique: id}]"])
-@pytest.mark.parametrize("write", list(WRITES))
+@pytest.mark.parametrize(("write", "checks"), cases(WRITES, CHECKS, together=1))
 def test_with_checks_too_a_catch_up_and_a_full_refresh_leave_what_single_runs_leave(
     tmp_path: Path, spark: SparkSession, write: str, checks: str
 ) -> None:

@@ -31,6 +31,7 @@ from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.table_versions import at_version
 from odi_assets.nodes.request import RunRequest
 from odi_assets.state.records import RunStatus
+from odi_assets_tests.matrix import cases
 from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.tables.support import read_table
 
@@ -225,8 +226,7 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("changed", [False, True], ids=["same source", "changed source"])
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(("moment", "changed"), cases(MOMENTS, [False, True], together=1))
 def test_a_run_that_dies_puts_each_row_in_its_place_once_when_it_is_tried_again(
     moment: str, changed: bool, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

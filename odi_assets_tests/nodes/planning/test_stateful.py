@@ -19,6 +19,7 @@ from odi_assets.nodes.mark import NodeMark
 from odi_assets.sources.cursor.columns import window_condition
 from odi_assets.sources.cursor.window import Window
 from odi_assets.state.records import RunStatus
+from odi_assets_tests.matrix import cases
 from odi_assets_tests.nodes.support import Sandbox
 
 Make = Callable[..., Sandbox]
@@ -137,9 +138,10 @@ def test_rows_without_a_cursor_are_loaded_once_or_dropped_and_counted(make: Make
 FROM_FILES = NODE.replace("lake, format: delta, path: source", "landing, format: parquet, path: 'in/*.parquet'")
 
 
-@pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
-@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
-@pytest.mark.parametrize("text", [NODE, FROM_FILES], ids=["table", "files"])
+@pytest.mark.parametrize(
+    ("odd", "kind", "text"),
+    cases([float("nan"), float("inf"), float("-inf")], [pa.float64(), pa.float32()], [NODE, FROM_FILES]),
+)
 def test_a_number_that_is_not_finite_is_no_cursor_whenever_it_comes(
     make: Make, odd: float, kind: pa.DataType, text: str
 ) -> None:

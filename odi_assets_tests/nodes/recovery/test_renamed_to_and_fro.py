@@ -11,6 +11,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.recovery.doctor import examine
+from odi_assets_tests.matrix import cases
 from odi_assets_tests.nodes.support import Sandbox
 
 NODE = """
@@ -46,10 +47,9 @@ class Renamed:
         return sorted(row[0] for row in self.box.rows(self.name))
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("increment", INCREMENTS)
-@pytest.mark.parametrize("runs", [0, 1, 2], ids=lambda runs: f"{runs} runs between")
-@pytest.mark.parametrize("names", ["ba", "baba", "bca", "bcbca"])
+@pytest.mark.parametrize(
+    ("names", "runs", "increment", "mode"), cases(["ba", "baba", "bca", "bcbca"], [0, 1, 2], INCREMENTS, MODES)
+)
 def test_rows_stay_whose_source_is_gone(
     tmp_path: Path, spark: SparkSession, names: str, runs: int, increment: str, mode: str
 ) -> None:

@@ -25,6 +25,7 @@ from odi_assets.orchestration.automation.source_lag import Watch
 from odi_assets.state.records import RunStatus
 from odi_assets.streams.asset_checks.kept_rows import kept_rows_checks
 from odi_assets.streams.execution.run import StreamRun
+from odi_assets_tests.matrix import cases
 from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.tables.support import read_table
 
@@ -167,8 +168,9 @@ def test_unmatched_rows_asked_for_later_begin_where_the_checkpoint_still_tells_o
     assert box.plan("matched").to_json()["kept"]["unmatched_rows"]["lost"]
 
 
-@pytest.mark.parametrize("asked", [KEPT, "        unmatched_rows: unmatched\n"], ids=["late too", "unmatched"])
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize(
+    ("number", "asked"), cases(range(3), [KEPT, "        unmatched_rows: unmatched\n"], together=1)
+)
 def test_a_torn_plan_that_spark_reads_no_more_stops_no_run(box: Sandbox, number: int, asked: str) -> None:
     redefined(box, KEPT, asked)
     hours(box, range(2))
