@@ -94,9 +94,14 @@ def _compare_texts(name: str, old: str, new: str) -> MoveWithReason:
             return MoveWithReason(Move.INCOMPARABLE, f"{_change(*what)}: {before.kind} and {after.kind} have no order")
         return ordered(before, after, _change, what)
     by_text = ordered(old, new, _change, what)
-    if _is_integer(old) and _is_integer(new) and ordered(int(old), int(new), "").move is not by_text.move:
+    if is_integer(old) and is_integer(new) and ordered(int(old), int(new), "").move is not by_text.move:
         return MoveWithReason(Move.INCOMPARABLE, f"{_change(*what)}: as numbers and as texts these go opposite ways")
     return by_text
+
+
+def is_instant(text: str) -> bool:
+    """Whether a text is a date, or a timestamp."""
+    return _instant(text) is not None
 
 
 def _instant(text: str) -> _Instant | None:
@@ -124,7 +129,8 @@ def _is_number(value: Scalar) -> bool:
     return isinstance(value, int | Decimal) and not isinstance(value, bool)
 
 
-def _is_integer(text: str) -> bool:
+def is_integer(text: str) -> bool:
+    """Whether a text is a whole number as JSON writes it."""
     return len(text) <= _MAX_DIGITS and _INTEGER.fullmatch(text) is not None
 
 

@@ -51,7 +51,7 @@ class CapturedKeys:
                 fix=f"give it a primary key; or look at the log itself: odi show {self.capture}",
                 node=str(self.capture),
             )
-        changes = TableLog(engine_of(log).read(self.found.spark, log), self.table, str(self.capture), mark_of_log(log))
+        changes = TableLog(engine_of(log).read(self.found.spark, log), self.table, self.capture, mark_of_log(log))
         by_key = changes.histories(self.columns, self.found.keys)
         applied = {
             str(node): applied_below(node, TableHandle.open(node.target.location), log, self.found.state)

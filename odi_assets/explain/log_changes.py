@@ -20,6 +20,8 @@ from odi_assets.spark.lazy import F
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from odi_assets.nodes.node import Node
+
 Key = tuple[str, ...]
 _ASKED = "asked"
 _DATA = (Op.READ, Op.CREATE, Op.UPDATE, Op.DELETE)
@@ -142,10 +144,10 @@ class TableLog:
         columns: the columns of the table, and their types; the last shape's first.
     """
 
-    def __init__(self, log: DataFrame, table: str, node: str, mark: Mapping[str, Any] | None) -> None:
+    def __init__(self, log: DataFrame, table: str, capture: Node, mark: Mapping[str, Any] | None) -> None:
         self._mark = mark
         self._rows = log.where(F.col(PARTITION) == table)
-        self._shapes = facts_of(self._rows, node).shapes
+        self._shapes = facts_of(self._rows, str(capture), capture).shapes
         self._by_id = {shape.id: shape for shape in self._shapes}
         self.columns: dict[str, str] = {}
         for shape in self._shapes:

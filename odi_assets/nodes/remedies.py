@@ -15,6 +15,8 @@ from odi_assets.nodes.node import Node
 
 _OF_ANY_NODE = re.compile(r"odi run (?:… |--node NODE )?--full-refresh|run the node with --full-refresh")
 
+_OF_ITS_VERSIONS = re.compile(r"odi state rewind NODE\b")
+
 _OF_TRANSFORMS = re.compile(
     r"(?:cast it in the transform(?: \([^)]*\))?: CAST\(.+? AS .+?\)(?=, or|; or)|drop the column in the transform(?=,)"
     r"|select it in the transform \(.+? if it is gone for good\))(?:[,;] (?:or )?)?"
@@ -23,7 +25,7 @@ _OF_TRANSFORMS = re.compile(
 
 @contextmanager
 def remedies_named(node: Node) -> Iterator[None]:
-    """Within, an error that says to load a node again names ``node`` in the command."""
+    """Within, an error that says to load a node again, or to take it back, names ``node`` in the command."""
     try:
         yield
     except OdiError as error:
@@ -48,7 +50,11 @@ def _of_parquet(node: Node, error: OdiError) -> str | None:
 
 
 def remedy_of(node: Node, fix: str | None) -> str | None:
-    """``fix`` with the command that loads ``node`` again, alone, and with no way that the node does not have."""
+    """``fix`` with the commands that load ``node`` again, alone, or take it back, and with no way that the node does
+    not have."""
     if fix is not None and node.config.apply is not None:
         fix = _OF_TRANSFORMS.sub("", fix)
-    return fix and _OF_ANY_NODE.sub(lambda _: f"odi run {node.command} --full-refresh", fix)
+    if fix is not None:
+        fix = _OF_ANY_NODE.sub(lambda _: f"odi run {node.command} --full-refresh", fix)
+        fix = _OF_ITS_VERSIONS.sub(lambda _: f"odi state rewind {node}", fix)
+    return fix

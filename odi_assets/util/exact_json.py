@@ -74,7 +74,7 @@ def _pieces(value: Any, indent: int | None, sort: bool, line: str) -> Iterator[s
             yield from _pieces(member, indent, sort, inner)
         yield line + closing
     elif isinstance(value, Decimal):
-        yield one_spelling(value) if sort else str(value)
+        yield one_spelling(value) if sort else plain(value)
     elif isinstance(value, str):
         yield _quoted(value)
     else:
@@ -85,6 +85,13 @@ def _quoted(text: str) -> str:
     # A lone surrogate is legal in JSON as an escape and cannot be encoded any other way.
     lone = any("\ud800" <= character <= "\udfff" for character in text)
     return json.dumps(text, ensure_ascii=lone)
+
+
+def plain(number: Decimal) -> str:
+    """The text of a number without an exponent, as columns of whole numbers take it; of one with more than 400 zeros,
+    with it."""
+    exponent = number.as_tuple().exponent
+    return f"{number:f}" if isinstance(exponent, int) and abs(exponent) <= 400 else str(number)
 
 
 def one_spelling(number: Decimal) -> str:

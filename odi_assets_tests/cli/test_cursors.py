@@ -261,6 +261,41 @@ def test_an_empty_object_is_a_document_of_the_tool_that_it_is_compared_with(odi:
     assert odi("cursors", "diff", "empty.json", "empty.json").code == 2
 
 
+DOCUMENTS_WITH_NUMBERS = {
+    "olake": '{{"type":"STREAM","streams":[{{"stream":"i","namespace":"public","state":{{"id":{},"chunks":[]}}}}]}}',
+    "singer": '{{"bookmarks":{{"public-i":{{"id":{},"version":1}}}}}}',
+    "dlt": '{{"_state_version":1,"_state_engine_version":4,"sources":{{"public":{{"resources":{{"i":{{"incremental":'
+    '{{"id":{{"initial_value":null,"last_value":{},"unique_hashes":[]}}}}}}}}}}}}}}',
+}
+
+
+@pytest.mark.parametrize("tool", DOCUMENTS_WITH_NUMBERS)
+def test_a_number_is_written_as_its_column_writes_it_or_refused_by_name(odi: Odi, tool: str) -> None:
+    text = DOCUMENTS_WITH_NUMBERS[tool]
+    stream = "public-i" if tool == "singer" else "public.i"
+    for given, written in (("1e3", "1000"), ("1.0e3", "1000"), (" 1000", "1000"), ("1e-2", "0.01")):
+        Path("one.json").write_text(text.format(5))
+        answer = odi("cursors", "set", "one.json", stream, f"id={given}", "--force")
+        assert (answer.code, Path("one.json").read_text()) == (0, text.format(written)), answer.err
+    for given in ("+5", "05", "1_000", "NaN", "0x1F", "x", "true", "[1]", '"5"'):
+        answer = odi("cursors", "set", "one.json", stream, f"id={given}")
+        assert (answer.code, f"`id`: {given!r} is no number, as 0.01 is" in answer.err) == (2, True)
+    assert Path("one.json").read_text() == text.format("0.01")
+
+
+def test_a_text_keeps_the_form_of_its_column(odi: Odi) -> None:
+    Path("one.json").write_text('{"bookmarks":{"public-i":{"id":"1","at":"2024-01-15","name":"a"}}}')
+
+    def given(pair: str, *more: str) -> int:
+        return odi("cursors", "set", "one.json", "public-i", pair, *more).code
+
+    assert [given(pair) for pair in ("id=NaN", "at=x", "id=1_000")] == [2, 2, 2]
+    assert [given(pair) for pair in ("id=1e3", "at=2024-01-16", "name=b")] == [0, 0, 0]
+    assert given("at=x", "--force") == 0
+    bookmarks = json.loads(Path("one.json").read_text())["bookmarks"]["public-i"]
+    assert bookmarks == {"id": "1000", "at": "x", "name": "b"}
+
+
 def test_check_looks_at_every_file_even_if_one_cannot_be_read(odi: Odi) -> None:
     answer = odi("cursors", "check", "none.json", "old.json")
     assert answer.code == 2

@@ -112,6 +112,16 @@ def test_what_arrow_does_not_do_is_done_by_spark(project: Project, run: Run, mod
     assert [row["n"] for row in _rows(project, "prices")] == ["a", "B" if mode == "upsert" else "b", "c"]
 
 
+@pytest.mark.usefixtures("spark")
+def test_a_full_refresh_stores_the_rows_that_the_mode_would_store(project: Project, run: Run) -> None:
+    twice, refresh = pa.table({"id": [1, 1, 2], "n": ["a", "b", "c"]}), {"odi/full_refresh": "true"}
+    upsert = _asset(lambda: twice, mode="upsert", keys=["id"])
+    assert "have the same keys (id=1)" in _failure(run(upsert, tags=refresh, raise_on_error=False))
+    assert not (project.root / "lake/prices/_delta_log").exists()
+    assert run(_asset(lambda: twice, mode="append_once", keys=["id"]), tags=refresh).success
+    assert [row["id"] for row in _rows(project, "prices")] == [1, 2]
+
+
 def test_a_table_whose_times_have_a_zone_is_replaced_by_a_full_refresh(project: Project, run: Run) -> None:
     zoned = pd.DataFrame({"id": [1], "at": pd.to_datetime(["2024-07-01 05:00"]).tz_localize("UTC")})
     run(_asset(lambda: zoned, mode="append"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import AbstractContextManager, nullcontext
 from decimal import Decimal
 from pathlib import Path
@@ -27,7 +28,10 @@ from odi_assets.documents import compare, save, with_cursors, with_shared_positi
 from odi_assets.documents.convert import convert as converted
 from odi_assets.documents.editing import values_of
 from odi_assets.documents.files import held, require_forward
+from odi_assets.documents.values import is_instant, is_integer, kind_of
 from odi_assets.errors import ConfigError
+from odi_assets.util.exact_json import plain
+from odi_assets.util.exact_json import write as write_json
 from odi_assets.util.json_scan import read_strict
 
 if TYPE_CHECKING:
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
 
 _TEXTS = ("_data", "lsn", "binlog_file", "Name")
 """Members of OLake's document that are texts, even where they look like numbers."""
+_NO_JSON = object()
+_NUMBER = re.compile(r"\s*[+-]?(0x[0-9a-f]+|[\d_.]+(e[+-]?\d+)?|nan|inf|infinity)\s*", flags=re.IGNORECASE)
 
 
 def convert(
@@ -87,8 +93,8 @@ def set_(
     """
     with alone(output or file):
         document = document_of(file, tool)
-        before = dict.fromkeys(_TEXTS, "") | ({} if shared else values_of(document, stream))
-        given = {name: _value(text, before.get(name)) for name, text in map(_pair, values)}
+        before = {} if shared else values_of(document, stream) | dict(document.by_id[stream].cursors)
+        given = {name: _value(name, text, before.get(name), force=force) for name, text in map(_pair, values)}
         if not shared:
             _require_own(document, stream, given)
         changed = with_shared_position(document, given) if shared else with_cursors(document, stream, given)
@@ -151,16 +157,55 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _value(text: str, before: Any) -> Any:
-    """What was meant: of the type that the value had before, else JSON, else a text."""
+def _value(name: str, text: str, before: Any, *, force: bool) -> Any:
+    """What was meant by a value of the column ``name``: of the type that it had before, else JSON, else a text.
+
+    Args:
+        force: a text may have another form than the one before.
+    """
+    found = _read(text)
     if isinstance(before, str):
-        return text
+        return text if force else _as_before(name, text, found, before)
+    if before is None:
+        if name not in _TEXTS and found is _NO_JSON and _NUMBER.fullmatch(text):
+            raise ConfigError(
+                f"`{name}`: {text!r} looks like a number, and is none in JSON",
+                fix=f"write the number as in 1000; or, if it is a text, {name}='\"{text}\"'",
+            )
+        return text if name in _TEXTS or found is _NO_JSON else found
+    if found is None or (found is not _NO_JSON and kind_of(found) == kind_of(before)):
+        return found
+    what = "number" if kind_of(before) == "a number" else kind_of(before)
+    raise ConfigError(f"`{name}`: {text!r} is no {what}, as {write_json(before)} is", fix="give one, as JSON writes it")
+
+
+def _read(text: str) -> Any:
+    """The value of a JSON text; a whole number is one in each of its forms."""
     try:
-        return read_strict(text)
+        found = read_strict(text)
     except (ValueError, ArithmeticError, RecursionError):
-        if isinstance(before, int | Decimal):
-            raise ConfigError(f"{text!r} is no number, as {before} is", fix="give one") from None
+        return _NO_JSON
+    if not isinstance(found, Decimal):
+        return found
+    whole, _, fraction = plain(found).partition(".")
+    return int(whole) if is_integer(whole) and not fraction.strip("0") else found
+
+
+def _as_before(name: str, text: str, found: Any, before: str) -> str:
+    """A text in the form of the one before: of a whole number, or of a date or time; else as it is."""
+    what = None
+    if is_integer(before):
+        number = str(found) if isinstance(found, int | Decimal) else text
+        if is_integer(number):
+            return number
+        what = "whole number"
+    elif is_instant(before) and not is_instant(text):
+        what = "date or time"
+    if what is None:
         return text
+    raise ConfigError(
+        f"`{name}`: {text!r} is no {what}, as {before!r} is", fix="give one; --force writes the text as it is"
+    )
 
 
 def _require_own(document: CursorDocument, stream: str, values: dict[str, Any]) -> None:

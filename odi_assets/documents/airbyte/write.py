@@ -9,7 +9,7 @@ from typing import Any
 from odi_assets.documents.airbyte.read import places
 from odi_assets.documents.airbyte.state import cursor_leaves
 from odi_assets.documents.model import CursorDocument, CursorStream, SharedPosition
-from odi_assets.util.exact_json import JsonPath, value_at, write
+from odi_assets.util.exact_json import JsonPath, plain, value_at, write
 
 
 def text_of(streams: Iterable[CursorStream], shared: SharedPosition | None = None) -> str:
@@ -60,4 +60,6 @@ def removals(document: CursorDocument, stream_id: str) -> list[JsonPath]:
 
 def encoded(value: str | int | Decimal | bool | None, before: Any) -> Any:
     """A cursor's value as this document writes it."""
+    if isinstance(value, Decimal) and isinstance(before, str):
+        return plain(value)
     return str(value) if isinstance(before, str) and value is not None else value

@@ -9,7 +9,7 @@ from typing import Any
 
 from odi_assets.documents.dlt.read import DATE, DATETIME, DECIMAL, MARKS, places
 from odi_assets.documents.model import CursorDocument, CursorStream, SharedPosition
-from odi_assets.util.exact_json import JsonPath, write
+from odi_assets.util.exact_json import JsonPath, plain, write
 
 SOURCE = "source"
 """The source of streams without a namespace."""
@@ -33,7 +33,7 @@ def entry(value: str | int | Decimal | bool | None) -> dict[str, Any]:
 def typed(value: str | int | Decimal | bool | None) -> Any:
     """A value with the mark of its type: dlt's resources of databases compare times with times, not with texts."""
     if isinstance(value, Decimal):
-        return f"{DECIMAL}{value}"
+        return f"{DECIMAL}{plain(value)}"
     if not isinstance(value, str):
         return value
     for mark, kind in ((DATE, date), (DATETIME, datetime)):
@@ -68,6 +68,6 @@ def removals(document: CursorDocument, stream_id: str) -> list[JsonPath]:
 def encoded(value: str | int | Decimal | bool | None, before: Any) -> Any:
     """A cursor's value as this document writes it: with the mark of the type that it had before."""
     if isinstance(before, str) and before[:1] in MARKS and not isinstance(value, bool | None):
-        text = str(value)
+        text = plain(value) if isinstance(value, Decimal) else str(value)
         return text if text[:1] == before[0] else f"{before[0]}{text}"
     return value

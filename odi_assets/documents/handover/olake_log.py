@@ -27,6 +27,7 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.identity import origin_now
 from odi_assets.nodes.planning.start import table_and_start
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.remedies import remedies_named
 from odi_assets.sources.cdc.mark import CaptureMark, lsn_text
 from odi_assets.sources.cdc.postgres.database import PostgresDatabase, PostgresLog
 from odi_assets.sources.cdc.postgres.server import ServerSession, Slot
@@ -206,7 +207,8 @@ def given_out_log(
     node = Node.of(project, key)
     source, database = _source(node)
     _, start = table_and_start(node, state)
-    mark = None if start.hwm is None else CaptureMark.of(start.hwm.value, source.label)
+    with remedies_named(node):
+        mark = None if start.hwm is None else CaptureMark.of(start.hwm.value, source.label)
     left = ["all tables"] if mark is None or not mark.tables else mark.snapshots_left
     if mark is None or left:
         raise StateError(

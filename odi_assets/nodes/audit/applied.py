@@ -23,6 +23,7 @@ from odi_assets.nodes.execution.apply import history_rows
 from odi_assets.nodes.execution.log_rows import LogShape, column_types, facts_of, text_of, typed
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.apply import applied_below, key_in_log, mark_of_log, types_of_log
+from odi_assets.nodes.remedies import remedies_named
 from odi_assets.sources.cdc.compare import TableNow, emptied, table_now
 from odi_assets.sources.cdc.log import Op
 from odi_assets.sources.cdc.mark import PARTITION, CaptureMark
@@ -67,7 +68,7 @@ def audit_applied(node: Node, target: TableHandle, spark: SparkSession, state: S
     rows = engine_of(log).read(spark, log).where(F.col(PARTITION) == apply.table)
     below = applied_below(node, target, log, state)
     if apply.history:
-        return _audit_history(node, target, spark, rows, below, types_of_log(value))
+        return _audit_history(node, capture, target, spark, rows, below, types_of_log(value))
     if not isinstance(source, LogSource):
         raise ConfigError(
             f"{node} is made of what {capture} was given, and the database that it comes from is not known",
@@ -75,19 +76,27 @@ def audit_applied(node: Node, target: TableHandle, spark: SparkSession, state: S
             f"odi explain {node} --key KEY",
             node=str(node),
         )
-    mark = CaptureMark.of(value, source.label)
+    with remedies_named(capture):
+        mark = CaptureMark.of(value, source.label)
     above = rows.where((F.col("n") >= below) & (F.col("op") != Op.SHAPE.value))
     with table_now(source, mark, apply.table) as now:
-        shapes = facts_of(rows, str(node)).shapes
+        shapes = facts_of(rows, str(node), capture).shapes
         return _TableAudit(node, key, target, spark, shapes, types_of_log(value)).compared(now, above)
 
 
 def _audit_history(
-    node: Node, target: TableHandle, spark: SparkSession, rows: DataFrame, below: int, types: ValueTypes
+    node: Node,
+    capture: Node,
+    target: TableHandle,
+    spark: SparkSession,
+    rows: DataFrame,
+    below: int,
+    types: ValueTypes,
 ) -> Audit:
     """Compare a history with the rows of the log that it was made of.
 
     Args:
+        capture: the node that writes the log.
         rows: of the log, of its table.
         below: the number in the log below which they are applied.
     """
@@ -97,7 +106,7 @@ def _audit_history(
             fix=f"odi run {node.command}; or, if the log has begun again, odi run {node.command} --full-refresh",
             node=str(node),
         )
-    shapes = facts_of(rows, str(node)).shapes
+    shapes = facts_of(rows, str(node), capture).shapes
     applied = rows.where((F.col("n") < below) & (F.col("op") != Op.SHAPE.value))
     table = engine_of(target).read(spark, target)
     made = as_stored(history_rows(applied, shapes, types), table.schema, target.partition_columns)

@@ -39,6 +39,7 @@ from odi_assets.nodes.planning.start import Start, marks_of, table_and_start
 from odi_assets.nodes.planning.target_check import require_target
 from odi_assets.nodes.planning.writers import quarantine_of
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.remedies import remedies_named
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.delta.source import DeltaTableSource
 from odi_assets.sources.marks import Mark
@@ -76,9 +77,10 @@ def audit(project: Project, spark: SparkSession, state: StateBackend, key: NodeK
         SourceError, TableError: a side cannot be read.
     """
     node = Node.of(project, key)
-    target, start = table_and_start(node, state)
+    with remedies_named(node):
+        target, start = table_and_start(node, state)
     _require_auditable(node, target)
-    with own_session(spark), errors_named(node, ()):
+    with remedies_named(node), own_session(spark), errors_named(node, ()):
         if node.config.apply is not None:
             return audit_applied(node, target, spark, state, by)
         return _compared(node, target, start, spark, by)

@@ -22,9 +22,11 @@ from odi_assets.nodes.execution.log_rows import (
     column_types,
     facts_of,
     is_unchanged,
+    require_names,
     text_of,
     typed,
 )
+from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.apply import key_of_log, value_types
 from odi_assets.sources.cdc.log import Op
 from odi_assets.sources.cdc.value_types import ValueTypes
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 DELETED = "_deleted"
 """The marker of rows that are gone: ``write.delete_when`` of nodes that apply a log."""
+HISTORY = ("_op", "_n", "_lsn", "_xid", "_committed_at", "_key", "_unchanged")
+"""What a history has beside the columns of its table."""
 _ROWS_OF_A_TASK = 200_000
 """Rows that one task orders faster than Spark plans an exchange of them."""
 
@@ -54,14 +58,16 @@ def applied(rows: DataFrame, plan: ResolvedPlan, spark: SparkSession) -> DataFra
     Raises:
         IncrementError: the log does not say what the columns of a row are.
     """
-    config = plan.node.config.apply
-    if config is None:
+    config, captured_by = plan.node.config.apply, plan.node.applies
+    if config is None or captured_by is None:
         raise AssertionError("a node that applies a log")
     of_table = rows.where(F.col("table") == config.table)
     known = plan.reads[0].rows_known
     if known is not None and known <= _ROWS_OF_A_TASK:
         of_table = of_table.coalesce(1)
-    facts = facts_of(of_table, str(plan.node))
+    capture = Node.of(plan.node.project, captured_by)
+    facts = facts_of(of_table, str(plan.node), capture)
+    require_names(facts.shapes, HISTORY if config.history else (DELETED,), plan.node, capture)
     changes = of_table.where(F.col("op") != Op.SHAPE.value)
     types = value_types(plan)
     if config.history:

@@ -8,13 +8,14 @@ ones of their type. So it is Spark that names what is wrong with a log.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odi_assets.nodes.execution.apply import DELETED
-from odi_assets.nodes.execution.log_rows import AFTER, DATA, KEY, UNCHANGED, LogShape, N
+from odi_assets.nodes.execution.apply import DELETED, HISTORY
+from odi_assets.nodes.execution.log_rows import AFTER, DATA, KEY, UNCHANGED, LogShape, N, same_names
 from odi_assets.nodes.planning.apply import key_of_log, value_types
 from odi_assets.sources.cdc.log import SCHEMA, Op
 from odi_assets.sources.cdc.value_types import ValueTypes
@@ -66,7 +67,7 @@ def applied_here(plan: NodePlan) -> tuple[Read, pa.Table] | None:
         rows = None if files is None else rows_of_files(read.snapshot.handle, files, columns, MOST_BYTES)
         if rows is None:
             return None
-        shape, types = _only_shape(rows), value_types(plan)
+        shape, types = _only_shape(rows, HISTORY if config.history else (DELETED,)), value_types(plan)
         changes = rows.filter(pc.not_equal(rows["op"], Op.SHAPE.value)).combine_chunks()
         made = _versions(changes, shape, types) if config.history else _last_rows(changes, shape, key, types)
     except (_NeedsSpark, OSError, pa.ArrowException):
@@ -75,15 +76,19 @@ def applied_here(plan: NodePlan) -> tuple[Read, pa.Table] | None:
     return read, made
 
 
-def _only_shape(rows: pa.Table) -> LogShape:
-    """The shape of all rows, which say nothing but what the table's rows are."""
+def _only_shape(rows: pa.Table, added: Sequence[str]) -> LogShape:
+    """The shape of all rows, which say nothing but what the table's rows are.
+
+    Args:
+        added: the columns beside those of the database.
+    """
     listed = rows.filter(pc.equal(rows["op"], Op.SHAPE.value))
     known = pc.is_in(rows["op"], pa.array([op.value for op in (*DATA, Op.SHAPE)]))
     names = pc.unique(rows["shape"]).to_pylist()
     if len(names) != 1 or not listed.num_rows or not pc.all(known).as_py():
         raise _NeedsSpark
     shape = LogShape.of(names[0], listed["columns"][0].as_py())
-    if len({name.casefold() for name, _ in shape.columns} | {DELETED}) <= len(shape.columns):
+    if same_names(shape, added) is not None:
         raise _NeedsSpark
     return shape
 

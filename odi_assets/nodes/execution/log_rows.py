@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.errors import IncrementError
+from odi_assets.errors import IncrementError, TableError
 from odi_assets.sources.cdc.log import Op
 from odi_assets.sources.cdc.value_types import ValueTypes
 from odi_assets.sources.sql.errors import VALUE
@@ -15,6 +15,8 @@ from odi_assets.spark.lazy import F
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+    from odi_assets.nodes.node import Node
 
 N, KEY, AFTER, UNCHANGED = "n", "key", "after", "unchanged"
 DATA = (Op.READ, Op.CREATE, Op.UPDATE, Op.DELETE)
@@ -35,7 +37,9 @@ class LogShape:
         return cls(name, pairs, tuple(one["name"] for one in listing if one["key"]))
 
     def place(self, name: str) -> int | None:
-        return next((place for place, (column, _) in enumerate(self.columns) if column == name), None)
+        """Where a row has the column ``name``; None if it has no such column. Names know no capitals."""
+        wanted = name.casefold()
+        return next((place for place, (column, _) in enumerate(self.columns) if column.casefold() == wanted), None)
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,12 @@ class LogFacts:
     moved_lacks: bool = False
 
 
-def facts_of(rows: DataFrame, node: str) -> LogFacts:
+def facts_of(rows: DataFrame, node: str, capture: Node) -> LogFacts:
     """What the rows of one table are.
+
+    Args:
+        rows: of the log that ``capture`` writes.
+        node: which wants to know, for messages.
 
     Raises:
         IncrementError: no row of the log describes the columns of some rows.
@@ -81,14 +89,14 @@ def facts_of(rows: DataFrame, node: str) -> LogFacts:
     if not listings:
         raise IncrementError(
             f"{node}: the change log has no row of its table yet: the snapshot of it has not begun",
-            fix="run the node that captures once more; it goes on where it stopped",
+            fix=f"run the node that captures once more, it goes on where it stopped: odi run {capture.command}",
             node=node,
         )
     missing = {row["shape"] for row in found if row["rows"]} - {shape for _, shape in listings}
     if missing:
         raise IncrementError(
             f"{node}: the change log has rows whose columns it does not describe ({', '.join(sorted(missing))})",
-            fix="capture the tables again: odi run PIPELINE --node CAPTURE --full-refresh --yes",
+            fix=f"capture the tables again: odi run {capture.command} --full-refresh --yes",
             node=node,
         )
     return LogFacts(
@@ -101,12 +109,47 @@ def facts_of(rows: DataFrame, node: str) -> LogFacts:
 
 
 def column_types(shapes: Sequence[LogShape]) -> dict[str, str]:
-    """The columns of all shapes, and the type of the last shape that has each."""
-    found: dict[str, str] = {}
+    """The columns of all shapes, with name and type of the last shape that has each."""
+    found: dict[str, tuple[str, str]] = {}
     for shape in shapes:
         for name, kind in shape.columns:
-            found.setdefault(name, kind)
-    return found
+            found.setdefault(name.casefold(), (name, kind))
+    return dict(found.values())
+
+
+def same_names(shape: LogShape, added: Sequence[str]) -> tuple[str, str] | None:
+    """Two columns of one name that the rows of a shape would have; None if there are none. Names know no capitals.
+
+    Args:
+        added: the columns beside those of the database.
+    """
+    seen = {name.casefold(): name for name in added}
+    for name, _ in shape.columns:
+        if name.casefold() in seen:
+            return seen[name.casefold()], name
+        seen[name.casefold()] = name
+    return None
+
+
+def require_names(shapes: Sequence[LogShape], added: Sequence[str], node: Node, capture: Node) -> None:
+    """Raises TableError if rows of a shape would have two columns of one name."""
+    for shape in shapes:
+        found = same_names(shape, added)
+        if found is None:
+            continue
+        is_own = found[0] in added
+        what = (
+            f"a column `{found[1]}`, and `{found[0]}` is a column that {node} adds"
+            if is_own
+            else f"two columns `{found[0]}` and `{found[1]}`; names know no capitals"
+        )
+        raise TableError(
+            f"{node}: its table in the database has {what}",
+            fix=f"rename it in the database, or publish the table without it; then capture the tables again: odi run "
+            f"{capture.command} --full-refresh --yes",
+            node=str(node),
+            column=found[1],
+        )
 
 
 def _by_shape(shapes: Sequence[LogShape], make: Any) -> Column:

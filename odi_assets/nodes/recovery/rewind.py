@@ -33,6 +33,7 @@ from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_s
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.rewind_log import require_log_kept
 from odi_assets.nodes.recovery.table_versions import Choice
+from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.result import REWIND, RunInfo
 from odi_assets.sources.files.loaded import ledger
 from odi_assets.sources.marks import LedgerPart
@@ -209,12 +210,13 @@ def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHa
             version=version,
         )
     node = Node.of(project, key)
-    committed = _hwm_of_version(node, state, before)
-    _require_ledger(node, committed, before)
-    along = node.kind.rewind(node, before)
-    committed = _hwm_of_version(node, state, before)
-    if node.captures:
-        require_log_kept(node, committed.mark if committed else None, version)
+    with remedies_named(node):
+        committed = _hwm_of_version(node, state, before)
+        _require_ledger(node, committed, before)
+        along = node.kind.rewind(node, before)
+        committed = _hwm_of_version(node, state, before)
+        if node.captures:
+            require_log_kept(node, committed.mark if committed else None, version)
     return Rewind(
         key,
         handle,
@@ -371,7 +373,8 @@ def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -
             handle = rewind.handle
             version = commit(handle, handle.schema_json, handle.partition_columns, FileChanges("rows", ()), stamp)
         if rewind.along is not None:
-            rewind.along.apply(node)
+            with remedies_named(node):
+                rewind.along.apply(node)
     except BaseException:
         attempts.end(project, rewind.key, run)
         raise

@@ -32,12 +32,12 @@ def require_log_kept(node: Node, hwm: NodeMark | None, version: int) -> None:
     appliers = [
         key for key in node.project.graph.downstream(node.key) if Node.of(node.project, key).applies == node.key
     ]
-    rewinds = ", ".join(f"odi state rewind {key} --list" for key in appliers) or "odi state rewind NODE --list"
+    rewinds = ", ".join(f"odi state rewind {key} --list" for key in appliers)
+    below = f"rewind only the nodes that apply it, for they read the change log: {rewinds}; or " if rewinds else ""
     raise StateError(
         f"{node} cannot go back to version {version}: it would read the server's log above {mark.text(mark.end)} once "
         f"more, and {gone}",
-        fix=f"rewind only the nodes that apply it, for they read the change log: {rewinds}; or make new snapshots: odi "
-        f"run {node.command} --full-refresh --yes",
+        fix=f"{below}make new snapshots: odi run {node.command} --full-refresh --yes",
         node=str(node),
         version=version,
     )

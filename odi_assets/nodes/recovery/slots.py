@@ -14,6 +14,7 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.start import table_and_start
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import Disagreement, Kind
+from odi_assets.nodes.remedies import remedies_named
 from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.mark import CaptureMark
 from odi_assets.sources.cdc.postgres.database import PostgresDatabase
@@ -69,7 +70,8 @@ def lag_of(project: Project, state: StateBackend, key: NodeKey) -> CaptureLag | 
     _, start = table_and_start(node, state)
     if start.hwm is None:
         return None
-    lag = source.lag(CaptureMark.of(start.hwm.value, source.label))
+    with remedies_named(node):
+        lag = source.lag(CaptureMark.of(start.hwm.value, source.label))
     slot = source.database.slot if isinstance(source.database, PostgresDatabase) else ""
     return CaptureLag(lag, slot, source.database.warn_lag)
 

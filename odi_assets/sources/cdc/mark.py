@@ -243,7 +243,7 @@ class CaptureMark:
             raise IncrementError(
                 f"the HWM of {label} is {str(value)[:200]}; the HWM of a captured log needs `lsn`, `next_n`, `system` "
                 "and `tables`",
-                fix="go back to an earlier one with odi state rewind; or capture everything again with "
-                "odi run PIPELINE --node CAPTURE --full-refresh --yes",
+                fix="go back to an earlier one with odi state rewind NODE --list; or capture everything again with "
+                "odi run --node NODE --full-refresh --yes",
                 label=label,
             ) from error

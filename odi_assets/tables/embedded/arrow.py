@@ -207,6 +207,9 @@ def _write(
     uri = handle.location.uri
     require_columns(spec.keys, rows.column_names, "key", uri)
     require_partitioned(spec.partition_by, rows.column_names, uri)
+    if spec.declared not in (None, spec.mode) and spec.keys and (parts is not None or not _are_unique(rows, spec.keys)):
+        # The declared mode says which rows are stored, or that it is not known which.
+        raise _NeedsSpark
     schema_json = with_marks(str(Schema.from_arrow(_nullable(rows.schema)).to_json()), undecided)
     added: list[str] = []
     ignored: list[str] = []

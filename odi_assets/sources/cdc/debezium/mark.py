@@ -54,8 +54,8 @@ class LogState:
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise IncrementError(
                 f"the HWM of {label} is {str(value)[:200]}; the HWM of a change log needs `next_n` and `tables`",
-                fix="go back to an earlier one with odi state rewind; or make the change log again with "
-                "odi run PIPELINE --node NODE --full-refresh --yes",
+                fix="go back to an earlier one with odi state rewind NODE --list; or make the change log again with "
+                "odi run --node NODE --full-refresh --yes",
                 label=label,
             ) from error
 
@@ -126,7 +126,7 @@ class TopicsMark:
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise IncrementError(
                 f"the HWM of {label} is {str(value)[:200]}; the HWM of topics needs an `id` and `offsets` of each",
-                fix="go back to an earlier one with odi state rewind",
+                fix="go back to an earlier one with odi state rewind NODE --list",
                 label=label,
             ) from error
         return cls(topics, log)

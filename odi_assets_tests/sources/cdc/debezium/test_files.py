@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import ConfigError, IncrementError, SourceError, TransformError
+from odi_assets.errors import ConfigError, IncrementError, SourceError, TableError, TransformError
 from odi_assets.explain.batch import trace
 from odi_assets.explain.verdicts import KeyVerdict
 from odi_assets.nodes.audit.audit import audit
@@ -24,6 +24,7 @@ from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.sources.cdc.debezium.support import (
     INT,
     ORDERS,
+    TEXT,
     UNAVAILABLE,
     described,
     envelope,
@@ -33,6 +34,8 @@ from odi_assets_tests.sources.cdc.debezium.support import (
     project,
     run_all,
 )
+
+CAPITALS = {name.upper() if name == "state" else name: kind for name, kind in ORDERS.items()}
 
 
 def order(id_: int, state: str = "new", note: str | None = "n") -> dict[str, Any]:
@@ -399,6 +402,54 @@ def test_a_changed_schema_changes_the_table(box: Sandbox) -> None:
     box.land("topics/2.json", lines(keyed(wide, id=2)))
     run_all(box)
     assert held(box, "orders") == {1: {**order(1), "size": None}, 2: {**order(2), "size": 3}}
+
+
+@pytest.mark.parametrize(
+    ("column", "history", "said"),
+    [
+        ("STATE", False, "two columns `state` and `STATE`; names know no capitals"),
+        ("_deleted", False, "a column `_deleted`, and `_deleted` is a column that p.orders adds"),
+        ("_OP", True, "a column `_OP`, and `_op` is a column that p.orders adds"),
+    ],
+)
+def test_two_columns_of_one_name_are_mended_in_the_database(
+    tmp_path: Path, spark: SparkSession, column: str, history: bool, said: str
+) -> None:
+    box = project(tmp_path, spark, "orders", history=history)
+    first = described(envelope("c", None, {**order(1), column: "x"}, lsn=10), {**ORDERS, column: TEXT})
+    box.land("topics/1.json", lines(keyed(first, id=1)))
+    with pytest.raises(TableError) as raised:
+        run_all(box)
+    assert said in raised.value.message
+    assert raised.value.fix is not None
+    assert raised.value.fix.endswith("odi run p --node changes --full-refresh --yes")
+    (tmp_path / "landing/topics/1.json").unlink()
+    renamed = described(envelope("c", None, {**order(1), "other": "x"}, lsn=20), {**ORDERS, "other": TEXT})
+    box.land("topics/2.json", lines(keyed(renamed, id=1)))
+    box.run("changes", full_refresh=True, accept_loss=True)
+    box.run("orders")
+    assert held(box, "orders")[1].items() >= {**order(1), "other": "x"}.items()
+
+
+def test_a_column_whose_name_got_capitals_is_the_same_column(box: Sandbox) -> None:
+    box.land("topics/1.json", lines(whole("c", None, order(1), lsn=10)))
+    named = described(envelope("c", None, {"id": 2, "STATE": "paid", "note": "m"}, lsn=20), CAPITALS)
+    box.land("topics/2.json", lines(keyed(named, id=2)))
+    run_all(box)
+    values = {key: tuple(row.values()) for key, row in held(box, "orders").items()}
+    assert values == {1: (1, "new", "n"), 2: (2, "paid", "m")}
+
+
+def test_a_mark_that_is_none_is_mended_at_the_capture(box: Sandbox) -> None:
+    box.land("topics/1.json", lines(whole("c", None, order(1), lsn=10)))
+    run_all(box)
+    box.state.set_hwm("p.changes", {"mtime_ns": 1, "path": "a", "parts": {}})
+    with pytest.raises(IncrementError) as raised:
+        box.run("changes")
+    assert raised.value.fix == (
+        "go back to an earlier one with odi state rewind p.changes --list; "
+        "or make the change log again with odi run p --node changes --full-refresh --yes"
+    )
 
 
 def test_a_history_has_each_change(tmp_path: Path, spark: SparkSession) -> None:
