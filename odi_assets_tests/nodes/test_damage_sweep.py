@@ -19,7 +19,7 @@ from benchmarks.damage.world import WORLDS, World, remove
 from odi_assets.util.durable import sync_folder, write_file
 
 SEED = 2026
-DAMAGES = 2
+DAMAGES = 1
 
 
 @pytest.fixture
