@@ -83,12 +83,14 @@ def test_the_session_of_a_document_goes_as_it_is_printed_there(
 
 
 def test_the_examples_of_the_document_on_dagster_are_right(tmp_path: Path) -> None:
-    base = project_of("README.md")
+    base, pipeline = project_of("README.md"), ""
     for block in blocks("dagster.md"):
         if block.language == "python":
             compile(block.text, "docs/dagster.md", "exec")
         elif block.language == "yaml" and "PipelinesComponent" not in block.text:
-            (tmp_path / "odibi.yaml").write_text(f"{base}{block.text}", encoding="utf-8")
+            # Jobs are of the pipeline that the block before them shows.
+            pipeline = f"{pipeline}{block.text}" if block.text.startswith("jobs:") else block.text
+            (tmp_path / "odibi.yaml").write_text(f"{base}{pipeline}", encoding="utf-8")
             chosen = "prod" if "environments" in block.text else None
             loaded = Project.load(tmp_path / "odibi.yaml", chosen)
             assert loaded.environment == chosen
