@@ -37,6 +37,7 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSe
 APART = (
     *("as_shipped/", "cluster/", "nodes/test_kill_sweep.py", "extensions/test_package.py"),
     *("orchestration/test_browser.py", "orchestration/test_definitions.py"),
+    *("orchestration/test_component.py", "orchestration/test_deployment.py"),
     *("state/odibi/", "state/delta/test_catalog.py", "state/clouds/", "state/test_hwm", "state/local/"),
     *("state/test_processes.py", "state/test_real", "state/test_runs", "state/test_state_machine", "store/test_store"),
     *("state/values/test_values.py", "state/test_retry.py", "state/test_cannot_look.py", "cli/test_surface.py"),
