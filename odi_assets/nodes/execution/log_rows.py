@@ -37,9 +37,12 @@ class LogShape:
         return cls(name, pairs, tuple(one["name"] for one in listing if one["key"]))
 
     def place(self, name: str) -> int | None:
-        """Where a row has the column ``name``; None if it has no such column. Names know no capitals."""
-        wanted = name.casefold()
-        return next((place for place, (column, _) in enumerate(self.columns) if column.casefold() == wanted), None)
+        """Where a row has the column ``name``; None if it has no such column. Capitals count only between two columns
+        that differ in nothing else."""
+        names = [column for column, _ in self.columns]
+        if name not in names:
+            names, name = [column.casefold() for column in names], name.casefold()
+        return names.index(name) if name in names else None
 
 
 @dataclass(frozen=True)
