@@ -18,7 +18,7 @@ def without_call_sites() -> Iterator[None]:
 
     PySpark calls the JVM ten times more for each expression that has a call site.
     ``spark.python.sql.dataFrameDebugging.enabled`` turns the question off as well, but PySpark reads it only once for
-    all sessions of a process, and code of the project is to keep its lines. Blocks may stand in one another.
+    all sessions of a process, and code of the project is to keep its lines. Blocks may be nested.
     """
     _enter(1)
     try:

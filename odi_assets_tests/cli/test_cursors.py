@@ -281,6 +281,9 @@ def test_a_number_is_written_as_its_column_writes_it_or_refused_by_name(odi: Odi
         answer = odi("cursors", "set", "one.json", stream, f"id={given}")
         assert (answer.code, f"`id`: {given!r} is no number, as 0.01 is" in answer.err) == (2, True)
     assert Path("one.json").read_text() == text.format("0.01")
+    # The column has texts now: a quoted one takes the place of the number.
+    assert odi("cursors", "set", "one.json", stream, 'id="x"', "--force").code == 0
+    assert Path("one.json").read_text() == text.format('"x"')
 
 
 def test_a_text_keeps_the_form_of_its_column(odi: Odi) -> None:

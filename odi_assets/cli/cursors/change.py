@@ -161,7 +161,7 @@ def _value(name: str, text: str, before: Any, *, force: bool) -> Any:
     """What was meant by a value of the column ``name``: of the type that it had before, else JSON, else a text.
 
     Args:
-        force: a text may have another form than the one before.
+        force: the value may have another form or type than the one before; a text is then in quotes, as in JSON.
     """
     found = _read(text)
     if isinstance(before, str):
@@ -175,8 +175,13 @@ def _value(name: str, text: str, before: Any, *, force: bool) -> Any:
         return text if name in _TEXTS or found is _NO_JSON else found
     if found is None or (found is not _NO_JSON and kind_of(found) == kind_of(before)):
         return found
+    if force and isinstance(found, str | int | Decimal | bool):
+        return found
     what = "number" if kind_of(before) == "a number" else kind_of(before)
-    raise ConfigError(f"`{name}`: {text!r} is no {what}, as {write_json(before)} is", fix="give one, as JSON writes it")
+    raise ConfigError(
+        f"`{name}`: {text!r} is no {what}, as {write_json(before)} is",
+        fix=f"give one, as JSON writes it; if the column has another type now, {name}='\"TEXT\"' --force writes a text",
+    )
 
 
 def _read(text: str) -> Any:

@@ -57,6 +57,7 @@ def applied(rows: DataFrame, plan: ResolvedPlan, spark: SparkSession) -> DataFra
 
     Raises:
         IncrementError: the log does not say what the columns of a row are.
+        TableError: the table would have two columns of one name.
     """
     config, captured_by = plan.node.config.apply, plan.node.applies
     if config is None or captured_by is None:

@@ -80,7 +80,7 @@ def _only_shape(rows: pa.Table, added: Sequence[str]) -> LogShape:
     """The shape of all rows, which say nothing but what the table's rows are.
 
     Args:
-        added: the columns beside those of the database.
+        added: names of the columns that the node adds to the database's.
     """
     listed = rows.filter(pc.equal(rows["op"], Op.SHAPE.value))
     known = pc.is_in(rows["op"], pa.array([op.value for op in (*DATA, Op.SHAPE)]))

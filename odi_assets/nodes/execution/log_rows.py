@@ -124,7 +124,7 @@ def same_names(shape: LogShape, added: Sequence[str]) -> tuple[str, str] | None:
     """Two columns of one name that the rows of a shape would have; None if there are none. Names know no capitals.
 
     Args:
-        added: the columns beside those of the database.
+        added: names of the columns that the node adds to the database's.
     """
     seen = {name.casefold(): name for name in added}
     for name, _ in shape.columns:

@@ -18,6 +18,7 @@ from odi_assets.errors import ConfigError, IncrementError, SourceError, TableErr
 from odi_assets.explain.batch import trace
 from odi_assets.explain.verdicts import KeyVerdict
 from odi_assets.nodes.audit.audit import audit
+from odi_assets.nodes.execution.apply import HISTORY
 from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
@@ -461,6 +462,7 @@ def test_a_history_has_each_change(tmp_path: Path, spark: SparkSession) -> None:
         ("c", 10, 700, ["1"]),
         ("d", 20, 700, ["1"]),
     ]
+    assert rows[0].keys() - ORDERS.keys() == {*HISTORY}
     assert rows[0]["_committed_at"] == dt.datetime(2023, 11, 14, 22, 13, 20, tzinfo=dt.UTC)
 
 
