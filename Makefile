@@ -56,9 +56,12 @@ run: java ## run the sample: half of January 2013, then the other half
 	$(BIN)/odi sample arrive --days 16
 	$(BIN)/odi run flights
 
-test: java ## run all tests, in two workers; ARGS are pytest's, `-n 0` among them for one process
+# How many cases of a test that takes Spark, a server or a process `make test` runs at most.
+CASES ?= $(if $(ODI_TEST_WHOLE),100000,2)
+
+test: java ## run all tests, in two workers, with two cases of each; ODI_TEST_WHOLE=1: all cases; ARGS are pytest's
 	@ODI_JAVA_ARCHIVE="$(CURDIR)/.cache/java" $(BIN)/odi java prepare >/dev/null || true
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --cases=$(CASES) $(ARGS)
 
 check: $(INSTALLED) ## for every edit: ruff, mypy and the quick tests, without Spark and servers; two minutes at most
 	$(BIN)/ruff check .

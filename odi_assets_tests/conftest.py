@@ -23,6 +23,7 @@ from odi_assets.config.models import SparkConfig
 from odi_assets.spark.jvm.archive import ARCHIVE_VARIABLE, cache_folder
 from odi_assets.spark.session import open_session
 from odi_assets_tests.jdbc import jdbc_jars
+from odi_assets_tests.matrix import few_that_meet_most
 
 # No test depends on how busy the machine is.
 settings.register_profile("untimed", deadline=None)
@@ -100,9 +101,22 @@ def is_quick(item: pytest.Item) -> bool:
     return _unit(item.nodeid) not in APART and NOT_QUICK.isdisjoint(getattr(item, "fixturenames", ()))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--cases",
+        type=int,
+        help="run at most this many cases of a test that is not quick: those that meet the most of its values",
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the quick tests, and bring all into the order of their units where there are several workers."""
+    """Mark the quick tests, take what ``--cases`` leaves, and bring tests into the order of their units for workers."""
+    limit = config.getoption("--cases")
+    if limit is not None:
+        left = set(some_of_each(items, limit))
+        config.hook.pytest_deselected(items=[item for item in items if item not in left])
+        items[:] = [item for item in items if item in left]
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) and _unit(item.nodeid) not in WITH_SESSION:
             raise pytest.UsageError(f"{item.nodeid} uses the fixture `spark`: its file cannot be one of conftest.APART")
@@ -111,6 +125,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         order = [*WITH_SESSION, *APART, *APART_AND_SHORT]
         items.sort(key=lambda item: order.index(_unit(item.nodeid)))
+
+
+def some_of_each(items: list[pytest.Item], limit: int) -> Iterator[pytest.Item]:
+    """Quick tests; and of each other one at most ``limit`` cases, the first one of them and others far from it."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if is_quick(item) or not hasattr(item, "callspec"):
+            yield item
+        else:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for ones in cases.values():
+        for place in few_that_meet_most([list(one.callspec.indices.items()) for one in ones], limit):  # type: ignore[attr-defined]
+            yield ones[place]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,15 +1,15 @@
-"""Cases of several axes: a few that meet all values, or all of them where ``ODI_TEST_WHOLE`` is set."""
+"""Few of many cases: of several axes those that meet all values, of given ones those that meet many."""
 
 from __future__ import annotations
 
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Any
 
 WHOLE_VARIABLE = "ODI_TEST_WHOLE"
-"""Set: :func:`cases` gives every combination. `ODI_TEST_WHOLE=1 make test` is the long form of the suite's matrices."""
+"""Set: :func:`cases` gives every combination, and `make test` runs all cases of a test: the long form of the suite."""
 
 
 def cases(*axes: Iterable[Any], together: int = 2) -> list[tuple[Any, ...]]:
@@ -43,6 +43,27 @@ def cases(*axes: Iterable[Any], together: int = 2) -> list[tuple[Any, ...]]:
         used.update(enumerate(best))
         found.append(best)
     return [_values(lists, one) for one in found]
+
+
+def few_that_meet_most(cases: Sequence[Collection[Hashable]], limit: int) -> list[int]:
+    """The places of at most ``limit`` cases that have many different values between them.
+
+    Args:
+        cases: the values of each case.
+
+    Example:
+        >>> few_that_meet_most(["ax", "ay", "bx", "by"], 2)
+        [0, 3]
+    """
+    left, met = list(range(len(cases))), set[Hashable]()
+    found: list[int] = []
+    while left and len(found) < limit:
+        # The first one; then of those that have as many new values the last one.
+        best = max(left, key=lambda place: (len(set(cases[place]) - met), place)) if found else 0
+        left.remove(best)
+        met.update(cases[best])
+        found.append(best)
+    return found
 
 
 def _met(one: tuple[int, ...], together: int) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:

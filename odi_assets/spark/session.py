@@ -18,6 +18,7 @@ from odi_assets.spark.connect_worker import without_tokens
 from odi_assets.spark.death import death_of_spark
 from odi_assets.spark.jvm.archive import Archive
 from odi_assets.spark.jvm.gateway import LOG_LEVEL_VARIABLE, JvmStart, has_gateway, quiet_query_errors
+from odi_assets.spark.jvm.overhead import spare
 from odi_assets.spark.progress import watch_remote
 from odi_assets.spark.redaction import hide_secrets, settings_pattern
 from odi_assets.util.debugging import debugging
@@ -234,6 +235,7 @@ def _classic(config: SparkConfig, app_name: str, jvm: JvmStart | None = None) ->
         for key, value in conf.items():
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
+        spare(spark)
     apply_conf(spark, REQUIRED_CONF)
     hide_secrets(spark)
     return SessionHandle(spark, started_here=True, archive=archive)

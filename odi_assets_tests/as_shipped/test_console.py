@@ -178,6 +178,7 @@ def _nothing(session: Session) -> None:
 
 FOLLOWED: dict[str, tuple[Callable[[Session], None], frozenset[str]]] = {
     "README.md": (_nothing, frozenset()),
+    "streaming.md": (_checkpoint, frozenset()),
     "cursors.md": (_nothing, frozenset()),
     "dagster.md": (_orders, frozenset()),
     "exactly-once.md": (_audited, frozenset()),
@@ -185,7 +186,6 @@ FOLLOWED: dict[str, tuple[Callable[[Session], None], frozenset[str]]] = {
     "lineage.md": (_nothing, frozenset({"yaml"})),
     "monitoring.md": (_orders, frozenset()),
     "state.md": (_nothing, frozenset({"python", "yaml"})),
-    "streaming.md": (_checkpoint, frozenset()),
 }
 """By page: what is there before its first command, and which languages of its blocks belong to its session."""
 

@@ -24,11 +24,15 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize("place", PLACES, indirect=True)
-def test_the_contract_of_tables_and_nodes_holds(place: tuple[str, str], tmp_path: Path) -> None:
+def test_the_contract_of_tables_and_nodes_holds(
+    place: tuple[str, str], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     key, address = place
     variable = {"master": MASTER_VARIABLE, "remote": REMOTE_VARIABLE}[key]
     strict = ("-W", "error::pytest.PytestUnhandledThreadExceptionWarning")
-    options = ("-m", "contract", *strict, "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'child'}")
+    limit = request.config.getoption("--cases")
+    cases = () if limit is None else (f"--cases={limit}",)
+    options = ("-m", "contract", *cases, *strict, "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'child'}")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *FOLDERS[key]],
         cwd=ROOT,

@@ -19,8 +19,8 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning import planner, start
 from odi_assets.sources.files.loaded import arrivals
 
-STEPS = 120
-FEW_STEPS = 24
+STEPS = 80
+FEW_STEPS = 16
 MOVED = 7000
 """A life in which a loaded file moves to a folder of another value."""
 
@@ -62,7 +62,7 @@ def test_a_life_of_a_landing_zone_finds_that_a_file_with_other_values_counts_as_
 
 def test_a_run_that_commits_between_two_looks_of_a_command_is_no_fault_of_its_table(tmp_path: Path) -> None:
     commands = [("doctor",), ("run", "p", "--node", "changes")]
-    found = between(tmp_path / "world", print, commands, every=12)
+    found = between(tmp_path / "world", print, commands, every=24)
     assert found.violations == []
     assert found.tried > len(commands)
 
