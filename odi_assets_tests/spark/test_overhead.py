@@ -12,9 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 
-def test_a_class_and_a_function_of_the_jvm_are_looked_for_once(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("spark")
+def test_a_class_and_a_function_of_the_jvm_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: Counter[str] = Counter()
     send = py4j.clientserver.ClientServerConnection.send_command
 

@@ -22,7 +22,7 @@ def _remember_names(jvm: Any) -> None:
     """
     from py4j.java_gateway import JavaClass, JavaMember, JVMView
 
-    class RememberedClass(JavaClass):  # type: ignore[misc]  py4j has no types
+    class RememberedClass(JavaClass):  # type: ignore[misc]  # py4j has no types
         def __getattr__(self, name: str) -> Any:
             found = super().__getattr__(name)
             if type(found) is JavaMember:
