@@ -20,7 +20,7 @@ def _remember_names(jvm: Any) -> None:
     PySpark asks for both with each expression: two calls in three. For a class without its package, as `PythonUtils`,
     the JVM goes through its whole class path. Packages are not remembered: a JAR may bring a class of that name.
     """
-    from py4j.java_gateway import JavaClass, JavaMember, JVMView
+    from py4j.java_gateway import JavaClass, JavaMember, JVMView  # type: ignore[import-untyped]
 
     class RememberedClass(JavaClass):  # type: ignore[misc]  # py4j has no types
         def __getattr__(self, name: str) -> Any:
