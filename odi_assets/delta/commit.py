@@ -27,6 +27,7 @@ from odi_assets.delta.partition_values import PartitionValues
 from odi_assets.delta.retry import MOST_RACES, Retry
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import FencedError, OdiError, TableConflictError, TableError
+from odi_assets.util.phases import phase
 
 if TYPE_CHECKING:
     from odi_assets.connections.location import Location
@@ -180,6 +181,7 @@ def replace_files(handle: TableHandle, added: Sequence[AddAction], removed: Sequ
 # -- the commit of a node's table --------------------------------------------------------------------------------------
 
 
+@phase("commit")
 def commit(
     handle: TableHandle,
     schema_json: str,

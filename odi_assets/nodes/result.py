@@ -36,7 +36,11 @@ ROWS_LEFT: Mapping[str, str] = {
 """Keys of the metrics that count rows of the sources that a run did not take in, each with why."""
 
 LAG = ("lag_bytes", "lag_seconds", "slot_bytes")
-"""Keys of the metrics of a node that captures a log: how far it was behind when its run began."""
+"""Keys of the metrics of a run: how far the node was behind its sources when it began. Bytes are of captures of a log."""
+
+PHASES = ("jvm", "read", "compute", "commit")
+"""Where the seconds of a run go: waiting for Spark; planning, and reading what has to be known before rows are; reading,
+computing and writing them; the commit, and what follows it. The metric of a phase is named as :func:`phase_metric` says."""
 
 ROWS_BELOW = ("rows_below_hwm", "rows_below_hwm_at_least")
 """The keys that count rows which no increment will read."""
@@ -70,6 +74,7 @@ class NodeResult:
         rows_written: rows that are new or changed in the target, by Parquet footers.
         rows_total: rows in the target afterwards.
         partitions: values of the node's partition column whose partitions were written or replaced.
+        partition_rows: how many of ``rows_written`` each of them got.
         columns: name and Spark type of each column of the target.
         seconds: from the start of the node's plan to its end.
     """
@@ -87,6 +92,7 @@ class NodeResult:
     table_version: int | None = None
     columns: tuple[tuple[str, str], ...] = ()
     partitions: tuple[str | None, ...] = ()
+    partition_rows: Mapping[str | None, int] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
 
@@ -122,6 +128,11 @@ class RunSummary:
     success: bool
     results: list[NodeResult]
     seconds: float
+
+
+def phase_metric(phase: str) -> str:
+    """The key of the metrics of a run that has the seconds of a phase: ``seconds_commit``."""
+    return f"seconds_{phase}"
 
 
 def is_left_out(result: NodeResult) -> bool:

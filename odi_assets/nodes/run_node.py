@@ -38,10 +38,12 @@ from odi_assets.nodes.planning.planner import NEW_DATA, plan_node
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.request import RunRequest
-from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.nodes.result import NodeResult, RunInfo, phase_metric
 from odi_assets.nodes.run_history import RunHistory
 from odi_assets.spark.death import death_named
 from odi_assets.state.backend import StateBackend
+from odi_assets.state.records import RunStatus
+from odi_assets.util.phases import PhaseClock, phase
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ class NodeRun:
         log: what the run says of the node.
         info: what commits and history say of the attempt.
         plan: once it is made.
+        clock: where the seconds of the attempt go.
     """
 
     history: RunHistory
@@ -81,9 +84,15 @@ class NodeRun:
     log: logging.Logger = _log
     info: RunInfo = field(init=False)
     plan: NodePlan | None = field(init=False, default=None)
+    clock: PhaseClock = field(init=False, default_factory=PhaseClock)
 
     def __post_init__(self) -> None:
         self.info = self.history.start(self.key, self.retry_number, self.partition_key)
+
+    def spark(self) -> SparkSession:
+        """The session, which is waited for."""
+        with phase("jvm"):
+            return self.open_spark()
 
     @contextmanager
     def failures_recorded(self) -> Iterator[None]:
@@ -120,7 +129,7 @@ def prepare(run: NodeRun, request: RunRequest) -> Computed | NodeResult:
         What :func:`finish` takes; the recorded result of a node that a resumed run leaves out.
     """
     history, key = run.history, run.key
-    with run.failures_recorded():
+    with run.clock.running("read"), run.failures_recorded():
         if request.adopt:
             _adopt(run)
         if request.resume and (left_out := history.left_out(key, run.info)) is not None:
@@ -133,21 +142,24 @@ def prepare(run: NodeRun, request: RunRequest) -> Computed | NodeResult:
             run.log.warning("%s: its full refresh loses %s", key, loss)
         for text in plan.warnings:
             run.log.warning("%s: %s", key, text)
-        return _read(plan, run.open_spark, run.service)
+        return _read(plan, run.spark, run.service)
 
 
 def finish(run: NodeRun, computed: Computed) -> NodeResult:
     """Commit the rows with fence and HWM, advance the HWM in state, record the result."""
     history = run.history
-    with run.failures_recorded():
+    with run.clock.running("compute"), run.failures_recorded():
         result = commit(computed, history.state, run.info, lambda text: history.progress(run.key, text))
+    if result.status is RunStatus.SUCCESS:
+        seconds = {phase_metric(name): round(took, 3) for name, took in run.clock.seconds.items()}
+        result = replace(result, metrics={**result.metrics, **seconds})
     history.finish(result, run.info, run.partition_key)
     return result
 
 
 def _adopt(run: NodeRun) -> None:
     history = run.history
-    adoption = plan_adoption(history.project, history.state, run.key, run.open_spark)
+    adoption = plan_adoption(history.project, history.state, run.key, run.spark)
     if adoption is not None:
         run.log.info("%s is adopted: %s", run.key, "; ".join(adoption.changes))
         apply_adoption(history.state, adoption)

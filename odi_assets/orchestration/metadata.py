@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
+from urllib.parse import quote
 
 import dagster as dg
 
@@ -16,7 +17,8 @@ from odi_assets.nodes.history.freshness import last_gain
 from odi_assets.nodes.kinds import kind_of
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.result import LAG, ROWS_LEFT, NodeResult, rows_left
+from odi_assets.nodes.result import LAG, PHASES, ROWS_LEFT, NodeResult, phase_metric, rows_left
+from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.state.records import RunRecord, RunStatus
 from odi_assets.util.spark_sql import parsed
 
@@ -39,7 +41,8 @@ _OF_STREAMS = (
 """Metrics of runs of stream nodes alone."""
 
 
-_OF_RUNS = {"rows_read", "rows_written", "rows_updated", "seconds", *ROWS_LEFT, *LAG}
+_SECONDS = tuple(map(phase_metric, PHASES))
+_OF_RUNS = {"rows_read", "rows_updated", "seconds", *_SECONDS, *ROWS_LEFT, *LAG}
 """Figures of a run that its partitions do not share."""
 
 
@@ -123,11 +126,26 @@ def materialization_metadata(result: NodeResult) -> dict[str, Any]:
         "rows_written": result.rows_written,
         "rows_updated": result.metrics.get("rows_updated"),
         "delta_version": result.table_version,
-        **{name: result.metrics.get(name) for name in (*ROWS_LEFT, *LAG, *_OF_STREAMS)},
+        **{name: result.metrics.get(name) for name in (*_SECONDS, *ROWS_LEFT, *LAG, *_OF_STREAMS)},
     }
     if result.columns:
         metadata["dagster/column_schema"] = dg.TableSchema.from_name_type_dict(dict(result.columns))
     return {name: value for name, value in metadata.items() if value is not None}
+
+
+def versions_read(project: Project, result: NodeResult) -> dict[str, dg.MetadataValue]:
+    """Which version of each table of the project a commit was made of, with links to their assets."""
+    lines = []
+    for name, given in project.graph.node(result.key).inputs.items():
+        if given.node is None:
+            continue
+        at, above = (result.metrics.get("inputs") or {}).get(name), project.graph.resolve(result.key, given.node)
+        if isinstance(at, Mapping) and at.get("version") is not None:
+            path = "/".join(quote(part, safe="") for part in DagsterNames.of(project).asset(above).path)
+            lines.append(f"| [{above}](/assets/{path}?view=events) | {at['version']} |")
+    if not lines:
+        return {}
+    return {"versions_read": dg.MetadataValue.md("\n".join(["| table | version |", "|---|---|", *lines]))}
 
 
 def partition_metadata(result: NodeResult) -> dict[str, Any]:

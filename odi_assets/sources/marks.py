@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from datetime import UTC, date, datetime, time
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -247,6 +248,18 @@ def history_of(mark: Mark | Unresolved | None) -> History | None:
     if mark is None or isinstance(mark, Unresolved) or mark.measures is None:
         return None
     return mark.measures.history
+
+
+def moment_of(mark: Mark | Unresolved | None) -> float | None:
+    """The time that a mark stands for, in seconds since 1970; None if it stands for none."""
+    value = getattr(mark, "value", None)
+    if isinstance(value, Mapping) and isinstance(value.get("mtime_ns"), int):
+        return float(value["mtime_ns"]) / 1e9
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    return None
 
 
 def hwm_text(value: Any) -> str | None:

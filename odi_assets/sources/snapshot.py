@@ -12,7 +12,7 @@ from odi_assets.delta.files.spans import TIMES, Span
 from odi_assets.errors import SourceError
 from odi_assets.sources.cursor.columns import spark_bound, window_condition
 from odi_assets.sources.cursor.late import NONE_LATE, Late
-from odi_assets.sources.marks import UNRESOLVED, CursorMark, Identity, Unresolved
+from odi_assets.sources.marks import UNRESOLVED, CursorMark, Identity, Mark, Unresolved, moment_of
 from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
 
@@ -161,6 +161,10 @@ class SourceSnapshot(ABC):
         """
         del spark
         return datetime.now(UTC)
+
+    def moment_of(self, mark: Mark) -> float | None:
+        """The time that a mark of it stands for, in seconds since 1970; None if it stands for none."""
+        return moment_of(mark)
 
     def place_of_rows(self) -> Column | None:
         """The file that a row of :meth:`rows` is in; None if that means nothing to who reads it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import uuid
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,7 +19,7 @@ from odi_assets.config.models import SchemaPolicy, WriteMode
 from odi_assets.config.table_engines import TABLE_ENGINES
 from odi_assets.connections.location import Location
 from odi_assets.delta.commit import FileChanges, Stamp, require_unfenced
-from odi_assets.delta.files.spans import Span
+from odi_assets.delta.files.spans import PartitionChoice
 from odi_assets.delta.partition_values import PartitionValues, same_spellings
 from odi_assets.delta.protocol import TakenFeatures, require_readable
 from odi_assets.delta.retry import raced
@@ -55,8 +56,8 @@ class WriteSpec:
         only_if_newer: for upsert, the column whose value must be greater than the stored one's.
         declared: the mode in the project file, where this one write uses another (full refresh, backfill). Which rows
             are stored is still decided by the declared mode: one for each key, and no deleted ones, after an upsert.
-        span: for partition_overwrite of a range, beside ``replace``: where its column has dates or times, partitions
-            in it are replaced too.
+        span: for partition_overwrite of a range, beside ``replace``: partitions that are replaced too, known once the
+            types of the columns are.
         delivery: a column of the rows that is not stored, and of an integer type: the number of the delivery that a
             row came in. What is stored is what one write for each delivery would leave, in the order of the numbers.
     """
@@ -71,7 +72,7 @@ class WriteSpec:
     declared: WriteMode | None = None
     delivery: str | None = None
     admit: Admission | None = None
-    span: Span | None = None
+    span: PartitionChoice | None = None
 
     def replaced_in(
         self, partitions: Iterable[PartitionValues], kinds: Mapping[str, Any]
@@ -86,7 +87,7 @@ class WriteSpec:
         named = [same_spellings(partition, kinds) for partition in self.replace]
         if self.span is None:
             return named
-        return [*named, *self.span.among(partitions, kinds.get(self.span.column))]
+        return [*named, *self.span.among(partitions, kinds)]
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -104,6 +105,7 @@ class WriteResult:
         rows_updated: how many of them replaced a row with the same keys.
         rows_total: rows in the table after the commit, None if some file carries no count.
         partitions: partitions written or replaced, sorted.
+        partition_rows: how many of ``rows_written`` each of the partitions got, in the same order.
         rows_deleted: rows that a delete marker took out.
         columns: name and Spark type of each column of the table.
         columns_added: columns that joined the table in this commit; nested ones as ``a.b``.
@@ -118,6 +120,7 @@ class WriteResult:
     files_removed: int
     bytes_written: int
     partitions: tuple[PartitionValues, ...]
+    partition_rows: tuple[int, ...] = ()
     rows_deleted: int = 0
     columns: tuple[tuple[str, str], ...] = ()
     columns_added: tuple[str, ...] = ()
@@ -141,6 +144,9 @@ class WriteResult:
         if version != next_version:
             # Others committed in between, so only the table itself knows.
             rows_total = TableHandle.open(handle.location, version).rows
+        rows_in_each = Counter(dict.fromkeys(partitions, 0))
+        for file in changes.new:
+            rows_in_each[tuple(sorted(file.partition.items()))] += file.rows
         null_first = sorted(partitions, key=lambda items: [(value is not None, value or "") for _, value in items])
         return cls(
             version=version,
@@ -151,6 +157,7 @@ class WriteResult:
             files_removed=len(changes.removed),
             bytes_written=sum(file.size for file in added),
             partitions=tuple(partitions[items] for items in null_first),
+            partition_rows=tuple(rows_in_each[items] for items in null_first),
             rows_deleted=changes.rows_deleted,
             columns=columns,
         )

@@ -7,7 +7,7 @@ import pytest
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import PartitionConfig
-from odi_assets.orchestration.assets.partitions import partition_keys, partitions_definition
+from odi_assets.orchestration.assets.partitions.of_nodes import partition_keys, partitions_definition
 from odi_assets.orchestration.naming import asset_key, node_key, source_key
 
 

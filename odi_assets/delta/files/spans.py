@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from odi_assets.delta.partition_values import PartitionValues
 
 TIMES = ("date", "timestamp", "timestamp_ntz")
 """Delta's types of dates and times."""
+
+
+class PartitionChoice(Protocol):
+    """Some partitions of a table, known by their values once the types of its columns are."""
+
+    def among(self, partitions: Iterable[PartitionValues], kinds: Mapping[str, Any]) -> list[PartitionValues]:
+        """Those of ``partitions`` that are meant, each once."""
 
 
 @dataclass(frozen=True)
@@ -38,19 +45,22 @@ class Span:
             return False
         return _plain(self.start) <= moment < _plain(self.end)
 
+    def __str__(self) -> str:
+        return f"{self.column} from {self.start} until before {self.end}"
+
     def texts(self, kind: str) -> tuple[str, str]:
         """The bounds as texts that Spark casts to ``kind``, in any time zone of a session."""
         zone = "Z" if kind == "timestamp" else ""
         start, end = (_plain(bound).isoformat(sep=" ") for bound in (self.start, self.end))
         return f"{start}{zone}", f"{end}{zone}"
 
-    def among(self, partitions: Iterable[PartitionValues], kind: Any) -> list[PartitionValues]:
+    def among(self, partitions: Iterable[PartitionValues], kinds: Mapping[str, Any]) -> list[PartitionValues]:
         """Those of a table's ``partitions`` that lie in it, each once, by its column alone.
 
         Args:
-            kind: the type of the column in the table.
+            kinds: the types of the table's columns.
         """
-        found = {partition.get(self.column) for partition in partitions}
+        found, kind = {partition.get(self.column) for partition in partitions}, kinds.get(self.column)
         return [{self.column: value} for value in sorted(filter(None, found)) if self.holds(value, kind)]
 
 

@@ -13,10 +13,12 @@ from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry
+from odi_assets.util.phases import phase
 
 _log = logging.getLogger(__name__)
 
 
+@phase("commit")
 def advance(
     plan: NodePlan,
     state: StateBackend,

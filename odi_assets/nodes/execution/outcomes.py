@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.result import CHECKS, LAG, QUARANTINED, ROWS_BELOW, NodeResult, RunInfo, is_cancellation
+from odi_assets.sources.marks import Unresolved
 from odi_assets.state.records import RunStatus
 from odi_assets.tables.engine import WriteResult
 from odi_assets.util.words import counted
@@ -55,7 +57,8 @@ def succeeded(
         hwm_after=plan.hwm_after,
         table_version=written.version,
         columns=written.columns,
-        partitions=_partition_values(plan, written.partitions) if plan.node.config.partition else (),
+        partitions=_partition_values(plan, written.partitions),
+        partition_rows=_rows_by_value(plan, zip(written.partitions, written.partition_rows, strict=True)),
         metrics=metrics,
     )
 
@@ -82,6 +85,7 @@ def as_one(results: Sequence[NodeResult]) -> NodeResult:
         rows_written=_sum([one.rows_written for one in results]),
         hwm_before=first.hwm_before,
         partitions=tuple(partitions),
+        partition_rows=sum((Counter(one.partition_rows) for one in results), Counter()),
         metrics=metrics,
     )
 
@@ -129,6 +133,9 @@ def succeeded_before(plan: NodePlan, result: NodeResult, stamp: CommittedStamp) 
         hwm_before=NodeMark.in_state(plan.start.current) if plan.start.repaired else plan.start.hwm,
         table_version=stamp.version,
         partitions=_partition_values(plan, [partition for one in committed for partition in one.partitions]),
+        partition_rows=_rows_by_value(
+            plan, [(file.partition, file.rows or 0) for one in committed for file in one.files]
+        ),
         metrics={
             **{name: value for name, value in counted.items() if value is not None},
             "inputs": plan.inputs,
@@ -175,9 +182,24 @@ def _of_sources(plan: NodePlan) -> dict[str, Any]:
     return {name: value for read in plan.reads for name, value in read.metrics.items()}
 
 
+def _lag(plan: NodePlan) -> dict[str, float]:
+    """How far the node was behind, between its marks before and after: the most of its sources that have times."""
+    found = []
+    for read in plan.reads:
+        if (
+            read.follows
+            and read.before is not None
+            and read.after is not None
+            and not isinstance(read.after, Unresolved)
+        ):
+            times = [read.snapshot.moment_of(mark) for mark in (read.before, read.after)]
+            found += [max(0.0, until - since) for since, until in [times] if since is not None and until is not None]
+    return {"lag_seconds": round(max(found), 3)} if found else {}
+
+
 def _special_metrics(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
     """Metrics that only some writes have."""
-    found = {**rows_left(plan), **_of_sources(plan)}
+    found = {**_lag(plan), **rows_left(plan), **_of_sources(plan)}
     if plan.node.config.write.delete_when:
         found["rows_deleted"] = written.rows_deleted
     if written.columns_added:
@@ -199,6 +221,14 @@ def _special_metrics(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
 def _partition_values(plan: NodePlan, partitions: Iterable[Mapping[str, str | None]]) -> tuple[str | None, ...]:
     config = plan.node.config.partition
     return tuple(partition[config.column] for partition in partitions) if config else ()
+
+
+def _rows_by_value(plan: NodePlan, rows: Iterable[tuple[Mapping[str, str | None], int]]) -> Mapping[str | None, int]:
+    """Rows by the value of the node's partition column: its table may be partitioned by others, too."""
+    config, found = plan.node.config.partition, Counter[str | None]()
+    for partition, count in rows if config else ():
+        found[partition[config.column]] += count
+    return found
 
 
 def _seconds(run: RunInfo) -> float:

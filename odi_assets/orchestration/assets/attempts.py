@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count, takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -19,6 +19,9 @@ from odi_assets.delta.commit import Stamp
 from odi_assets.delta.history import CommittedStamp, commit_at
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.request import FULL_REFRESH_TAG
+
+if TYPE_CHECKING:
+    from odi_assets.orchestration.assets.partitions.chosen import ChosenPartitions
 
 READS = "reads"
 """Key of a commit's facts: the versions of the tables that its rows were made of, by asset."""
@@ -38,7 +41,9 @@ class StepAttempt:
         run_id: of this attempt.
         began: when the first of these attempts began; None if Dagster no longer knows.
         reported: whether an attempt reported to Dagster, after this moment, that the asset is materialized.
+        partitions: keys of the asset's partitions, sorted; None for an asset without any.
         reads: by asset, the version of the table that its increment was read up to.
+        chosen: what says which rows belong to these partitions.
     """
 
     identity: str
@@ -48,6 +53,7 @@ class StepAttempt:
     partitions: tuple[str, ...] | None = None
     full_refresh: bool = False
     reads: Mapping[str, Mapping[str, Any]] | None = None
+    chosen: ChosenPartitions | None = None
 
     def stamp(self, asset: str, handle: TableHandle) -> Stamp:
         """What this attempt's commit on ``handle`` says of itself."""
@@ -106,9 +112,10 @@ def _from(handle: TableHandle, version: int) -> Iterator[CommittedStamp]:
 
 
 def attempt_of(
-    context: dg.OutputContext, reads: Mapping[str, Mapping[str, Any]], partitions: tuple[str, ...] | None
+    context: dg.OutputContext, reads: Mapping[str, Mapping[str, Any]], chosen: ChosenPartitions | None
 ) -> StepAttempt:
-    """The attempt that a step is, at the ``partitions`` of its asset."""
+    """The attempt that a step is, at the partitions of its asset."""
+    partitions = tuple(sorted(map(str, context.asset_partition_keys))) if context.has_asset_partitions else None
     step, run = context.step_context, context.step_context.dagster_run
     root = run.root_run_id or run.run_id
     began = step.instance.get_run_record_by_id(root) or step.instance.get_run_record_by_id(run.run_id)
@@ -120,6 +127,7 @@ def attempt_of(
         partitions,
         run.tags.get(FULL_REFRESH_TAG) == "true",
         reads,
+        chosen,
     )
 
 

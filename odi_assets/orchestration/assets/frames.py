@@ -7,8 +7,7 @@ exactly once: a step that is tried again after its commit commits nothing more.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import dagster as dg
@@ -22,6 +21,7 @@ from odi_assets.errors import ConfigError, TableConflictError
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.assets.arrow_frames import arrow_of, package_of
 from odi_assets.orchestration.assets.attempts import StepAttempt
+from odi_assets.orchestration.assets.partitions.chosen import ChosenPartitions
 from odi_assets.tables.engine import WriteResult, WriteSpec, engine_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ class AssetTable:
 
     Attributes:
         key: the asset's, as text.
-        partition_column: the column that decides to which of the asset's partitions a row belongs.
+        partition_columns: by dimension of the asset's partitions, the column that decides to which of them a row
+            belongs; the name of the dimension is empty for partitions of one.
     """
 
     key: str
@@ -47,7 +48,7 @@ class AssetTable:
     mode: WriteMode
     keys: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
-    partition_column: str | None = None
+    partition_columns: Mapping[str, str] = field(default_factory=dict)
     schema: SchemaPolicy = "fail"
 
     @classmethod
@@ -57,8 +58,8 @@ class AssetTable:
         Raises:
             ConfigError: the metadata is not right, or the table is a node's.
         """
-        name, column = key.to_user_string(), _plain(metadata.get(PARTITION_COLUMN))
-        mode = _mode(name, _plain(metadata.get(MODE)), column)
+        name, columns = key.to_user_string(), partition_columns(metadata)
+        mode = _mode(name, _plain(metadata.get(MODE)), has_column=bool(columns))
         location = project.location(
             _connection(project, name, metadata), _plain(metadata.get(PATH)) or "/".join(key.path)
         )
@@ -74,7 +75,9 @@ class AssetTable:
         if policy not in get_args(SchemaPolicy):
             known = ", ".join(get_args(SchemaPolicy))
             raise ConfigError(f"asset {name} has the schema policy `{policy}`", fix=f"it is one of {known}")
-        return cls(name, location, mode, keys, by or ((column,) if column else ()), column, policy)
+        if not by or mode is WriteMode.PARTITION_OVERWRITE:
+            by = tuple(dict.fromkeys([*columns.values(), *by]))
+        return cls(name, location, mode, keys, by, columns, policy)
 
 
 def _connection(project: Project, name: str, metadata: Mapping[str, Any]) -> str:
@@ -92,9 +95,9 @@ def _connection(project: Project, name: str, metadata: Mapping[str, Any]) -> str
     return str(given)
 
 
-def _mode(name: str, given: str | None, column: str | None) -> WriteMode:
+def _mode(name: str, given: str | None, *, has_column: bool) -> WriteMode:
     if given is None:
-        return WriteMode.PARTITION_OVERWRITE if column else WriteMode.OVERWRITE
+        return WriteMode.PARTITION_OVERWRITE if has_column else WriteMode.OVERWRITE
     found = next((mode for mode in WriteMode if mode.value == str(given)), None)
     if found is None:
         modes = ", ".join(mode.value for mode in WriteMode)
@@ -142,13 +145,12 @@ def write_frame(
 
 
 def _spec(table: AssetTable, attempt: StepAttempt) -> WriteSpec:
-    replaced = None
-    if table.mode is WriteMode.PARTITION_OVERWRITE and table.partition_column and attempt.partitions:
-        replaced = tuple({table.partition_column: value} for value in attempt.partitions)
-    spec = WriteSpec(table.mode, table.keys, table.partition_by, replaced, table.schema)
+    spec = WriteSpec(table.mode, table.keys, table.partition_by, schema_policy=table.schema)
+    if table.mode is WriteMode.PARTITION_OVERWRITE and attempt.chosen is not None:
+        spec = replace(spec, replace=(), span=attempt.chosen)
     if not attempt.full_refresh:
         return spec
-    return replace(spec, mode=WriteMode.OVERWRITE, declared=table.mode, replace=None)
+    return replace(spec, mode=WriteMode.OVERWRITE, declared=table.mode, replace=None, span=None)
 
 
 def _written(
@@ -160,15 +162,25 @@ def _written(
     return engine.write_arrow(arrow_of(frame, table.key), handle, spec, stamp, open_spark)
 
 
-def partition_values(context: dg.OutputContext, table: AssetTable) -> tuple[str, ...] | None:
-    """The partitions that a run writes, as values of the table's partition column; None for an asset without any.
+def partition_columns(metadata: Mapping[str, Any]) -> Mapping[str, str]:
+    """By dimension, the column of which an asset's metadata say that it decides to which partition a row belongs."""
+    given = _plain(metadata.get(PARTITION_COLUMN))
+    if given is None:
+        return {}
+    return (
+        {str(name): str(column) for name, column in given.items()} if isinstance(given, Mapping) else {"": str(given)}
+    )
+
+
+def chosen_partitions(context: dg.OutputContext, table: AssetTable) -> ChosenPartitions | None:
+    """The partitions that a run writes; None for an asset without any, and where nothing says which rows are theirs.
 
     Raises:
         ConfigError: the asset has partitions, and nothing says which rows belong to which.
     """
     if not context.has_asset_partitions:
         return None
-    if table.partition_column is None and table.mode in (WriteMode.OVERWRITE, WriteMode.PARTITION_OVERWRITE):
+    if not table.partition_columns and table.mode in (WriteMode.OVERWRITE, WriteMode.PARTITION_OVERWRITE):
         raise ConfigError(
             f"asset {table.key} has partitions, and `{table.mode}` would replace the others",
             fix=_fix(PARTITION_COLUMN, '"day"'),
@@ -179,13 +191,6 @@ def partition_values(context: dg.OutputContext, table: AssetTable) -> tuple[str,
             fix='leave `mode` out of the metadata of the asset, or write `"mode": "partition_overwrite"`: '
             "a run then replaces its own partitions",
         )
-    definition = context.asset_partitions_def
-    if isinstance(definition, dg.TimeWindowPartitionsDefinition):
-        starts = (definition.time_window_for_partition_key(key).start for key in context.asset_partition_keys)
-        return tuple(map(_moment, starts))
-    return tuple(map(str, context.asset_partition_keys))
-
-
-def _moment(start: datetime) -> str:
-    """As Delta writes it: a day without its time."""
-    return start.strftime("%Y-%m-%d") if (start.hour, start.minute) == (0, 0) else start.strftime("%Y-%m-%d %H:%M:%S")
+    if not table.partition_columns:
+        return None
+    return ChosenPartitions.of(table.partition_columns, context.asset_partitions_def, context.asset_partition_keys)

@@ -21,6 +21,7 @@ from odi_assets.nodes.request import FULL_REFRESH_TAG, Bounds
 from odi_assets.orchestration.assets.arrow_frames import frame_as, wants_arrow
 from odi_assets.orchestration.assets.attempts import READS, app_id
 from odi_assets.orchestration.assets.frames import AssetTable
+from odi_assets.orchestration.assets.partitions.chosen import ChosenPartitions
 from odi_assets.sources.delta.source import DeltaTableSource, NewVersions
 from odi_assets.sources.marks import History, VersionMark
 from odi_assets.sources.source import Target
@@ -52,15 +53,17 @@ class Wanted:
     Attributes:
         annotation: the type it is annotated with.
         window: only rows in it; None: all.
+        chosen: only rows of these partitions; None: all.
         columns: only these; None: all.
     """
 
     annotation: Any
     window: ColumnRange | None = None
     columns: tuple[str, ...] | None = None
+    chosen: ChosenPartitions | None = None
 
     @classmethod
-    def by(cls, context: dg.InputContext, partition_column: str | None) -> Wanted:
+    def by(cls, context: dg.InputContext, partition_columns: Mapping[str, str]) -> Wanted:
         """What the argument's annotation, its asset's partitions and the metadata of its ``AssetIn`` say.
 
         Raises:
@@ -68,12 +71,13 @@ class Wanted:
         """
         metadata = context.definition_metadata or {}
         columns = metadata.get(COLUMNS)
-        window = None
+        window, chosen = None, None
         if FROM in metadata or TO in metadata:
-            window = _range(metadata, partition_column)
-        elif context.has_asset_partitions and partition_column is not None:
-            window = _partitions(context, partition_column)
-        return cls(context.dagster_type.typing_type, window, tuple(columns) if columns else None)
+            window = _range(metadata, partition_columns.get(""))
+        elif context.has_asset_partitions and partition_columns:
+            keys = context.asset_partition_keys
+            chosen = ChosenPartitions.of(partition_columns, context.asset_partitions_def, keys)
+        return cls(context.dagster_type.typing_type, window, tuple(columns) if columns else None, chosen)
 
 
 def _range(metadata: Mapping[str, Any], partition_column: str | None) -> ColumnRange:
@@ -87,15 +91,6 @@ def _range(metadata: Mapping[str, Any], partition_column: str | None) -> ColumnR
     return ColumnRange(str(column), _text(bounds.start), _text(bounds.end))
 
 
-def _partitions(context: dg.InputContext, column: str) -> ColumnRange:
-    if not isinstance(context.asset_partitions_def, dg.TimeWindowPartitionsDefinition):
-        keys = sorted(context.asset_partition_keys)
-        # The text after the last key: all keys of a run are neighbours.
-        return ColumnRange(column, keys[0], keys[-1] + "\0")
-    window = context.asset_partitions_time_window
-    return ColumnRange(column, _text(window.start), _text(window.end))
-
-
 def _text(moment: datetime) -> str:
     moment = moment.astimezone(UTC)
     if (moment.hour, moment.minute, moment.second) == (0, 0, 0):
@@ -106,11 +101,13 @@ def _text(moment: datetime) -> str:
 def load_whole(handle: TableHandle, wanted: Wanted, open_spark: Callable[[], SparkSession]) -> Any:
     """The rows of a table that an argument asks for."""
     if not wants_arrow(wanted.annotation):
-        return _by_spark(engine_of(handle).read(open_spark(), handle), wanted)
+        return _by_spark(engine_of(handle).read(open_spark(), handle), wanted, handle)
     return frame_as(_by_arrow(handle, wanted), wanted.annotation)
 
 
-def _by_spark(rows: DataFrame, wanted: Wanted) -> DataFrame:
+def _by_spark(rows: DataFrame, wanted: Wanted, handle: TableHandle) -> DataFrame:
+    if wanted.chosen is not None:
+        rows = rows.where(wanted.chosen.condition(rows, handle.columns))
     if wanted.window is not None:
         column = F.col(wanted.window.column)
         rows = rows.where((column >= F.lit(wanted.window.start)) & (column < F.lit(wanted.window.end)))
@@ -118,7 +115,7 @@ def _by_spark(rows: DataFrame, wanted: Wanted) -> DataFrame:
 
 
 def _by_arrow(handle: TableHandle, wanted: Wanted) -> pa.Table:
-    predicate = None
+    predicate = None if wanted.chosen is None else wanted.chosen.predicate(handle.columns)
     if wanted.window is not None:
         name = '"' + wanted.window.column.replace('"', '""') + '"'
         start, end = (text.replace("'", "''") for text in (wanted.window.start, wanted.window.end))
@@ -214,7 +211,7 @@ def load_increment(
     if read.nothing_new and wants_arrow(wanted.annotation):
         empty = _by_arrow(TableHandle.open(location, read.snapshot.table_version), wanted).slice(0, 0)
         return Increment(frame_as(empty, wanted.annotation), reads)
-    found = _by_spark(read.load(open_spark()), wanted)  # type: ignore[attr-defined]
+    found = _by_spark(read.load(open_spark()), wanted, TableHandle.open(location))  # type: ignore[attr-defined]
     if not wants_arrow(wanted.annotation):
         return Increment(found, reads)
     return Increment(frame_as(found.toArrow(), wanted.annotation), reads)

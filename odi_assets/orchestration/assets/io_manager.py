@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from odi_assets.config.write_modes import WriteMode
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ChecksFailedError, ConfigError
 from odi_assets.nodes.execution.materialize import Computed
@@ -20,16 +19,22 @@ from odi_assets.orchestration.assets.attempts import attempt_of
 from odi_assets.orchestration.assets.checks import report_stopped
 from odi_assets.orchestration.assets.column_lineage import RunLineage
 from odi_assets.orchestration.assets.failures import remedy_first
-from odi_assets.orchestration.assets.frames import AssetTable, partition_values, write_frame
+from odi_assets.orchestration.assets.frames import AssetTable, chosen_partitions, write_frame
 from odi_assets.orchestration.assets.inputs import INCREMENTAL, Wanted, load_increment, load_whole, require_increment
-from odi_assets.orchestration.assets.partitions import PartitionSize, partition_keys, sizes_by_partition
-from odi_assets.orchestration.assets.suppress_materialization import suppress_materialization
+from odi_assets.orchestration.assets.partitions.of_nodes import (
+    PartitionSize,
+    partition_keys,
+    rows_by_key,
+    sizes_by_partition,
+)
+from odi_assets.orchestration.assets.suppress_materialization import suppress_materialization, without_placeholder
 from odi_assets.orchestration.assets.words import words_of_assets
 from odi_assets.orchestration.metadata import (
     STORAGE_KIND,
     materialization_metadata,
     observation_metadata,
     partition_metadata,
+    versions_read,
 )
 from odi_assets.orchestration.naming import DagsterNames, node_of, partition_of
 from odi_assets.orchestration.runs.history import BACKFILL_TAG, DagsterRunHistory
@@ -41,10 +46,15 @@ if TYPE_CHECKING:
 
     from odi_assets.config.models import PartitionConfig
     from odi_assets.connections.location import Location
+    from odi_assets.orchestration.assets.partitions.chosen import ChosenPartitions
     from odi_assets.orchestration.resources import SparkResource
+    from odi_assets.tables.engine import WriteResult
 
 IO_MANAGER = "delta_io_manager"
 ROW_COUNT = "dagster/partition_row_count"
+OUTSIDE = "rows_outside_partitions"
+"""Rows of a run that belong to no partition in Dagster, in the event of the first that it wrote."""
+_NOTHING = {ROW_COUNT: 0, "partition_bytes": 0, "partition_files": 0}
 SPARK, STATE, HISTORY = "spark", "state", "run_history"
 
 
@@ -78,6 +88,7 @@ class DeltaIOManager(dg.IOManager):
         Raises:
             dagster.Failure: nothing was committed; the run history says why.
         """
+        without_placeholder(context)
         with remedy_first(context.asset_key, obj.run if isinstance(obj, StepOutput) else None):
             if isinstance(obj, StepOutput):
                 self._finish(context, obj)
@@ -102,11 +113,13 @@ class DeltaIOManager(dg.IOManager):
             partition = partition_of(self.project, result.key)
             if result.status is RunStatus.NO_DATA:
                 _report_nothing_new(context, result)
-            elif partition is not None:
-                self._report_partitions(context, result, obj.run.info, partition, lineage.metadata(result))
+                return
+            made_of = {**versions_read(self.project, result), **lineage.metadata(result)}
+            if partition is not None:
+                self._report_partitions(context, result, obj.run.info, partition, made_of)
             else:
                 context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(result.table_version)))
-                context.add_output_metadata({**materialization_metadata(result), **lineage.metadata(result)})
+                context.add_output_metadata({**materialization_metadata(result), **made_of})
 
     def _report_partitions(
         self,
@@ -114,18 +127,18 @@ class DeltaIOManager(dg.IOManager):
         result: NodeResult,
         run: RunInfo,
         partition: PartitionConfig,
-        lineage: Mapping[str, Any],
+        made_of: Mapping[str, Any],
     ) -> None:
         if context.has_asset_partitions:
             for key, shown in self._by_partition(result, partition, context.asset_partition_keys).items():
-                context.step_context.add_asset_metadata({**shown, **lineage}, context.asset_key, key)
+                context.step_context.add_asset_metadata({**shown, **made_of}, context.asset_key, key)
             return
         # A run of the pipeline writes to whichever partitions its rows belong to; Dagster does not know which.
         suppress_materialization(context)
         tags = {"dagster/code_version": run.code_version} if run.code_version else None
         keys = partition_keys(result.partitions, partition)
         for key, shown in self._by_partition(result, partition, keys).items():
-            shown = {**shown, **lineage}
+            shown = {**shown, **made_of}
             context.log_event(dg.AssetMaterialization(context.asset_key, metadata=shown, partition=key, tags=tags))
         if not keys:
             context.log_event(dg.AssetObservation(context.asset_key, metadata=observation_metadata(result)))
@@ -135,17 +148,18 @@ class DeltaIOManager(dg.IOManager):
     ) -> dict[str, dict[str, Any]]:
         """The metadata of each partition. The first one has the figures of the run, so that sums over events are
         right."""
-        written = set(partition_keys(result.partitions, partition))
+        written = rows_by_key(result.partition_rows, partition)
         table = TableHandle.open(self.project.target(result.key), result.table_version)
         sizes = sizes_by_partition(table, partition)
-        replaces = self.project.graph.node(result.key).write.mode is WriteMode.PARTITION_OVERWRITE
+        rest = (result.rows_written or 0) - sum(written.get(key, 0) for key in keys)
         found: dict[str, dict[str, Any]] = {}
         for key in keys:
             size = sizes.get(key, PartitionSize())
             found[key] = partition_metadata(result) if found else materialization_metadata(result)
-            found[key] |= {ROW_COUNT: size.rows, "partition_bytes": size.bytes, "partition_files": size.files}
-            if replaces:
-                found[key]["rows_written"] = size.rows if key in written else 0
+            found[key] |= {"rows_written": written.get(key, 0), ROW_COUNT: size.rows}
+            found[key] |= {"partition_bytes": size.bytes, "partition_files": size.files}
+        if keys and rest:
+            found[keys[0]][OUTSIDE] = rest
         return found
 
     def load_input(self, context: dg.InputContext) -> Any:
@@ -163,8 +177,8 @@ class DeltaIOManager(dg.IOManager):
             return self._loaded(context)
 
     def _loaded(self, context: dg.InputContext) -> Any:
-        location, column = self._table(context)
-        wanted = Wanted.by(context, column)
+        location, columns = self._table(context)
+        wanted = Wanted.by(context, columns)
         with words_of_assets(by_node=node_of(self.project, context.asset_key) is not None):
             if (context.definition_metadata or {}).get(INCREMENTAL):
                 return self._increment(context, location, wanted)
@@ -183,16 +197,16 @@ class DeltaIOManager(dg.IOManager):
         found: SparkSession = resource.spark_session
         return found
 
-    def _table(self, context: dg.InputContext) -> tuple[Location, str | None]:
-        """Where the table of an input is, and the column that decides to which partition a row belongs."""
+    def _table(self, context: dg.InputContext) -> tuple[Location, Mapping[str, str]]:
+        """Where the table of an input is, and by dimension the column that decides to which partition a row belongs."""
         node = node_of(self.project, context.asset_key)
         if node is not None:
             partition = self.project.graph.node(node).partition
-            return self.project.target(node), partition.column if partition else None
+            return self.project.target(node), {"": partition.column} if partition else {}
         output = context.upstream_output
         metadata = (output.definition_metadata if output else None) or {}
         table = AssetTable.of(self.project, context.asset_key, metadata)
-        return table.location, table.partition_column
+        return table.location, table.partition_columns
 
     def _reader(self, context: dg.InputContext) -> AssetTable:
         """The table of the asset that takes the input."""
@@ -210,7 +224,7 @@ class DeltaIOManager(dg.IOManager):
     def _write_frame(self, context: dg.OutputContext, frame: Any) -> None:
         table = AssetTable.of(self.project, context.asset_key, context.definition_metadata or {})
         reads = self._reads.pop(_step(context.step_context), {})
-        attempt = attempt_of(context, reads, partition_values(context, table))
+        attempt = attempt_of(context, reads, chosen_partitions(context, table))
         with death_named(f"{table.key} was written"), words_of_assets():
             written, version = write_frame(table, frame, attempt, lambda: self._spark(context))
         context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(version)))
@@ -224,10 +238,35 @@ class DeltaIOManager(dg.IOManager):
         else:
             metadata |= {
                 "dagster/row_count": written.rows_total,
-                "rows_written": written.rows_written,
                 "dagster/column_schema": dg.TableSchema.from_name_type_dict(dict(written.columns)),
             }
         context.add_output_metadata({name: value for name, value in metadata.items() if value is not None})
+        if written is not None:
+            _report_rows(context, table, written, attempt.chosen)
+
+
+def _report_rows(
+    context: dg.OutputContext, table: AssetTable, written: WriteResult, chosen: ChosenPartitions | None
+) -> None:
+    """Report what was written: of each partition its own rows, and all where nothing says which rows are whose."""
+    keys = sorted(map(str, context.asset_partition_keys)) if context.has_asset_partitions else []
+    if not keys:
+        context.add_output_metadata({"rows_written": written.rows_written})
+        return
+    if chosen is None or not set(chosen.columns) <= set(table.partition_by):
+        found = {key: {"rows_written": written.rows_written if key == keys[0] else 0} for key in keys}
+    else:
+        handle = TableHandle.open(table.location, written.version)
+        counts = chosen.rows_by_key(zip(written.partitions, written.partition_rows, strict=True), handle.columns)
+        found = {key: {"rows_written": counts.get(key, 0), **_NOTHING} for key in keys}
+        for file in handle.live_files:
+            if (key := chosen.key_of(file.partition, handle.columns)) is not None:
+                of_file = {ROW_COUNT: file.rows or 0, "partition_bytes": file.size, "partition_files": 1}
+                found[key].update({name: found[key][name] + value for name, value in of_file.items()})
+        if rest := written.rows_written - sum(counts.get(key, 0) for key in keys):
+            found[keys[0]][OUTSIDE] = rest
+    for key, shown in found.items():
+        context.step_context.add_asset_metadata(shown, context.asset_key, key)
 
 
 def _manager_key(project: Project) -> str:

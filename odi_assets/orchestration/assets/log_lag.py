@@ -29,7 +29,7 @@ def lag_check(project: Project, key: NodeKey) -> dg.AssetChecksDefinition:
             passed=not found.is_beyond,
             severity=dg.AssetCheckSeverity.WARN,
             description=found.text,
-            metadata={f"odi/{name}": value for name, value in found.metrics.items()},
+            metadata=found.metrics,
         )
 
     return check

@@ -32,7 +32,7 @@ from odi_assets.orchestration.assets.io_manager import (
     StepOutput,
     idle_nodes_shown,
 )
-from odi_assets.orchestration.assets.partitions import partitions_definition, run_bounds
+from odi_assets.orchestration.assets.partitions.of_nodes import partitions_definition, run_bounds
 from odi_assets.orchestration.assets.suppress_materialization import PLANNED
 from odi_assets.orchestration.metadata import UP_TO_DATE, definition_attributes
 from odi_assets.orchestration.naming import DagsterNames, partition_of, pool_of

@@ -13,8 +13,14 @@ from typing import cast
 import dagster as dg
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 
-PLANNED: dict[str, str] = {"odi/stage": "computed"}
+_HOLDS_PLACE = "planned"
+PLANNED: dict[str, bool] = {_HOLDS_PLACE: True}
 """Initial metadata of every output: IO managers get a copy of an empty mapping, but a filled mapping itself."""
+
+
+def without_placeholder(context: dg.OutputContext) -> None:
+    """Call it first in ``handle_output``: nobody is shown :data:`PLANNED`."""
+    cast("dict[str, dg.MetadataValue]", context.output_metadata).pop(_HOLDS_PLACE, None)
 
 
 def suppress_materialization(context: dg.OutputContext) -> None:

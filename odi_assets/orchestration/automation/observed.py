@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
 from typing import Any
 
 import dagster as dg
@@ -16,7 +15,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.assets.sources import Sources
-from odi_assets.sources.marks import Unresolved, hwm_text
+from odi_assets.sources.marks import Unresolved, hwm_text, moment_of
 from odi_assets.sources.reads import PlannedRead
 from odi_assets.sources.snapshot import Position
 from odi_assets.sources.source import Source
@@ -91,24 +90,12 @@ def _newest(read: PlannedRead) -> dict[str, Any]:
 def _lag(read: PlannedRead, behind: bool) -> dict[str, Any]:
     """How far the node is behind the source: files, bytes and rows to read, and seconds between two marks of times."""
     if not behind:
-        return {"lag_seconds": 0.0} if _moment(read.before) is not None else {}
+        return {"lag_seconds": 0.0} if moment_of(read.before) is not None else {}
     counts = {"files_behind": read.file_count, "bytes_behind": read.bytes, "rows_behind": read.rows_known}
-    since, until = _moment(read.before), _moment(read.after)
+    since, until = moment_of(read.before), moment_of(read.after)
     seconds = None if since is None or until is None else max(0.0, until - since)
     found = {**counts, "lag_seconds": seconds, **read.metrics}
     return {name: value for name, value in found.items() if isinstance(value, int | float)}
-
-
-def _moment(mark: Any) -> float | None:
-    """The time that a mark stands for, in seconds; None if it stands for none."""
-    value = getattr(mark, "value", None)
-    if isinstance(value, Mapping) and isinstance(value.get("mtime_ns"), int):
-        return float(value["mtime_ns"]) / 1e9
-    if isinstance(value, date) and not isinstance(value, datetime):
-        value = datetime.combine(value, time())
-    if isinstance(value, datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-    return None
 
 
 def _text(mark: Any) -> str | None:

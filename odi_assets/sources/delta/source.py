@@ -13,7 +13,7 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.changes import is_other_history, table_change
 from odi_assets.delta.damage import require_no_remains
 from odi_assets.delta.files.pruning import files_in_partitions, values_of
-from odi_assets.delta.history import TableCommit, replaces_rows, restored_version, versions_in_effect
+from odi_assets.delta.history import TableCommit, commit_at, replaces_rows, restored_version, versions_in_effect
 from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.position import table_position
 from odi_assets.delta.protocol import BY_FILES
@@ -311,6 +311,12 @@ class TableSnapshot(SourceSnapshot):
             return engine_of(self.handle).read(spark, self.handle)
         rows = engine_of(self.handle).read_files(spark, self.handle, self._files_of(only))
         return rows.where(only.condition(rows))
+
+    def moment_of(self, mark: Mark) -> float | None:
+        if not isinstance(mark, VersionMark):
+            return super().moment_of(mark)
+        commit = commit_at(self.handle.location, mark.version)
+        return None if commit is None else commit.made_at.timestamp()
 
     def read_error(self, text: str) -> SourceError | None:
         return gone_data_file(self.label, text, self.handle.location)

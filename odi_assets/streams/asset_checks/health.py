@@ -74,9 +74,9 @@ def health_metadata(health: Health) -> dict[str, Any]:
         "watermark": dg.MetadataValue.timestamp(health.watermark) if health.watermark else None,
         "oldest_event_time": dg.MetadataValue.timestamp(health.oldest) if health.oldest else None,
     }
-    found = {f"odi/{name}": value for name, value in figures.items() if value is not None}
+    found = {name: value for name, value in figures.items() if value is not None}
     rows = [{name: _shown(value) for name, value in row.items()} for row in health_rows(health)]
-    found["odi/batches"] = dg.MetadataValue.md(_table(rows[-_ROWS:]))
+    found["batches"] = dg.MetadataValue.md(_table(rows[-_ROWS:]))
     return found
 
 

@@ -25,7 +25,7 @@ class PartitionOverwrite(Mode):
         kinds = {field["name"]: field["type"] for field in json.loads(write.schema_json)["fields"]}
         named = write.spec.replaced_in(there, kinds)
         if named is not None:
-            _require_within(new, named, write.uri)
+            _require_within(new, named, write)
         is_replaced = membership([*(file.partition for file in new), *(named or ())])
         removed = [file for file in write.handle.live_files if is_replaced(file.partition)]
         if not removed or not write.adds_columns:
@@ -44,15 +44,16 @@ def _require_partition_columns(write: Write) -> None:
         )
 
 
-def _require_within(files: Sequence[WrittenFile], named: Sequence[PartitionValues], uri: str) -> None:
+def _require_within(files: Sequence[WrittenFile], named: Sequence[PartitionValues], write: Write) -> None:
     is_named = membership(named)
     outside = next((file.partition for file in files if not is_named(file.partition)), None)
     if outside is not None:
+        covered = ", ".join(map(_label, named[:5])) or str(write.spec.span or "")
         raise TableError(
-            f"rows for partition {_label(outside)} of {uri} came out of an increment that "
-            f"covers {', '.join(map(_label, named[:5])) or 'none'}; replacing it would lose its other rows",
+            f"rows for partition {_label(outside)} of {write.uri} came out of an increment that "
+            f"covers {covered or 'none'}; replacing it would lose its other rows",
             fix="let the transform keep the partition column of its input, or run the node with --full-refresh",
-            uri=uri,
+            uri=write.uri,
         )
 
 

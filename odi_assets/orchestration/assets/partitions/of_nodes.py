@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
@@ -42,6 +43,15 @@ def partition_keys(values: Iterable[str | None], config: PartitionConfig) -> lis
     definition = partitions_definition(config)
     keys = {_key(datetime.fromisoformat(value), config) for value in values if value is not None}
     return sorted(key for key in keys if definition.has_partition_key(key))
+
+
+def rows_by_key(rows: Mapping[str | None, int], config: PartitionConfig) -> Mapping[str, int]:
+    """Rows by value of the partition column, counted by Dagster's key; without those that have none."""
+    counts = Counter[str]()
+    for value, count in rows.items():
+        for key in partition_keys([value], config):
+            counts[key] += count
+    return counts
 
 
 @dataclass(frozen=True)

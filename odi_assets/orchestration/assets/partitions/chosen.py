@@ -1,0 +1,355 @@
+"""The partitions of an asset that a run is for, as values of its table's columns: which rows are theirs."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from odi_assets.delta.files.spans import TIMES
+from odi_assets.delta.partition_values import same_spelling
+from odi_assets.errors import ConfigError
+from odi_assets.spark.lazy import F
+from odi_assets.tables.columns import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from odi_assets.delta.partition_values import PartitionValues
+
+_INTEGERS = {"byte", "short", "integer", "long"}
+_DIGITS = re.compile(r"\d+")
+_YEARLY = re.compile(r"\S+ \S+ \d+ \d+ \*")
+_NUMBERED = {"HOURLY": "%Y%m%d%H", "DAILY": "%Y%m%d", "WEEKLY": "%Y%m%d", "MONTHLY": "%Y%m"}
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Values:
+    """What a column holds in some partitions: ranges of dates or times, ``start <= column < end``, or single values;
+    all as Delta writes them."""
+
+    ranges: tuple[tuple[str, str], ...] = ()
+    single: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One dimension of an asset's partitions: all of it, but for two-dimensional ones.
+
+    Dates and times belong to the partition whose time they are in: TIMESTAMP by the moment, DATE and TIMESTAMP_NTZ by
+    the clock of the partitions' time zone. Columns of other types hold the key; integers may hold its date instead:
+    2024, 202401, 20240131 or 2024013105.
+
+    Attributes:
+        column: the column of the table that says which partition a row belongs to.
+        keys: the partitions that the run is for.
+    """
+
+    column: str
+    definition: dg.PartitionsDefinition[Any]
+    keys: tuple[str, ...]
+    _known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def _windows(self) -> list[tuple[str, dg.TimeWindow]] | None:
+        """The keys and their times, oldest first; None for keys that are no times."""
+        definition = self.definition
+        if not isinstance(definition, dg.TimeWindowPartitionsDefinition):
+            return None
+        windows = [(key, definition.time_window_for_partition_key(key)) for key in self.keys]
+        return sorted(windows, key=lambda one: one[1].start.astimezone(UTC))
+
+    def _ranges(self, kind: str) -> list[tuple[datetime, datetime, str]]:
+        """Start, end and key of each partition, by the clock that a column of this type goes by."""
+        if kind not in self._known:
+            self._known[kind] = [(*self._bounds(window, kind), key) for key, window in self._windows or ()]
+        found: list[tuple[datetime, datetime, str]] = self._known[kind]
+        return found
+
+    def _bounds(self, window: dg.TimeWindow, kind: str) -> tuple[datetime, datetime]:
+        start, end = window.start, window.end
+        if kind == "timestamp":
+            return _naive(start.astimezone(UTC)), _naive(end.astimezone(UTC))
+        length = end.astimezone(UTC) - start.astimezone(UTC)
+        if kind == "timestamp_ntz":
+            if length < _DAY / 2 and _is_twice(start):
+                raise ConfigError(
+                    f"the clock shows {start:%Y-%m-%d %H:%M} twice, and `{self.column}` is a TIMESTAMP_NTZ: it is not "
+                    "known to which of the two partitions a row belongs",
+                    fix=f"give `{self.column}` a time zone in the asset's function (TIMESTAMP), or take partitions in UTC",
+                    column=self.column,
+                )
+            return _naive(start), _naive(end)
+        if length < _DAY / 2:
+            raise ConfigError(
+                f"`{self.column}` is a DATE, and the partitions are shorter than a day",
+                fix="take a column of times as `partition_column`, or partitions of days",
+                column=self.column,
+            )
+        return _midnight(start), _midnight(end)
+
+    def _spelled(self, kind: Any) -> dict[str, str]:
+        """The key of each value that a column of this type may hold.
+
+        Raises:
+            ConfigError: two of the keys are one value.
+        """
+        name = str(kind)
+        if name not in self._known:
+            self._known[name] = self._by_text(kind)
+        found: dict[str, str] = self._known[name]
+        return found
+
+    def _by_text(self, kind: Any) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for key in self.keys:
+            for text in self._texts(key, kind):
+                if found.setdefault(text, key) != key:
+                    raise ConfigError(
+                        f"the partitions {found[text]} and {key} are one value of `{self.column}`, which is "
+                        f"{str(kind).upper()}: {text}",
+                        fix="let the column hold the keys of the partitions as texts",
+                        column=self.column,
+                    )
+        return found
+
+    def _texts(self, key: str, kind: Any) -> set[str]:
+        windows = self._window_of
+        if kind not in _INTEGERS:
+            written = {key}
+            if key in windows and not _is_twice(windows[key].start):
+                # As they were written before keys were.
+                written.add(_moment(windows[key].start))
+            return {text for one in written if (text := same_spelling(one, kind))}
+        if key in windows and not _DIGITS.fullmatch(key):
+            return {windows[key].start.strftime(pattern)} if (pattern := self._pattern) else set()
+        return {str(same_spelling(key, kind))} if re.fullmatch(r"[+-]?\d+", key) else set()
+
+    @cached_property
+    def _window_of(self) -> Mapping[str, dg.TimeWindow]:
+        return dict(self._windows or ())
+
+    @property
+    def _pattern(self) -> str | None:
+        definition = self.definition
+        assert isinstance(definition, dg.TimeWindowPartitionsDefinition)
+        if _YEARLY.fullmatch(definition.cron_schedule or ""):
+            return "%Y"
+        return _NUMBERED.get(definition.schedule_type.name) if definition.schedule_type else None
+
+    def key_of(self, value: str | None, kind: Any) -> str | None:
+        """The partition among :attr:`keys` that a value, as Delta writes it, belongs to."""
+        if value is None:
+            return None
+        if kind not in TIMES or self._windows is None:
+            return self._spelled(kind).get(str(same_spelling(value, kind)))
+        ranges = self._ranges(kind)
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            # A year that Python does not have: no partition begins or ends there.
+            return None
+        moment = _naive(moment if moment.tzinfo is None else moment.astimezone(UTC))
+        at = bisect_right(ranges, moment, key=lambda one: one[0]) - 1
+        return ranges[at][2] if at >= 0 and moment < ranges[at][1] else None
+
+    def values(self, kind: Any, keys: Iterable[str]) -> Values:
+        """What a column of this type holds in the partitions ``keys``; neighbours are one range."""
+        wanted = set(keys)
+        if kind not in TIMES or self._windows is None:
+            spelled = self._spelled(kind).items()
+            return Values(single=tuple(sorted(text for text, key in spelled if key in wanted)))
+        merged: list[tuple[datetime, datetime]] = []
+        for start, end, key in self._ranges(kind):
+            if key not in wanted:
+                continue
+            if merged and merged[-1][1] == start:
+                merged[-1] = (merged[-1][0], end)
+            else:
+                merged.append((start, end))
+        return Values(tuple((_text(start, kind), _text(end, kind)) for start, end in merged))
+
+
+@dataclass(frozen=True)
+class ChosenPartitions:
+    """The partitions that a run is for.
+
+    Attributes:
+        keys: by dimension, as Dagster's keys; each once.
+    """
+
+    dimensions: tuple[Dimension, ...]
+    keys: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(
+        cls, columns: Mapping[str, str], definition: dg.PartitionsDefinition[Any], keys: Iterable[str]
+    ) -> ChosenPartitions:
+        """The partitions ``keys`` of an asset.
+
+        Args:
+            columns: by dimension, the column that says to which partition a row belongs; the name of the dimension is
+                empty for partitions of one.
+
+        Raises:
+            ConfigError: a dimension has no column.
+        """
+        if not isinstance(definition, dg.MultiPartitionsDefinition):
+            single = tuple(sorted(map(str, keys)))
+            if "" not in columns:
+                raise _no_column([], columns)
+            return cls((Dimension(columns[""], definition, single),), tuple((key,) for key in single))
+        parts = definition.partitions_defs
+        if {part.name for part in parts} != set(columns):
+            raise _no_column([part.name for part in parts], columns)
+        split = [definition.get_partition_key_from_str(str(key)).keys_by_dimension for key in keys]
+        tuples = tuple(sorted(tuple(one[part.name] for part in parts) for one in split))
+        dimensions = [
+            Dimension(columns[part.name], part.partitions_def, tuple(sorted({one[at] for one in tuples})))
+            for at, part in enumerate(parts)
+        ]
+        return cls(tuple(dimensions), tuples)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Dagster's keys, in order."""
+        return tuple("|".join(key) for key in self.keys)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that say to which partition a row belongs."""
+        return tuple(one.column for one in self.dimensions)
+
+    def key_of(self, partition: PartitionValues, kinds: Mapping[str, Any]) -> str | None:
+        """Dagster's key of a partition of the table, if the run is for it."""
+        found = tuple(one.key_of(partition.get(one.column), kinds.get(one.column)) for one in self.dimensions)
+        return "|".join(map(str, found)) if found in self._wanted else None
+
+    @cached_property
+    def _wanted(self) -> frozenset[tuple[str | None, ...]]:
+        return frozenset(self.keys)
+
+    def among(self, partitions: Iterable[PartitionValues], kinds: Mapping[str, Any]) -> list[PartitionValues]:
+        """Those of a table's ``partitions`` that the run is for, each once, by these columns alone.
+
+        Raises:
+            ConfigError: a column does not say to which partition a row belongs.
+        """
+        found = {
+            tuple(partition.get(column) for column in self.columns): None
+            for partition in partitions
+            if self.key_of(partition, kinds) is not None
+        }
+        return [dict(zip(self.columns, values, strict=True)) for values in found]
+
+    def rows_by_key(
+        self, rows: Iterable[tuple[PartitionValues, int]], kinds: Mapping[str, Any]
+    ) -> Mapping[str | None, int]:
+        """Rows of partitions of the table, counted by Dagster's key."""
+        counts = Counter[str | None]()
+        for partition, count in rows:
+            counts[self.key_of(partition, kinds)] += count
+        return counts
+
+    def values(self, kinds: Mapping[str, Any]) -> list[Mapping[str, Values]]:
+        """What the columns hold in these partitions: one of these, each column by what it is to hold."""
+        if len(self.dimensions) == 1:
+            (only,) = self.dimensions
+            return [{only.column: only.values(kinds.get(only.column), only.keys)}] if only.keys else []
+        first, second = self.dimensions
+        seconds: dict[str, list[str]] = defaultdict(list)
+        for one, other in self.keys:
+            seconds[one].append(other)
+        alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for one, others in seconds.items():
+            alike[tuple(sorted(others))].append(one)
+        return [
+            {
+                first.column: first.values(kinds.get(first.column), ones),
+                second.column: second.values(kinds.get(second.column), others),
+            }
+            for others, ones in alike.items()
+        ]
+
+    def condition(self, rows: DataFrame, kinds: Mapping[str, Any]) -> Column:
+        """Whether a row is in one of them."""
+        found = F.lit(False)
+        for box in self.values(kinds):
+            within = F.lit(True)
+            for name, values in box.items():
+                kind, column = rows.schema[name].dataType, F.col(quoted(name))
+                inside = (
+                    column.isin([F.lit(text).cast(kind) for text in values.single]) if values.single else F.lit(False)
+                )
+                for start, end in values.ranges:
+                    inside = inside | ((column >= F.lit(start).cast(kind)) & (column < F.lit(end).cast(kind)))
+                within = within & inside
+            found = found | within
+        return found
+
+    def predicate(self, kinds: Mapping[str, Any]) -> str:
+        """The same for deltalake, as SQL."""
+        boxes = []
+        for box in self.values(kinds):
+            columns = []
+            for name, values in box.items():
+                column = '"' + name.replace('"', '""') + '"'
+                plain = kinds.get(name) in {*_INTEGERS, "boolean"}
+                texts = [text if plain else _literal(text) for text in values.single]
+                inside = [f"{column} IN ({', '.join(texts)})"] if texts else []
+                inside += [
+                    f"({column} >= {_literal(start)} AND {column} < {_literal(end)})" for start, end in values.ranges
+                ]
+                columns.append(f"({' OR '.join(inside) or '1 = 0'})")
+            boxes.append(f"({' AND '.join(columns)})")
+        return " OR ".join(boxes) or "1 = 0"
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.texts[:5])
+        return f"{shown}, …" if len(self.texts) > 5 else shown or "none"
+
+
+def _no_column(names: Sequence[str], columns: Mapping[str, str]) -> ConfigError:
+    wanted = "{" + ", ".join(f'"{name}": "…"' for name in names) + "}" if names else '"day"'
+    known = ", ".join(f"{name or 'one column'}: {column}" for name, column in columns.items())
+    return ConfigError(
+        f"`partition_column` ({known}) does not fit the partitions of the asset",
+        fix=f'write it as the partitions are: metadata={{"partition_column": {wanted}}}',
+    )
+
+
+def _is_twice(moment: datetime) -> bool:
+    """Whether the clock of its zone shows this time twice."""
+    return moment.replace(fold=0).utcoffset() != moment.replace(fold=1).utcoffset()
+
+
+def _midnight(moment: datetime) -> datetime:
+    return _naive(moment).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _naive(moment: datetime) -> datetime:
+    # Without its fold, too: Python compares times of one fold.
+    return moment.replace(tzinfo=None, fold=0)
+
+
+def _moment(start: datetime) -> str:
+    """A day without its time, or a time."""
+    return start.strftime("%Y-%m-%d") if (start.hour, start.minute) == (0, 0) else start.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _text(moment: datetime, kind: str) -> str:
+    if kind == "date":
+        return moment.strftime("%Y-%m-%d")
+    return moment.isoformat(sep=" ") + ("Z" if kind == "timestamp" else "")
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
