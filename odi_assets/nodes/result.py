@@ -36,11 +36,12 @@ ROWS_LEFT: Mapping[str, str] = {
 """Keys of the metrics that count rows of the sources that a run did not take in, each with why."""
 
 LAG = ("lag_bytes", "lag_seconds", "slot_bytes")
-"""Keys of the metrics of a run: how far the node was behind its sources when it began. Bytes are of captures of a log."""
+"""Keys of the metrics of a run: how far the node was behind its sources when it began; in bytes where it captures a
+log."""
 
 PHASES = ("jvm", "read", "compute", "commit")
-"""Where the seconds of a run go: waiting for Spark; planning, and reading what has to be known before rows are; reading,
-computing and writing them; the commit, and what follows it. The metric of a phase is named as :func:`phase_metric` says."""
+"""Where the seconds of a run go: waiting for Spark; planning, and reading what the plan needs; computing the rows and
+writing their files; the commit, and moving the HWM. :func:`phase_metric` names the metric of each."""
 
 ROWS_BELOW = ("rows_below_hwm", "rows_below_hwm_at_least")
 """The keys that count rows which no increment will read."""

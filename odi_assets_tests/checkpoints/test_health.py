@@ -147,8 +147,8 @@ def test_each_batch_has_a_row(of_join: Health) -> None:
 
 def test_dagster_gets_figures_and_a_table(of_join: Health) -> None:
     found = health_metadata(of_join)
-    assert (found["odi/state_rows"], found["odi/stuck_batches"]) == (5, 0)
-    assert "| 3 |" in found["odi/batches"].value
+    assert (found["state_rows"], found["stuck_batches"]) == (5, 0)
+    assert "| 3 |" in found["batches"].value
 
 
 PROJECT = """

@@ -226,8 +226,9 @@ def _partition_values(plan: NodePlan, partitions: Iterable[Mapping[str, str | No
 def _rows_by_value(plan: NodePlan, rows: Iterable[tuple[Mapping[str, str | None], int]]) -> Mapping[str | None, int]:
     """Rows by the value of the node's partition column: its table may be partitioned by others, too."""
     config, found = plan.node.config.partition, Counter[str | None]()
-    for partition, count in rows if config else ():
-        found[partition[config.column]] += count
+    if config is not None:
+        for partition, count in rows:
+            found[partition[config.column]] += count
     return found
 
 

@@ -84,7 +84,7 @@ class Dimension:
                 raise ConfigError(
                     f"the clock shows {start:%Y-%m-%d %H:%M} twice, and `{self.column}` is a TIMESTAMP_NTZ: it is not "
                     "known to which of the two partitions a row belongs",
-                    fix=f"give `{self.column}` a time zone in the asset's function (TIMESTAMP), or take partitions in UTC",
+                    fix=f"give `{self.column}` a time zone in the asset's function, or take partitions in UTC",
                     column=self.column,
                 )
             return _naive(start), _naive(end)
