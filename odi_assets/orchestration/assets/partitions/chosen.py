@@ -32,7 +32,7 @@ _DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class Values:
+class ColumnValues:
     """What a column holds in some partitions: ranges of dates or times, ``start <= column < end``, or single values;
     all as Delta writes them."""
 
@@ -161,12 +161,12 @@ class Dimension:
         at = bisect_right(ranges, moment, key=lambda one: one[0]) - 1
         return ranges[at][2] if at >= 0 and moment < ranges[at][1] else None
 
-    def values(self, kind: Any, keys: Iterable[str]) -> Values:
+    def values(self, kind: Any, keys: Iterable[str]) -> ColumnValues:
         """What a column of this type holds in the partitions ``keys``; neighbours are one range."""
         wanted = set(keys)
         if kind not in TIMES or self._windows is None:
             spelled = self._spelled(kind).items()
-            return Values(single=tuple(sorted(text for text, key in spelled if key in wanted)))
+            return ColumnValues(single=tuple(sorted(text for text, key in spelled if key in wanted)))
         merged: list[tuple[datetime, datetime]] = []
         for start, end, key in self._ranges(kind):
             if key not in wanted:
@@ -175,7 +175,7 @@ class Dimension:
                 merged[-1] = (merged[-1][0], end)
             else:
                 merged.append((start, end))
-        return Values(tuple((_text(start, kind), _text(end, kind)) for start, end in merged))
+        return ColumnValues(tuple((_text(start, kind), _text(end, kind)) for start, end in merged))
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class ChosenPartitions:
             counts[self.key_of(partition, kinds)] += count
         return counts
 
-    def values(self, kinds: Mapping[str, Any]) -> list[Mapping[str, Values]]:
+    def values(self, kinds: Mapping[str, Any]) -> list[Mapping[str, ColumnValues]]:
         """What the columns hold in these partitions: one of these, each column by what it is to hold."""
         if len(self.dimensions) == 1:
             (only,) = self.dimensions
