@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.dagster import deployed_soak, lineage, measures, soak
+from benchmarks.dagster import connect, deployed_soak, lineage, measures, soak
 from benchmarks.harness import Benchmark
 
 BENCHMARK = Benchmark(
@@ -16,6 +16,7 @@ BENCHMARK = Benchmark(
         "run": measures.run_of_a_few,
         "io-manager": measures.io_manager,
         "lineage": lineage.lineage,
+        "connect": connect.connect,
         "soak": soak.soak,
         "deployed": deployed_soak.deployed,
     },

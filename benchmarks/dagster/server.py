@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,11 +60,15 @@ _BACKFILLS = (
 
 
 @contextmanager
-def running_dagster(folder: Path) -> Iterator[Server]:
-    """Dagster over the project file in ``folder``, set up as ``odi dev`` does. All its processes end with it."""
-    shutil.copy(REPOSITORY / ".dagster" / "dagster.yaml", folder)
-    address = f"http://127.0.0.1:{free_port()}"
-    command = [str(Path(sys.executable).parent / "dagster"), "dev", "-m", LOCATION, "-h", "127.0.0.1", "-p"]
+def running_dagster(folder: Path, command: Sequence[str] = ("dagster", "dev", "-m", LOCATION)) -> Iterator[Server]:
+    """Dagster over the project file in ``folder``, set up as ``odi dev`` does. All its processes end with it.
+
+    Args:
+        command: a program of this environment and its arguments, without host and port.
+    """
+    shutil.copy(REPOSITORY / "odi_assets" / "orchestration" / "runs" / "dagster.yaml", folder)
+    port = str(free_port())
+    address = f"http://127.0.0.1:{port}"
     environment = {
         **os.environ,
         "DAGSTER_HOME": str(folder),
@@ -74,7 +78,7 @@ def running_dagster(folder: Path) -> Iterator[Server]:
     }
     with (folder / "dev.log").open("w", encoding="utf-8") as log:
         process = subprocess.Popen(
-            [*command, address.rpartition(":")[2]],
+            [str(Path(sys.executable).parent / command[0]), *command[1:], "-h", "127.0.0.1", "-p", port],
             cwd=folder,
             env=environment,
             stdout=log,

@@ -55,7 +55,10 @@ _GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
                 "checks:checks",
                 "Evaluate the checks of a node over its table as it is. Exit code 1 if one of severity `error` fails.",
             ),
-            "dev": ("dev:dev", "Start Dagster's UI and daemon for the project, until Ctrl-C. Needs the extra `ui`."),
+            "dev": (
+                "dev.command:dev",
+                "Start Dagster's UI and daemon for the project, until Ctrl-C. Needs the extra `ui`.",
+            ),
             "doctor": (
                 "doctor:doctor",
                 "Report where tables, state and run history disagree, each with its remedy. Exit code 1 if they do.",
@@ -307,7 +310,7 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     # The value may be a negative number, which looks like an option.
     "state.inspect:set_": {"ignore_unknown_options": True},
     # As of `dagster dev`, -h is the host.
-    "dev:dev": {"help_option_names": ["--help"]},
+    "dev.command:dev": {"help_option_names": ["--help"]},
 }
 _DEFAULTS = {"java": "show"}
 """By group, the command that its name alone runs."""

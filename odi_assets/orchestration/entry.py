@@ -11,6 +11,7 @@ import dagster as dg
 from odi_assets.errors import OdiError
 from odi_assets.nodes.project import DEFAULT_PROJECT_FILE, PROJECT_VARIABLE, Project
 from odi_assets.orchestration.definitions import build_definitions
+from odi_assets.orchestration.runs.at_once import run_executor
 
 _CLONE = Path(__file__).resolve().parents[2]
 
@@ -34,7 +35,7 @@ def load_definitions() -> dg.Definitions:
     try:
         project = Project.load(project_file())
         # Assets picked in the UI run outside a pipeline's job; they share one JVM too.
-        definitions = build_definitions(project, executor=dg.in_process_executor)
+        definitions = build_definitions(project, executor=run_executor(project))
     except OdiError as error:
         raise error.with_traceback(None) from None
     for warning in project.warnings:

@@ -18,7 +18,10 @@ from pydantic import Field, PrivateAttr
 
 from odi_assets.config.models import SparkConfig
 from odi_assets.nodes.project import Project
+from odi_assets.orchestration.runs.at_once import own_jvm
+from odi_assets.orchestration.runs.in_flight import nodes_of_run
 from odi_assets.spark.session import SessionHandle, open_session
+from odi_assets.spark.shared_server import shared_server
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.manager import StateManager
 
@@ -60,12 +63,29 @@ class SparkResource(dg.ConfigurableResource[Any]):
         return self.spark_session.sparkContext
 
     def _opened(self) -> SessionHandle:
-        base = Project.shared(self.project_file, self.environment).config.spark if self.project_file else SparkConfig()
-        named = {"master": self.master, "remote": self.remote}
+        base = self._project().config.spark if self.project_file else SparkConfig()
+        named = {"master": self.master, "remote": self.remote or self._shared_server(base)}
         given = {name: value for name, value in named.items() if value}
         config = base.model_copy(update={**given, "conf": {**base.conf, **dict(_flat(self.spark_config))}})
         run = self.get_resource_context().run
         return open_session(config, app_name=f"{run.job_name} {run.run_id}" if run else "odi_assets")
+
+    def _project(self) -> Project:
+        return Project.shared(str(self.project_file), self.environment)
+
+    def _shared_server(self, base: SparkConfig) -> str | None:
+        """The server of ``odi dev --connect``, for a run that it can do; None where the run has a JVM of its own."""
+        address, context = shared_server(), self.get_resource_context()
+        if (
+            address is None
+            or base.remote
+            or self.master
+            or not self.project_file
+            or not (context.run and context.instance)
+        ):
+            return None
+        project = self._project()
+        return None if own_jvm(project, nodes_of_run(project, context.instance, context.run)) else address
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Stop the session if this resource started it."""

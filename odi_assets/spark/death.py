@@ -1,4 +1,5 @@
-"""The death of the JVM that Spark runs in: py4j says of it only that a connection was refused."""
+"""The death of the JVM that Spark runs in: py4j says of it only that a connection was refused, and Spark Connect's
+client that there is no session."""
 
 from __future__ import annotations
 
@@ -12,19 +13,27 @@ from typing import Any
 from odi_assets.errors import SparkDiedError
 from odi_assets.spark.jvm.gateway import said_no_memory
 from odi_assets.spark.lazy import java_errors
+from odi_assets.spark.shared_server import shared_server
 
 _NO_MEMORY = "java.lang.OutOfMemoryError"
 _OUT_OF_MEMORY_EXIT = 52
 """Spark's exit code where a thread of it had no memory left (``SparkExitCode.OOM``); 3 is the exit code of the JVM's
 own ``-XX:+ExitOnOutOfMemoryError``."""
+_STOPPED = ("SparkContext was shut down", "on a stopped SparkContext")
 _ENDING = (
-    *("SparkContext was shut down", "on a stopped SparkContext"),
+    *_STOPPED,
     *('the return value of "org.apache.spark.SparkContext.', 'the return value of "org.apache.spark.SparkEnv.'),
 )
 """What a JVM answers to a call while it ends."""
+_SERVER_GONE = (
+    *("StatusCode.UNAVAILABLE", "[INVALID_HANDLE.SESSION_", "[INVALID_HANDLE.OPERATION_", "[NO_ACTIVE_SESSION]"),
+    *_STOPPED,
+)
+"""What the errors of Spark Connect's client say where the server has ended, or another one is in its place."""
 _SECONDS = 2.0
 """How long a JVM that closed its connections, or is ending, may take to end."""
 
+_CLIENT = "pyspark.errors.exceptions.connect"
 _MEMORY = "`spark.driver.memory`"
 _GOES_ON = "what was committed stays, and the next run goes on from there"
 
@@ -55,7 +64,7 @@ def death_of_spark(error: BaseException, what: str = "") -> SparkDiedError | Non
     during = f" while {what}" if what else ""
     is_silent = any(map(_is_of_connection, chain))
     if is_silent and (code := _exit_code()) is not None:
-        what_happened, why = _in_words(code)
+        what_happened, why = way_of_death(code)
         return SparkDiedError(
             f"the JVM in which Spark runs died{during}: {what_happened}",
             fix=f"{_GOES_ON}; {why}",
@@ -69,7 +78,24 @@ def death_of_spark(error: BaseException, what: str = "") -> SparkDiedError | Non
             "(1g unless it says otherwise; of a cluster's executors spark.executor.memory)",
             exit_code=None,
         )
+    if any(map(_is_of_a_server, chain)):
+        return SparkDiedError(
+            f"the Spark Connect server died{during}, or was started again",
+            fix=f"{_GOES_ON}; "
+            + (
+                "`odi dev` starts another server, and its output says of what this one died"
+                if shared_server() is not None
+                else "start the server again if nobody does; its log says of what it died"
+            ),
+            exit_code=None,
+        )
     return None
+
+
+def _is_of_a_server(error: BaseException) -> bool:
+    """Whether Spark Connect's client says that its server, or its session there, is gone."""
+    of_client = type(error).__module__.partition(".")[0] == "grpc" or _CLIENT in type(error).__module__
+    return of_client and any(text in str(error) for text in _SERVER_GONE)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -104,7 +130,8 @@ def _exit_code() -> int | None:
     return process.returncode
 
 
-def _in_words(code: int) -> tuple[str, str]:
+def way_of_death(code: int) -> tuple[str, str]:
+    """How a JVM ended that gave this exit code, or was ended by a signal (a negative one), and what helps, in words."""
     if code in (_OUT_OF_MEMORY_EXIT, 3) or said_no_memory():
         return f"it had no memory left (exit code {code})", f"give it more by {_MEMORY} in `spark.conf`"
     if code == -signal.SIGKILL:

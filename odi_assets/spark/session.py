@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -21,6 +21,7 @@ from odi_assets.spark.jvm.gateway import LOG_LEVEL_VARIABLE, JvmStart, has_gatew
 from odi_assets.spark.jvm.overhead import spare
 from odi_assets.spark.progress import watch_remote
 from odi_assets.spark.redaction import hide_secrets, settings_pattern
+from odi_assets.spark.shared_server import fail_at_once
 from odi_assets.util.debugging import debugging
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class _Beginning:
 
     def _start(self, app_name: str, jvm: JvmStart) -> None:
         try:
-            self._handle = _classic(self.config, app_name, jvm)
+            self._handle = classic_session(self.config, app_name, jvm)
         except BaseException as error:  # noqa: BLE001  raised where the session is asked for
             self._error = error
 
@@ -195,7 +196,7 @@ def open_session(config: SparkConfig | None = None, *, app_name: str = "odi_asse
         hide_secrets(active)
         _tell_of_missing_packages(active, config)
         return SessionHandle(active, started_here=False)
-    return _connect(config, app_name) if config.remote else _classic(config, app_name)
+    return _connect(config, app_name) if config.remote else classic_session(config, app_name)
 
 
 def runs_tasks_once(spark: Any) -> bool:
@@ -221,12 +222,22 @@ def classic_conf(config: SparkConfig, app_name: str = "odi_assets") -> dict[str,
     return conf | {"spark.app.name": app_name, "spark.master": master, **packages_conf(config)}
 
 
-def _classic(config: SparkConfig, app_name: str, jvm: JvmStart | None = None) -> SessionHandle:
-    """A classic session in a JVM that is starting; without one, in the JVM of this process, or a new one."""
+def classic_session(
+    config: SparkConfig, app_name: str, jvm: JvmStart | None = None, *, options: Sequence[str] = ()
+) -> SessionHandle:
+    """A classic session in a JVM that is starting; without one, in the JVM of this process, or a new one.
+
+    Args:
+        options: of Java, for a new JVM.
+
+    Raises:
+        JavaError: there is no Java that Spark can use.
+        OdiError: it did not start.
+    """
     conf = classic_conf(config, app_name)
     with _start_named(config):
         if jvm is None and not has_gateway():
-            jvm = JvmStart(conf)
+            jvm = JvmStart(conf, options=options)
         archive = jvm.connect() if jvm is not None else None
         from pyspark.sql import SparkSession
 
@@ -305,9 +316,10 @@ def _connect(config: SparkConfig, app_name: str) -> SessionHandle:
             remote=address,
         ) from error
     watch_remote(cast(Any, session).client)
+    fail_at_once(cast(Any, session).client)
     share_jvm()
     _tell_of_missing_packages(session, config)
-    apply_conf(session, {k: v for k, v in config.conf.items() if not _is_static(session, k)})
+    apply_conf(session, {k: v for k, v in config.conf.items() if not _is_static(session, k, v)})
     apply_conf(session, REQUIRED_CONF)
     hide_secrets(session)
     return SessionHandle(session, started_here=True)
@@ -332,10 +344,11 @@ def _require_channel(remote: str) -> None:
             raise TimeoutError(f"no connection within {_CONNECT_SECONDS} seconds") from None
 
 
-def _is_static(spark: SparkSession, key: str) -> bool:
+def _is_static(spark: SparkSession, key: str, value: str) -> bool:
     if spark.conf.isModifiable(key):
         return False
-    _log.warning("%s belongs to the Spark Connect server and is not set by this project", key)
+    if spark.conf.get(key, None) != value:
+        _log.warning("%s belongs to the Spark Connect server and is not set by this project", key)
     return True
 
 

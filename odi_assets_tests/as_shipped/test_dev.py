@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from odi_assets_tests.as_shipped.installed import Installed
@@ -138,3 +139,69 @@ def test_it_is_started_from_another_folder_by_the_name_of_the_project_file(
         assert ["orders_payments", "paid_orders"] in paths
     assert f"DAGSTER_HOME is {home}" in running.log.read_text(encoding="utf-8")
     assert not (tmp_path / "made" / ".dagster").exists()
+
+
+SHARED = """\
+project: shared
+connections: {landing: {type: local, base_path: landing}, lake: {type: local, base_path: lake}}
+system: {connection: lake, path: system}
+spark: {conf: {spark.driver.memory: 512m}}
+pipelines:
+- pipeline: shop
+  nodes:
+  - name: orders
+    read: {connection: landing, format: json, path: "*.json", schema: "id INT"}
+    write: {connection: lake, path: orders, mode: overwrite}
+  - name: shops
+    read: {connection: landing, format: json, path: "*.json", schema: "id INT"}
+    transform: {function: "fn:shops"}
+    write: {connection: lake, path: shops, mode: overwrite}
+"""
+FUNCTION = """\
+import os, signal
+from pathlib import Path
+
+KILL = Path(__file__).parent / "kill"
+
+
+def shops(df):
+    assert "connect" in type(df).__module__, "this run has a JVM of its own"
+    if KILL.exists():
+        os.kill(int(KILL.read_text()), signal.SIGKILL)
+    return df
+"""
+
+
+def server_jvm(running: Dev) -> psutil.Process:
+    """The one JVM below ``odi dev``."""
+    (found,) = [one for one in psutil.Process(running.process.pid).children(recursive=True) if one.name() == "java"]
+    return found
+
+
+@pytest.mark.usefixtures("jvm")
+def test_runs_share_a_server_that_is_replaced_when_it_dies_and_ends_with_odi_dev(
+    installed: Installed, tmp_path: Path
+) -> None:
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "1.json").write_text('{"id": 1}\n', encoding="utf-8")
+    (tmp_path / "odibi.yaml").write_text(SHARED, encoding="utf-8")
+    (tmp_path / "fn.py").write_text(FUNCTION, encoding="utf-8")
+    with dev(installed, "odi dev --connect", tmp_path) as running:
+        first = server_jvm(running)
+        (tmp_path / "kill").write_text(str(first.pid), encoding="utf-8")
+        assert running.run("shop") == "FAILURE"
+        (tmp_path / "kill").unlink()
+        told = installed.run("odi runs last shop", tmp_path)
+        assert "the Spark Connect server died" in told.stdout + told.stderr
+        assert "the next run goes on from there" in told.stdout + told.stderr
+        # The next run waits for the server that takes the place of the first.
+        assert running.run("shop") == "SUCCESS"
+        second = server_jvm(running)
+        assert second != first
+        running.process.kill()
+        second.wait(STOP_SECONDS)
+    log = running.log.read_text(encoding="utf-8")
+    assert "odi dev: the Spark Connect server died: SIGKILL" in log
+    assert "odi dev: the new Spark Connect server is there" in log
+    assert "Traceback" not in log.partition("odi dev: the Spark Connect server died")[0]
+    assert "token=" not in log

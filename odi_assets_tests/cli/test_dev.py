@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odi_assets.cli import dev
+from odi_assets.cli.dev import command as dev
 from odi_assets_tests.cli.conftest import Odi
 
 
@@ -52,3 +52,13 @@ def test_dagster_gets_the_project_the_environment_and_the_place(
     assert environment["ODI_ENV"] == "prod"
     assert environment["DAGSTER_HOME"] == str(shop / ".dagster")
     assert Path.cwd() == shop
+
+
+def test_a_project_with_a_server_of_its_own_starts_no_other(shop: Path, odi: Odi, started: list[Any]) -> None:
+    text = (shop / "odibi.yaml").read_text(encoding="utf-8")
+    (shop / "odibi.yaml").write_text(f"{text}\nenvironments: {{far: {{spark: {{remote: 'sc://far'}}}}}}\n", "utf-8")
+    answer = odi("dev", "--connect", "--env", "far")
+    assert answer.code == 2
+    assert "all runs share the server that `spark.remote` names" in answer.err
+    assert "leave out --connect" in answer.err
+    assert not started

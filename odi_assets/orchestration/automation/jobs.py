@@ -13,11 +13,12 @@ from odi_assets.nodes.request import FULL_REFRESH_TAG, RESUME_TAG
 from odi_assets.orchestration.assets.sources import Sources
 from odi_assets.orchestration.automation.pipeline_job import PipelineJob
 from odi_assets.orchestration.naming import DagsterNames, partition_of
+from odi_assets.orchestration.runs.at_once import run_executor
 from odi_assets.orchestration.runs.in_flight import project_tags, whole_run_to_begin
 
 
 def pipeline_job(project: Project, pipeline: PipelineConfig, sources: Sources | None = None) -> PipelineJob:
-    """The job of a pipeline: all its nodes in one process, so with one JVM. It has no partitions: backfills run the
+    """The job of a pipeline: all its nodes, with one JVM. It has no partitions: backfills run the
     assets, outside of it.
 
     Args:
@@ -29,7 +30,7 @@ def pipeline_job(project: Project, pipeline: PipelineConfig, sources: Sources | 
 
 
 def tag_job(project: Project, job: JobConfig, sources: Sources) -> PipelineJob:
-    """The job of the nodes that have one of some tags, in one process."""
+    """The job of the nodes that have one of some tags, with one JVM."""
     text = job.description or f"Nodes of {project.config.project} with the tag `{'` or `'.join(job.tags)}`."
     return _job(project, job.job, project.nodes_with(job.tags), text, job.tags, sources)
 
@@ -43,7 +44,7 @@ def _job(
         nodes,
         sources,
         description=_description(project, nodes, text),
-        executor_def=dg.in_process_executor,
+        executor_def=run_executor(project),
         tags={**project_tags(project), **dict.fromkeys(tags, "")},
     )
 

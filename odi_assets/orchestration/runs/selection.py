@@ -1,4 +1,4 @@
-"""Which nodes a Dagster run holds."""
+"""Which nodes of a Dagster run do not run because another one ended."""
 
 from __future__ import annotations
 
@@ -7,20 +7,14 @@ import dagster as dg
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import is_cancellation
-from odi_assets.orchestration.naming import DagsterNames
-
-
-def nodes_of(job: dg.JobDefinition, project: Project) -> set[NodeKey]:
-    """The nodes that a job, or the part of it that was selected for a run, materializes."""
-    keys, names = job.asset_layer.executable_asset_keys, DagsterNames.of(project)
-    return {key for key in project.graph.nodes if names.asset(key) in keys}
+from odi_assets.orchestration.runs.at_once import is_one_process, nodes_of
 
 
 def skipped_with(project: Project, key: NodeKey, job: dg.JobDefinition, error: BaseException) -> list[NodeKey]:
     """The nodes of a run that do not run because ``key`` ended with ``error``: those below it; all others, if the run
     was cancelled and one process runs all of its steps."""
     selected = nodes_of(job, project)
-    if is_cancellation(error) and job.executor_def.name == dg.in_process_executor.name:
+    if is_cancellation(error) and is_one_process(project, job):
         return [other for other in project.graph.order(None) if other in selected and other != key]
     found: list[NodeKey] = []
     waiting = [key]

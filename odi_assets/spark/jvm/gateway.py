@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partialmethod
@@ -104,15 +104,16 @@ class JvmStart:
 
     Args:
         is_small: the JVM is to read little, and gets the options of a short life.
+        options: of Java, which come before the project's.
 
     Raises:
         JavaError: there is no Java that Spark can use.
     """
 
-    def __init__(self, conf: Mapping[str, str], *, is_small: bool = False) -> None:
+    def __init__(self, conf: Mapping[str, str], *, is_small: bool = False, options: Sequence[str] = ()) -> None:
         # Spark's Python workers must be this Python: `python3` of PATH, its default, need not have our packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        self._java, self._conf, self._is_small = find_java(), conf, is_small
+        self._java, self._conf, self._is_small, self._options = find_java(), conf, is_small, options
         self._opened = ExitStack()
         self._stderr = self._opened.enter_context(_forwarded_stderr())
         self._jvm: JvmProcess | None = None
@@ -135,7 +136,7 @@ class JvmStart:
         return launch(self._command, self.archive, self._stderr, *self._own_options(), *small)
 
     def _own_options(self) -> list[str]:
-        return [*quiet_options(self._conf), *trust_options(self._java, self._conf)]
+        return [*self._options, *quiet_options(self._conf), *trust_options(self._java, self._conf)]
 
     def connect(self) -> Archive:
         """Wait for the JVM, and make a Spark context in it.
