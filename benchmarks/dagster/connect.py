@@ -14,7 +14,7 @@ from benchmarks.dagster.server import LOCATION, Server, running_dagster
 from benchmarks.harness import Options, Row, timed_row
 
 NODES, ROWS = 8, 2_000
-_ROUNDS = 3
+_ROUNDS = 2
 _BAR, _ONE_SECONDS, _RUN_SECONDS = 0.5, 5.0, 600
 _OWN_JVMS = "own_jvms"
 _OWN_JVMS_PY = """\

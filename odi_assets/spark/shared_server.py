@@ -1,7 +1,7 @@
 """The Spark Connect server of ``odi dev --connect``: where it listens, what it is started with, how a run reaches it.
 
-It is a classic session in a process of its own, with Spark's plugin for Spark Connect. It listens on this machine
-alone, and asks for a token. What needs a JVM of its own is in ``orchestration.runs.at_once``.
+It is a classic session in a process of its own (``cli.dev.server``), with Spark's plugin for Spark Connect. It listens
+on this machine alone, and asks for a token. What needs a JVM of its own is in ``orchestration.runs.at_once``.
 """
 
 from __future__ import annotations
@@ -9,21 +9,16 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from odi_assets.config.models import SparkConfig
-
-if TYPE_CHECKING:
-    from odi_assets.spark.session import SessionHandle
 
 SERVER_VARIABLE = "ODI_DEV_CONNECT"
 """The environment variable in which the processes below ``odi dev --connect`` find the server's address."""
 HOST = "127.0.0.1"
 
-_TOKEN, _TOKEN_VARIABLE = "spark.connect.authenticate.token", "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+_TOKEN, TOKEN_VARIABLE = "spark.connect.authenticate.token", "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _PLUGINS, _PLUGIN = "spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin"
-_END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
-"""A server that lived on without memory would let each run wait; one that ends is replaced."""
 
 
 def new_address() -> str:
@@ -42,27 +37,25 @@ def shared_server() -> str | None:
     return os.environ.get(SERVER_VARIABLE) or None
 
 
-def start_server(config: SparkConfig, address: str) -> SessionHandle:
-    """Start the server in this process, with all that ``config`` says of a session. It ends with this process.
+def server_settings(config: SparkConfig, address: str) -> SparkConfig:
+    """What the server's session is started with: all that ``config`` says of a session, and where to listen.
 
-    Raises:
-        JavaError: there is no Java that Spark can use.
-        OdiError: it did not start.
+    The token is not among them: Spark takes it from :data:`TOKEN_VARIABLE` too, and an environment is no setting that
+    is shown.
     """
-    from odi_assets.spark.session import classic_session
-
-    place, _, token = address.partition("/;token=")
-    # Spark takes it from the environment too, and an environment is no setting that is shown.
-    os.environ[_TOKEN_VARIABLE] = token
     conf = {
         **config.conf,
         _PLUGINS: ",".join(filter(None, [config.conf.get(_PLUGINS), _PLUGIN])),
         "spark.connect.grpc.binding.address": HOST,
-        "spark.connect.grpc.binding.port": place.rpartition(":")[2],
+        "spark.connect.grpc.binding.port": address.partition("/;")[0].rpartition(":")[2],
     }
     conf.pop(_TOKEN, None)
-    server = config.model_copy(update={"remote": None, "conf": conf})
-    return classic_session(server, "odi dev --connect", options=[_END_WITHOUT_MEMORY])
+    return config.model_copy(update={"remote": None, "conf": conf})
+
+
+def token_of(address: str) -> str:
+    """The token in an address of :func:`new_address`."""
+    return address.partition("token=")[2]
 
 
 def fail_at_once(client: Any) -> None:

@@ -20,12 +20,15 @@ from odi_assets.cli.terminal.output import note
 from odi_assets.nodes.project import Project
 from odi_assets.spark.death import way_of_death
 from odi_assets.spark.lazy import java_errors
-from odi_assets.spark.shared_server import shared_server, start_server
+from odi_assets.spark.session import classic_session
+from odi_assets.spark.shared_server import TOKEN_VARIABLE, server_settings, shared_server, token_of
 
 READY = b"ready\n"
 """What it writes to stdout once the first server answers."""
 AGAIN = "again"
 MODULE = "odi_assets.cli.dev.server"
+_END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
+"""A server that lived on without memory would let each run wait; one that ends is replaced."""
 _LOOK_SECONDS, _STOP_SECONDS = 0.5, 10
 _PAUSES = (1, 2, 5, 10, 30)
 """Seconds to wait before a server is started again that did not start."""
@@ -39,7 +42,9 @@ def main(arguments: list[str]) -> int:
     address = shared_server()
     assert address is not None
     try:
-        handle = start_server(Project.load().config.spark, address)
+        os.environ[TOKEN_VARIABLE] = token_of(address)
+        settings = server_settings(Project.load().config.spark, address)
+        handle = classic_session(settings, "odi dev --connect", options=[_END_WITHOUT_MEMORY])
     except Exception as error:  # noqa: BLE001  said as commands say it; what was started before goes on without
         code = report(error)
         return code if failures is None else _try_again(failures)

@@ -77,7 +77,9 @@ def _use_of_the_jvm(module: str, root: Path) -> str | None:
     if file is None:
         return None
     for item in ast.walk(ast.parse(file.read_bytes(), str(file))):
-        name = item.attr if isinstance(item, ast.Attribute) else item.name if isinstance(item, ast.alias) else ""
+        if not isinstance(item, ast.Attribute | ast.alias):
+            continue
+        name = item.attr if isinstance(item, ast.Attribute) else item.name
         if name in _OF_THE_JVM:
             return f"{file.name}:{item.lineno}: {name}"
     return None
