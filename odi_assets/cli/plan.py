@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -22,7 +23,8 @@ from odi_assets.cli.terminal.options import (
 )
 from odi_assets.cli.terminal.output import Column, data_json, data_table, hwm_change, node_name, note
 from odi_assets.cli.terminal.selection import selected_nodes
-from odi_assets.errors import ConfigError
+from odi_assets.errors import ConfigError, OdiError
+from odi_assets.nodes.execution.checks.bad_rows import out_of_step
 from odi_assets.nodes.planning.forecast import forecast
 from odi_assets.nodes.request import RunRequest
 from odi_assets.util.words import counted
@@ -51,20 +53,34 @@ def plan(
     project = settings.project()
     request = RunRequest(full_refresh, bounds=bounds_of(from_, to))
     keys = selected_nodes(project, pipeline, node, downstream=downstream)
-    found = forecast(project, project.open_state(), keys, request)
+    both = list(map(_with_quarantine, forecast(project, project.open_state(), keys, request)))
+    found = [one for one, _ in both]
     if as_json:
-        data_json([one.to_json() for one in found])
+        data_json([{**one.to_json(), "quarantine": undone or None} for one, undone in both])
     else:
         name = node_name(keys)
         data_table([Column("node", lambda one: name(one.key)), *_COLUMNS], found)
         _conclude(found)
         show_losses(found)
+        for one, undone in both:
+            if undone:
+                note(f"odi: {one.key}: {undone}; a run completes that first, even without new data")
     errors = [one for one in found if one.error]
     for one in errors:
         what = "would stop" if one.plan else "cannot be planned"
         note(f"odi: {one.key} {what}: {readable(str(one.error))}")
     if errors:
         raise typer.Exit(BAD_INPUT if all(isinstance(one.error, ConfigError) for one in errors) else FAILED)
+
+
+def _with_quarantine(one: Forecast) -> tuple[Forecast, str]:
+    """A forecast, and what its run completes first in the quarantine, in words."""
+    if one.plan is None or one.error is not None:
+        return one, ""
+    try:
+        return one, str(out_of_step(one.plan.node, one.plan.target))
+    except OdiError as error:
+        return replace(one, action="error", error=error), ""
 
 
 def _conclude(found: Sequence[Forecast]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -121,10 +122,8 @@ def _quarantine(node: Node, target: TableHandle) -> Iterator[Disagreement]:
     if lost or found.passed:
         gone = [*lost, *found.passed]
         yield Disagreement(node.key, Kind.QUARANTINE_APART, *lost_rows(node, gone))
-    lacks = [f"lacks the bad rows of version {one[0]}" for one in found.missing if one not in lost]
-    too_many = [f"has bad rows of version {version}, which was undone" for version, _ in found.undone]
-    if lacks or too_many:
-        text = f"its quarantine {'; '.join([*lacks, *too_many])}"
+    text = str(replace(found, missing=tuple(one for one in found.missing if one not in lost)))
+    if text:
         remedy = f"odi run {node.command}: it completes that first, even without new data"
         yield Disagreement(node.key, Kind.QUARANTINE_APART, text, remedy)
 

@@ -15,6 +15,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
+from odi_assets.cli import main
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.errors import DamagedTableError
 from odi_assets.delta.table import TableHandle
@@ -252,8 +253,8 @@ def test_a_run_that_dies_puts_each_row_in_its_place_once_when_it_is_tried_again(
     assert box.bad() == sorted((row for row in [*zero, *(row for _, bad in expected for row in bad)]), key=str)
 
 
-def test_what_a_run_left_undone_is_done_by_a_run_that_has_nothing_new(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+def test_what_a_run_left_undone_is_planned_and_done_by_a_run_that_has_nothing_new(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     box = Orders(tmp_path, spark)
     box.deliver("1", (1, 5.0), (2, -3.0))
@@ -264,7 +265,14 @@ def test_what_a_run_left_undone_is_done_by_a_run_that_has_nothing_new(
     assert (box.good(), box.quarantine().exists) == ([(1, 5.0)], False)
     (found,) = [one for one in examine(box.project, box.state, [_KEY]) if one.kind is Kind.QUARANTINE_APART]
     assert found.message == "its quarantine lacks the bad rows of version 0"
+    monkeypatch.chdir(tmp_path)
+    assert main(["plan", "p"]) == 0
+    assert (
+        "p.orders: its quarantine lacks the bad rows of version 0; a run completes that first" in capfd.readouterr().err
+    )
     assert box.run("orders").status is RunStatus.NO_DATA
+    assert main(["plan", "p"]) == 0
+    assert "quarantine" not in capfd.readouterr().err
     assert examine(box.project, box.state, [_KEY]) == []
     assert box.bad() == [(2, -3.0, NEGATIVE)]
     assert box.run("orders").status is RunStatus.NO_DATA
@@ -390,7 +398,7 @@ def test_a_quarantine_whose_log_is_emptied_is_damage_and_no_run_makes_it_again(
 
 @pytest.mark.parametrize("torn", [True, False], ids=["torn", "gone"])
 def test_the_last_commit_of_a_quarantine_is_made_again_by_the_next_run(
-    torn: bool, tmp_path: Path, spark: SparkSession
+    torn: bool, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = damaged_box(tmp_path, spark)
     commit = tmp_path / "lake" / "orders_bad" / "_delta_log" / f"{1:020d}.json"
@@ -399,6 +407,8 @@ def test_the_last_commit_of_a_quarantine_is_made_again_by_the_next_run(
         assert [one.kind for one in examine(box.project, box.state, [_KEY])] == [Kind.UNREADABLE]
         with pytest.raises(DamagedTableError, match="odi tables repair"):
             box.run("orders")
+        monkeypatch.chdir(tmp_path)
+        assert main(["plan", "p"]) == 1
         (repaired,) = repaired_tables(box)
         assert (repaired.what, repaired.version) == ("p.orders (quarantine)", 0)
         assert repaired.next == "odi run p --node orders"

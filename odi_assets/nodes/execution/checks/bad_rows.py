@@ -94,6 +94,12 @@ class OutOfStep:
     def __bool__(self) -> bool:
         return bool(self.missing or self.undone or self.passed)
 
+    def __str__(self) -> str:
+        """What the node's next run completes, in words; empty if that is nothing."""
+        lacks = [f"lacks the bad rows of version {version}" for version, _ in self.missing]
+        too_many = [f"has bad rows of version {version}, which was undone" for version, _ in self.undone]
+        return f"its quarantine {'; '.join([*lacks, *too_many])}" if lacks or too_many else ""
+
 
 def out_of_step(node: Node, target: TableHandle, *, every: bool = False) -> OutOfStep:
     """Where the quarantine of a node is not in step with ``target``, the node's table.
