@@ -43,7 +43,8 @@ def committer(stamp: CommittedStamp) -> Writer | None:
     """The node that made a commit; None if that was no node."""
     app, project = stamp.app_id, stamp.facts.get("project")
     if app.startswith(QUARANTINE_PREFIX):
-        return Writer((_quarantined(app),), project, quarantines=True)
+        # Its transaction may have a former name of the node.
+        return Writer((stamp.facts.get("node") or _quarantined(app),), project, quarantines=True)
     return None if node_of_app(app) is None else Writer((CommitFacts.of(stamp).node,), project)
 
 

@@ -18,6 +18,7 @@ from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.nodes.recovery.findings import Kind
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.table_versions import at_version
+from odi_assets_tests.nodes.execution.test_quarantine import Killed, dying
 from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.tables.support import read_table
 
@@ -158,6 +159,38 @@ def test_a_node_that_was_renamed_takes_its_quarantine_along(given: Given) -> Non
     given.load("renamed", "c", 5, -6)
     assert given.bad("bad") == [-6, -4, -2]
     assert plan_adoption(given.project, given.state, NodeKey("p", "renamed"), lambda: given.spark) is None
+
+
+def test_a_rewind_of_a_renamed_node_takes_out_what_it_quarantined_under_its_former_name(given: Given) -> None:
+    given.land("renamed/x.csv", ["id", "0"])
+    given.edit(_node("renamed", "bad", path="o"))
+    given.adopt("renamed")
+    given.load("renamed", "c", 5, -6)
+    given.rewind("renamed", 0)
+    assert given.bad("bad") == [-2]
+    given.run("renamed")
+    assert given.bad("bad") == [-6, -2]
+    assert examine(given.project, given.state, [NodeKey("p", "renamed")], deep=True) == []
+
+
+@pytest.mark.parametrize("path", ["bad", "worse"])
+def test_a_renamed_node_completes_what_a_run_under_its_former_name_left_undone(
+    path: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = Given(tmp_path, spark, _node("o", "bad"))
+    box.load("o", "a", 1, -2)
+    live_again = dying(monkeypatch, "odi_assets.nodes.execution.checks.quarantine.commit")
+    with pytest.raises(Killed):
+        box.load("o", "b", 3, -4)
+    live_again()
+    box.land("renamed/x.csv", ["id", "0"])
+    box.edit(_node("renamed", path, path="o"))
+    box.adopt("renamed")
+    box.load("renamed", "c", 5, -6)
+    assert sorted({*box.bad("bad"), *box.bad("worse")}) == [-6, -4, -2]
+    box.load("renamed", "d", 7, -8)
+    assert sorted([*box.bad("bad"), *box.bad("worse")]) == [-8, -6, -4, -2]
+    assert examine(box.project, box.state, [NodeKey("p", "renamed")], deep=True) == []
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert, keys: [id]", "append_once, keys: [id]"])

@@ -17,7 +17,7 @@ from odi_assets.delta.history import commit_digest
 from odi_assets.delta.partition_values import PartitionValues
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.node import Node, app_ids
+from odi_assets.nodes.node import Node, node_of_app
 from odi_assets.nodes.planning.writers import QUARANTINE_PREFIX
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class BadRows:
         replaces: what of the quarantine they replace: ``table``, partitions, or nothing.
         schema: the columns of the files, in Delta's JSON form.
         seen: the position of the quarantine when the commit was planned; None in commits of older versions.
+        node: which node made the commit, under the name that it had; empty until the commit is made.
     """
 
     since: int
@@ -51,20 +52,22 @@ class BadRows:
     replaces: str | Sequence[PartitionValues] | None = None
     schema: str | None = None
     seen: Mapping[str, Any] | None = None
+    node: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The facts as the log stores them."""
-        return {name: value for name, value in vars(self).items() if value is not None}
+        return {name: value for name, value in vars(self).items() if value is not None and name != "node"}
 
     @classmethod
     def of(cls, stamp: CommittedStamp) -> BadRows | None:
         """What a commit says; None if its node had no quarantine."""
         stored = stamp.facts.get(FACT)
-        return None if stored is None else cls(**stored)
+        return None if stored is None else cls(**stored, node=node_of_app(stamp.app_id) or "")
 
-    def app_id(self, node: str) -> str:
+    @property
+    def app_id(self) -> str:
         """The transaction of these rows in the quarantine."""
-        return f"{QUARANTINE_PREFIX}{node}:{self.write_id}"
+        return f"{QUARANTINE_PREFIX}{self.node}:{self.write_id}"
 
     @property
     def folder(self) -> str:
@@ -122,7 +125,7 @@ def out_of_step(node: Node, target: TableHandle, *, every: bool = False) -> OutO
     tables = {path: TableHandle.open(place) for path, place in paths.items()}
 
     def is_in(bad: BadRows) -> bool:
-        return tables[bad.path].transaction_number(bad.app_id(str(node))) % 2 == 1
+        return tables[bad.path].transaction_number(bad.app_id) % 2 == 1
 
     missing: list[tuple[int, BadRows]] = []
     passed: list[tuple[int, BadRows]] = []
@@ -187,11 +190,12 @@ def _bad_rows(node: Node, target: TableHandle, *, every: bool) -> _Found:
             there is something to look for.
     """
     found = _Found([], [])
-    own, undone_after, upto = app_ids(node.key), None, -1
+    undone_after, upto = None, -1
     for stamp in target.stamps():
         if stamp.version <= upto and not every:
             break
-        if stamp.app_id not in own:
+        # The table is the node's: what others committed there was the node's under a former name, or was adopted.
+        if node_of_app(stamp.app_id) is None:
             continue
         is_undone = undone_after is not None and stamp.version > undone_after
         facts = CommitFacts.of(stamp)

@@ -69,7 +69,7 @@ def _is_conflict(error: OdiError) -> bool:
 
 def _put_in(node: Node, version: int, bad: BadRows) -> None:
     location = bad.place(node)
-    table, app = TableHandle.open(location), bad.app_id(str(node))
+    table, app = TableHandle.open(location), bad.app_id
     number = table.transaction_number(app)
     if number % 2:
         return
@@ -132,7 +132,7 @@ def _take_out(node: Node, target: TableHandle, undone: Sequence[BadRows]) -> Non
     """Put the quarantine back to before the first of the ``undone`` commits of the node. Where other nodes' rows came
     in since, only the rows of these commits go."""
     table = TableHandle.open(undone[0].place(node))
-    apps = {bad.app_id(str(node)): bad for bad in undone}
+    apps = {bad.app_id: bad for bad in undone}
     numbers = [(app, number + 1) for app in apps if (number := table.transaction_number(app)) % 2]
     if not numbers:
         return
