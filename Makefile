@@ -57,9 +57,9 @@ run: java ## run the sample: half of January 2013, then the other half
 	$(BIN)/odi run flights
 
 # How many cases of a test that takes Spark, a server or a process `make test` runs at most.
-CASES ?= $(if $(ODI_TEST_WHOLE),100000,2)
+CASES ?= $(if $(ODI_TEST_WHOLE),100000,1)
 
-test: java ## run all tests, in two workers, with two cases of each; ODI_TEST_WHOLE=1: all cases; ARGS are pytest's
+test: java ## run all tests, in two workers, with one case of each; ODI_TEST_WHOLE=1: all cases; ARGS are pytest's
 	@ODI_JAVA_ARCHIVE="$(CURDIR)/.cache/java" $(BIN)/odi java prepare >/dev/null || true
 	$(BIN)/python -m pytest -n 2 --cases=$(CASES) $(ARGS)
 
