@@ -271,6 +271,7 @@ class FilesSnapshot(SourceSnapshot):
     looked_at: dict[tuple[str, ...], Mapping[str, list[str]]] = field(default_factory=dict, repr=False, compare=False)
     findings: dict[str, Mapping[str, Any]] = field(default_factory=dict, repr=False, compare=False)
     footers: dict[str, pq.ParquetSchema] = field(default_factory=dict, repr=False, compare=False)
+    _united_in: dict[Any, DataFrame] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @property
     def position(self) -> Position:
@@ -357,10 +358,13 @@ class FilesSnapshot(SourceSnapshot):
         return rows if only is None else rows.where(only.condition(rows))
 
     def _united(self, spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+        """The rows, described once for each session: a plan needs them several times, and so does its run."""
         from odi_assets.sources.files.united import united_rows
 
         try:
-            return united_rows(spark, self, paths)
+            if spark not in self._united_in:
+                self._united_in[spark] = united_rows(spark, self, paths)
+            return self._united_in[spark]
         except (spark_errors.PySparkException, java_errors.Py4JJavaError) as error:
             text = error_text(error)
             raise unreadable_file(self.label, text) or refused(self.label, self._named(paths), text) from error
