@@ -151,7 +151,7 @@ class EnvelopeFilesSnapshot(FilesSnapshot):
 
 
 def _snapshot(found: FilesSnapshot) -> EnvelopeFilesSnapshot:
-    parts = {one.name: getattr(found, one.name) for one in fields(found)}
+    parts = {one.name: getattr(found, one.name) for one in fields(found) if one.init}
     return EnvelopeFilesSnapshot(**{**parts, "format": "debezium"})
 
 
