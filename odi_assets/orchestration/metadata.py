@@ -137,7 +137,7 @@ def versions_read(project: Project, result: NodeResult) -> dict[str, dg.Metadata
     """Which version of each table of the project a commit was made of, with links to their assets."""
     lines = []
     for name, given in project.graph.node(result.key).inputs.items():
-        if given.node is None:
+        if not given.node:
             continue
         at, above = (result.metrics.get("inputs") or {}).get(name), project.graph.resolve(result.key, given.node)
         if isinstance(at, Mapping) and at.get("version") is not None:
