@@ -59,7 +59,9 @@ def changed(server: Server, name: str, value: str) -> Iterator[None]:
         try:
             yield
         finally:
-            server.execute("SET default_transaction_read_only = off", f"ALTER ROLE {USER} RESET ALL")
+            # On a busy machine even this takes longer than some of the settings allow.
+            own = ("statement_timeout = 0", "lock_timeout = 0", "default_transaction_read_only = off")
+            server.execute(*(f"SET {one}" for one in own), f"ALTER ROLE {USER} RESET ALL")
         return
     opened = server.connect(ADMIN)
     cursor = opened.cursor()
