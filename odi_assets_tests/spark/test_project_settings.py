@@ -108,7 +108,7 @@ def started_with(monkeypatch: pytest.MonkeyPatch) -> list[SparkConfig]:
         raise NoSession("no session starts in this test")
 
     monkeypatch.setattr(session, "JvmStart", lambda *_, **__: None)
-    monkeypatch.setattr(session, "_classic", no_session)
+    monkeypatch.setattr(session, "classic_session", no_session)
     monkeypatch.setattr(session, "_connect", no_session)
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     return found
