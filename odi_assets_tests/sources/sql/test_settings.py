@@ -30,7 +30,8 @@ POSTGRES = [
     ("bytea_output", "escape"),
     ("statement_timeout", "300"),
     ("lock_timeout", "1"),
-    ("idle_in_transaction_session_timeout", "1"),
+    # A reader turns it off in its first statement, within which a busy machine may pause for some milliseconds.
+    ("idle_in_transaction_session_timeout", "200"),
     ("default_transaction_read_only", "on"),
     ("default_transaction_isolation", "serializable"),
     ("standard_conforming_strings", "on"),
