@@ -18,6 +18,7 @@ from odi_assets.scaffold.capture import Need, columns_left_out, free_slot, needs
 from odi_assets.scaffold.catalog import CatalogTable, read_catalog
 from odi_assets.scaffold.file import LAKE, SYSTEM, Node, ProjectFile
 from odi_assets.scaffold.names import node_names, slug
+from odi_assets.scaffold.new_files import require_new, write_new
 from odi_assets.scaffold.reading import reading_of
 from odi_assets.scaffold.values import OddValue, odd_values
 from odi_assets.sources.cdc.database import CapturedTable
@@ -26,7 +27,6 @@ from odi_assets.sources.cdc.postgres.server import connected
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
 from odi_assets.util.extras import install_command
-from odi_assets.util.new_files import require_new, write_new
 from odi_assets.util.words import counted
 
 _CHANGES = "changes"

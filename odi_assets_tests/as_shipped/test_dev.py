@@ -191,9 +191,9 @@ def test_runs_share_a_server_that_is_replaced_when_it_dies_and_ends_with_odi_dev
         (tmp_path / "kill").write_text(str(first.pid), encoding="utf-8")
         assert running.run("shop") == "FAILURE"
         (tmp_path / "kill").unlink()
-        told = installed.run("odi runs last shop", tmp_path)
-        assert "the Spark Connect server died" in told.stdout + told.stderr
-        assert "the next run goes on from there" in told.stdout + told.stderr
+        said = installed.run("odi runs last shop", tmp_path)
+        assert "the Spark Connect server died" in said.stdout + said.stderr
+        assert "the next run goes on from there" in said.stdout + said.stderr
         # The next run waits for the server that takes the place of the first.
         assert running.run("shop") == "SUCCESS"
         second = server_jvm(running)

@@ -12,7 +12,7 @@ from odi_assets.config.json_schema import SCHEMA_FILE, schema_text
 from odi_assets.nodes.project import DEFAULT_PROJECT_FILE
 from odi_assets.sample import shop_db, shop_postgres
 from odi_assets.sample.orders_payments import in_order, json_files
-from odi_assets.util.new_files import require_new, write_new
+from odi_assets.scaffold.new_files import require_new, write_new
 from odi_assets.util.yaml_text import flow
 
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
+
+from odi_assets.spark.lazy import java_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_log = logging.getLogger(__name__)
+
 
 def spare(spark: SparkSession) -> None:
-    """Let the jobs of a session cost less; only for a session that this package started."""
+    """Let the jobs of a session cost less; only for a session that this package started.
+
+    A Hadoop that keeps its settings in another way leaves the session as it is.
+    """
     _remember_names(spark._jvm)
-    _forget_origins(spark)
+    try:
+        _forget_origins(spark)
+    except java_errors.Py4JJavaError as error:
+        _log.info("Hadoop's settings are sent with the files that they came from: %s", error.java_exception)
 
 
 def _remember_names(jvm: Any) -> None:
@@ -45,7 +56,7 @@ def _forget_origins(spark: Any) -> None:
     """Take out of Hadoop's settings which file each one came from.
 
     Each scan and each write sends all settings, about 1,100, through Java's serialization, and Hadoop compresses the
-    name of each one's file by itself: 30 ms of each job. Only ``Configuration.getPropertySources`` reads the names.
+    name of each one's file by itself. Only ``Configuration.getPropertySources`` reads the names.
     """
     java, hadoop = spark._jvm.java.lang, spark._jvm.org.apache.hadoop
     configuration = spark.sparkContext._jsc.hadoopConfiguration()
