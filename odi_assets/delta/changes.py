@@ -14,6 +14,7 @@ from functools import partial
 from itertools import chain, repeat
 from typing import Any
 from urllib.parse import unquote
+from weakref import WeakKeyDictionary
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.errors import cannot_look
@@ -103,19 +104,27 @@ class TableChanges:
         return rows_in(self.files)
 
 
+_found_last: WeakKeyDictionary[TableHandle, TableChanges] = WeakKeyDictionary()
+"""What each handle was asked for last: nodes that share one mostly ask for the same."""
+
+
 def changes(handle: TableHandle, after: int, upto: int) -> TableChanges:
-    """The commits ``after < version <= upto``.
+    """The commits ``after < version <= upto``. Asked for the same again, the handle knows them.
 
     Raises:
         TableError: a commit in between is no longer in the log. Fields: uri, version.
     """
-    versions, kinds, read = range(after + 1, upto + 1), handle.columns, partial(read_commit, handle.location)
-    if handle.location.is_local:
-        return TableChanges(after, upto, _in_effect(map(_change, versions, map(read, versions), repeat(kinds)), after))
+    known = _found_last.get(handle)
+    if known is not None and (known.after, known.upto) == (after, upto):
+        return known
+    versions, read = range(after + 1, upto + 1), partial(read_commit, handle.location)
     with ThreadPoolExecutor(max_workers=8) as pool:
-        return TableChanges(
-            after, upto, _in_effect(map(_change, versions, pool.map(read, versions), repeat(kinds)), after)
-        )
+        # A local log is read one by one: a thread is of no use there.
+        actions = map(read, versions) if handle.location.is_local else pool.map(read, versions)
+        commits = map(_change, versions, actions, repeat(handle.columns))
+        found = TableChanges(after, upto, _in_effect(commits, after))
+    _found_last[handle] = found
+    return found
 
 
 def _in_effect(commits: Iterable[CommitChange], after: int) -> tuple[CommitChange, ...]:
@@ -157,7 +166,7 @@ def is_other_history(handle: TableHandle, version: int, commit: str | None) -> b
     if commit is None or not handle.exists:
         return False
     # Commits missing from the log were cleaned after its retention, and are taken for the same.
-    return version > int(handle.version or 0) or commit_digest(handle.location, version) not in (None, commit)
+    return version > int(handle.version or 0) or handle.once(commit_digest, version) not in (None, commit)
 
 
 def _rows_changed(handle: TableHandle, after: int, upto: int) -> bool:

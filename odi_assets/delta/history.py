@@ -27,8 +27,9 @@ METADATA_KEY = "odi_assets"
 """Key of our part of a Delta commit's metadata (``commitInfo``)."""
 
 _REPLACING = ("CREATE OR REPLACE TABLE", "REPLACE TABLE")
-_PAGES = (1, 7, 24)
-"""How many commits are fetched at once from a store: mostly the newest one says what is asked; then more and more."""
+_PAGES = (7, 24)
+"""How many commits are fetched at once from a store, more and more. Mostly the newest one says what is asked: a handle
+fetches it alone."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from arro3.core import Table
@@ -25,13 +25,14 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.damage import damaged, emptied_commit, read_log
 from odi_assets.delta.errors import NODE, Owner, cannot_look, data_reads, deltalake_calls, store_options
-from odi_assets.delta.history import CommittedStamp, TableCommit, commit_digest, commits
+from odi_assets.delta.history import CommittedStamp, TableCommit, commit_at, commit_digest, commits
 from odi_assets.delta.on_disk import sync_commit
 from odi_assets.delta.partition_values import EXACT_FLOAT_DIGITS, partition_string
 from odi_assets.delta.retry import Retry, raced
 from odi_assets.errors import OdiError, TableError
 from odi_assets.util.lazy import pa
 
+_T = TypeVar("_T")
 # deltalake decodes `%20`, takes `\` for `/`, and breaks down at the others; in URIs, the rest after `#` or `?` is lost.
 _log = logging.getLogger(__name__)
 _GONE = re.compile(r"Object at location \S+ not found")
@@ -68,6 +69,7 @@ class TableHandle:
         self._table = table
         self.exists = table is not None
         self.version = None if table is None else table.version()
+        self._read: dict[tuple[Callable[[Location, int], Any], int], Any] = {}
 
     @classmethod
     def open(cls, location: Location, version: int | None = None) -> TableHandle:
@@ -179,11 +181,18 @@ class TableHandle:
         """The id Delta gave the table at its creation; a table dropped and made again has another."""
         return str(self.table.metadata().id)
 
-    @cached_property
+    def once(self, read: Callable[[Location, int], _T], version: int) -> _T:
+        """What ``read`` takes from the commit of a version, up to this one: read once, whoever asks."""
+        if (read, version) not in self._read:
+            self._read[read, version] = read(self.location, version)
+        found: _T = self._read[read, version]
+        return found
+
+    @property
     def commit(self) -> str | None:
         """A digest that identifies the commit of this version (see :func:`commit_digest`); None if the log does not
         have it."""
-        return None if self.version is None else commit_digest(self.location, self.version)
+        return None if self.version is None else self.once(commit_digest, self.version)
 
     @property
     def position(self) -> dict[str, Any]:
@@ -267,7 +276,10 @@ class TableHandle:
 
     def commits(self) -> Iterator[TableCommit]:
         """The commits up to this version, newest first, as far back as the log goes."""
-        return iter(()) if self.version is None else commits(self.location, self.version)
+        newest = None if self.version is None else self.once(commit_at, self.version)
+        if newest is not None:
+            yield newest
+            yield from commits(self.location, newest.version - 1)
 
     def stamps(self) -> Iterator[CommittedStamp]:
         """Our stamps in the table's log up to this version, newest first."""

@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from odi_assets.sources.snapshot import Partitions
 from odi_assets.sources.source import Source, Target
 
 if TYPE_CHECKING:
+    from odi_assets.delta.table import TableHandle
     from odi_assets.nodes.project import Project
 
 NODE_PREFIX, _BOUNDED = "odi_assets:", ":range"
@@ -64,6 +65,7 @@ class Node:
         waits_for: the nodes of ``depends_on``: they run first. What it takes from them, if anything, is not known.
         target: its table, as its sources see it.
         partition_by: the columns that its table is partitioned by.
+        log: the change log that it applies, if that is open; None: it is opened once it is asked for.
     """
 
     project: Project
@@ -73,9 +75,10 @@ class Node:
     waits_for: tuple[NodeKey, ...]
     target: Target
     partition_by: tuple[str, ...]
+    log: TableHandle | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of(cls, project: Project, key: NodeKey) -> Node:
+    def of(cls, project: Project, key: NodeKey, log: TableHandle | None = None) -> Node:
         """The node ``key``.
 
         Raises:
@@ -87,7 +90,7 @@ class Node:
         traits, keys = write.mode.traits, tuple(write.keys)
         target = Target(str(key), project.target(key), traits, keys, write.schema_policy, partition_by)
         waits_for = tuple(project.graph.resolve(key, name) for name in config.depends_on)
-        return cls(project, key, config, state_key(key, config), waits_for, target, partition_by)
+        return cls(project, key, config, state_key(key, config), waits_for, target, partition_by, log)
 
     def __str__(self) -> str:
         return str(self.key)
@@ -136,7 +139,7 @@ class Node:
             upstream = project.graph.resolve(self.key, given.node)
             table = project.target(upstream)
             only = None if config.apply is None else Partitions(PARTITION, (config.apply.table,))
-            found.append(table_source(name, str(upstream), self.target, given.incremental, table, only))
+            found.append(table_source(name, str(upstream), self.target, given.incremental, table, only, self.log))
         return tuple(found)
 
     @cached_property

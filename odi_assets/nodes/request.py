@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odi_assets.errors import ConfigError
+
+if TYPE_CHECKING:
+    from odi_assets.delta.table import TableHandle
 
 FULL_REFRESH_TAG = "odi/full_refresh"
 RESUME_TAG = "odi/resume"
@@ -54,6 +57,8 @@ class RunRequest:
         accept_loss: a full refresh may take rows out of the tables that the sources no longer give.
         inputs_wait: nodes above it were looked at in this run, had nothing to read, and have no table yet.
         until: by source, where it ended when the run began; for the later steps of a run that commits several.
+        log: the change log that the node applies, as it is open for all nodes of the run (see ``AppliedLogs``); None:
+            the node opens it.
     """
 
     full_refresh: bool = False
@@ -63,6 +68,7 @@ class RunRequest:
     accept_loss: bool = False
     inputs_wait: bool = False
     until: Mapping[str, Any] = field(default_factory=dict)
+    log: TableHandle | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.full_refresh and self.bounds is not None:

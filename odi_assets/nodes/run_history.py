@@ -5,17 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from itertools import takewhile
+from datetime import UTC, datetime
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError
 from odi_assets.nodes.events import Listener, NodeEvent, nobody
 from odi_assets.nodes.execution.outcomes import failure
 from odi_assets.nodes.history.attempts import begin, record
 from odi_assets.nodes.history.resume import last_rows, left_out, verdict
 from odi_assets.nodes.node import code_version
+from odi_assets.nodes.planning.apply import AppliedLogs
 from odi_assets.nodes.planning.forecast import missing_inputs
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.project import Project
@@ -24,9 +23,6 @@ from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 
 logger = logging.getLogger(__name__)
-
-_LONGEST_RUN = timedelta(days=1)
-"""A log's commits of the last day are asked which of them this run has made."""
 
 
 @dataclass
@@ -39,6 +35,7 @@ class RunHistory:
         is_partial: whether the run is of only some of a pipeline's nodes.
         results: the nodes that ended, in that order.
         failed: a node failed, or was cancelled.
+        logs: the change logs that its nodes apply.
     """
 
     project: Project
@@ -51,7 +48,10 @@ class RunHistory:
     results: dict[NodeKey, NodeResult] = field(default_factory=dict)
     failed: bool = False
     _before: dict[str, Mapping[NodeKey, RunRecord]] = field(default_factory=dict)
-    _log_versions: dict[NodeKey, int | None] = field(default_factory=dict)
+    logs: AppliedLogs = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.logs = AppliedLogs(self.project, self.run_id)
 
     def start(self, key: NodeKey, retry_number: int = 0, partition_key: str | None = None) -> RunInfo:
         """A node begins; ``retry_number`` counts the retries of its step within the run."""
@@ -115,24 +115,6 @@ class RunHistory:
         """Whether a node has an input that has no table yet because there was nothing to make it of."""
         above = [up for up in self.project.graph.upstream(key) if not self._has_table(up)]
         return any(map(self._is_idle, missing_inputs(self.project, key, above)))
-
-    def log_version(self, key: NodeKey) -> Mapping[str, int]:
-        """By input, the version of the change log that all nodes of this run apply; empty for nodes that apply none.
-
-        It is the version that this run has captured, or else the newest one when the first node asks.
-        """
-        config = self.project.graph.nodes[key]
-        if config.apply is None:
-            return {}
-        log = self.project.graph.resolve(key, config.apply.changes)
-        if log not in self._log_versions:
-            table = TableHandle.open(self.project.target(log))
-            recent = datetime.now(UTC) - _LONGEST_RUN
-            stamps = takewhile(lambda stamp: stamp.committed_at > recent, table.stamps()) if table.exists else ()
-            own = (stamp.version for stamp in stamps if stamp.facts.get("run_id") == self.run_id)
-            self._log_versions[log] = next(own, table.version)
-        version = self._log_versions[log]
-        return {} if version is None else dict.fromkeys(config.inputs, version)
 
     def _has_table(self, key: NodeKey) -> bool:
         """Whether this run has found the table of a node, or made it."""

@@ -135,7 +135,7 @@ def prepare(run: NodeRun, request: RunRequest) -> Computed | NodeResult:
         if request.resume and (left_out := history.left_out(key, run.info)) is not None:
             return left_out
         request = replace(request, inputs_wait=request.inputs_wait or history.inputs_wait(key))
-        request = replace(request, until={**history.log_version(key), **request.until})
+        request = replace(request, log=history.logs.of(key))
         plan = run.plan = plan_node(history.project, history.state, key, request)
         run.log.info("%s: %s", key, plan.summary)
         for loss in plan.losses:

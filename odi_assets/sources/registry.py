@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from odi_assets.config.models import Connection, Increment, ReadConfig
 from odi_assets.config.models.reads import SOURCES, kind_of
@@ -11,6 +12,9 @@ from odi_assets.errors import ConfigError
 from odi_assets.sources.marks import READ
 from odi_assets.sources.snapshot import Partitions
 from odi_assets.sources.source import Source, SourceContext, Target
+
+if TYPE_CHECKING:
+    from odi_assets.delta.table import TableHandle
 
 Locate = Callable[[str, str], Location]
 """A path of a connection → where it is."""
@@ -43,12 +47,16 @@ def table_source(
     increment: Increment | None,
     location: Location,
     only: Partitions | None = None,
+    opened: TableHandle | None = None,
 ) -> Source:
     """The table of an upstream node as a source.
 
     Args:
         only: the partitions whose rows are wanted; None: all.
+        opened: the table at the version that is wanted; None: the newest one, when it is asked for.
     """
     from odi_assets.sources.delta.source import DeltaTableSource
 
-    return DeltaTableSource(name=name, label=label, target=target, increment=increment, location=location, only=only)
+    return DeltaTableSource(
+        name=name, label=label, target=target, increment=increment, location=location, only=only, opened=opened
+    )

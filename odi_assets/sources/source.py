@@ -181,14 +181,13 @@ class Source(ABC):
         """Whether :meth:`position` shows, without the source being read, that it has changed."""
         return self.watchable or self.knows_changes
 
-    def bounded(self, until: Any, mark: Mark | None) -> Source:
+    def bounded(self, until: Any) -> Source:
         """The same source, of which nothing is read above ``until``; None: no bound.
 
         Args:
-            until: what one of its reads gave; of a table, a version.
-            mark: of the node. A bound below it is none.
+            until: what one of its reads gave.
         """
-        del until, mark
+        del until
         return self
 
     def followed_by(self, increment: Increment) -> Source:

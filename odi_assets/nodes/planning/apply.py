@@ -1,17 +1,21 @@
-"""What a node that applies a change log takes from the log without Spark: the key of its table."""
+"""What a node that applies a change log takes from the log without Spark: its version, the key of its table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import WriteMode
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.start import hwm_in_target, marks_of, start_of
+from odi_assets.nodes.project import Project
 from odi_assets.sources.cdc.value_types import MARIADB, POSTGRES, ValueTypes
 from odi_assets.sources.delta.source import TableSnapshot
 from odi_assets.sources.marks import VersionMark
@@ -19,6 +23,54 @@ from odi_assets.state.backend import StateBackend
 
 if TYPE_CHECKING:
     from odi_assets.nodes.planning.plan import NodePlan
+
+_LONGEST_RUN = timedelta(days=1)
+"""A log's commits of the last day are asked which of them a run has made."""
+
+
+@dataclass
+class AppliedLogs:
+    """The change logs that the nodes of one run, or of one look at many nodes, apply; each is opened once.
+
+    So all of these nodes see one version of a log: the mark, the keys and the rows that they take come from it, also if
+    the log grows in the meantime. The version is the one that the run has captured, or else the newest one when the
+    first node asks. A node that another run has brought beyond it looks at the newest one (see ``plan_node``).
+
+    Attributes:
+        run_id: the run; None for a look.
+    """
+
+    project: Project
+    run_id: str | None = None
+    _opened: dict[NodeKey, TableHandle] = field(default_factory=dict)
+
+    def of(self, key: NodeKey) -> TableHandle | None:
+        """The change log that the node ``key`` applies; None if it applies none.
+
+        Raises:
+            ConfigError: there is no such node.
+            TableError: the log cannot be opened.
+        """
+        applied = self.project.graph.node(key).apply
+        if applied is None:
+            return None
+        log = self.project.graph.resolve(key, applied.changes)
+        if log not in self._opened:
+            self._opened[log] = self._open(log)
+        return self._opened[log]
+
+    def forget(self) -> None:
+        """Open the newest versions when they are asked for again."""
+        self._opened.clear()
+
+    def _open(self, log: NodeKey) -> TableHandle:
+        newest = TableHandle.open(self.project.target(log))
+        if self.run_id is None or not newest.exists:
+            return newest
+        recent = datetime.now(UTC) - _LONGEST_RUN
+        stamps = takewhile(lambda stamp: stamp.committed_at > recent, newest.stamps())
+        captured = next((stamp.version for stamp in stamps if stamp.facts.get("run_id") == self.run_id), None)
+        return newest if captured in (None, newest.version) else TableHandle.open(newest.location, captured)
 
 
 def key_of_log(plan: NodePlan) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError
+from odi_assets.nodes.planning.apply import AppliedLogs
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import NEW_DATA, KnownHwms, plan_node
 from odi_assets.nodes.project import Project
@@ -76,13 +77,13 @@ def forecasts(
 ) -> Iterator[Forecast]:
     """The same, one after the other: each is made when it is asked for."""
     found: dict[NodeKey, Forecast] = {}
-    hwms = _hwms(state, keys)
+    hwms, logs = _hwms(state, keys), AppliedLogs(project)
     for key in keys:
         above = [found[up] for up in project.graph.upstream(key) if up in found]
         writing = [one for one in above if one.action in {"write", "follow"}]
         inputs = table_inputs(project, key)
         waits = any(one.action == "nothing" and one.key in inputs and not _has_table(project, one) for one in above)
-        found[key] = _forecast(project, hwms, key, writing, replace(request, inputs_wait=waits))
+        found[key] = _forecast(logs, hwms, key, writing, replace(request, inputs_wait=waits))
         yield found[key]
 
 
@@ -110,18 +111,19 @@ def _has_table(project: Project, found: Forecast) -> bool:
 
 
 def _forecast(
-    project: Project,
+    logs: AppliedLogs,
     state: Hwms,
     key: NodeKey,
     writing: Sequence[Forecast],
     request: RunRequest,
 ) -> Forecast:
+    project = logs.project
     missing = [one.key for one in writing if not _has_table(project, one)]
     if missing:
         summary = f"what {_names(missing, key)} will hold: not written yet"
         return Forecast(key, "follow", summary, bytes=_first(project, key, writing))
     try:
-        plan = plan_node(project, state, key, replace(request, accept_loss=True))
+        plan = plan_node(project, state, key, replace(request, accept_loss=True, log=logs.of(key)))
     except OdiError as error:
         return Forecast(key, "error", "cannot be planned, see below", error=error)
     stop = next((read.stop for read in plan.reads if read.stop is not None), None)

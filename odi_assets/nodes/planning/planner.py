@@ -78,9 +78,9 @@ def plan_node(project: Project, state: Hwms, key: NodeKey, request: RunRequest =
         IncrementError, SourceError, TableError: a source cannot be planned.
         CheckpointError: of a stream node: its checkpoint and its table do not belong together.
     """
-    node = Node.of(project, key)
+    node = Node.of(project, key, request.log)
     # A run may commit between the look at the node's table and the look at a source, and its server's slot moves with
-    # it: that the two do not belong together is so if a second look says so too.
+    # it: that the two do not belong together is so if a second look, at the newest change log too, says so.
     with suppress(IdentityMismatchError), remedies_named(node):
         return _planned(node, state, request)
     node = Node.of(project, key)
@@ -124,9 +124,8 @@ def _planned(node: Node, state: Hwms, request: RunRequest) -> NodePlan:
         replace(
             plan,
             reads=tuple(
-                _read_of(node, source.bounded(request.until.get(source.name), mark), mark)
+                _read_of(node, source.bounded(request.until.get(source.name)), marks.get(source.name))
                 for source in node.sources
-                for mark in (marks.get(source.name),)
             ),
         )
     )

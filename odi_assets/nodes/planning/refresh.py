@@ -33,7 +33,7 @@ def planned_refresh(plan: NodePlan) -> NodePlan:
     """
     losses = require_consent(plan, _losses(plan))
     until = plan.request.until
-    reads = tuple(source.bounded(until.get(source.name), None).plan(None).whole() for source in plan.node.sources)
+    reads = tuple(source.bounded(until.get(source.name)).plan(None).whole() for source in plan.node.sources)
     write = replace(plan.write, mode=WriteMode.OVERWRITE)
     return replace(plan, request=replace(plan.request, full_refresh=True), write=write, reads=reads, losses=losses)
 

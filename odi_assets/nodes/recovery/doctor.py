@@ -18,6 +18,7 @@ from odi_assets.nodes.history.attempts import NodeAttempt, open_attempts
 from odi_assets.nodes.history.repair import GRACE, attempt_of, own_rows, stamps_without_row
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.planning.apply import AppliedLogs
 from odi_assets.nodes.planning.identity import require_own, same_sources
 from odi_assets.nodes.planning.start import Start, marks_of, table_and_start
 from odi_assets.nodes.planning.target_check import require_hwm_known, what_is_behind
@@ -43,18 +44,22 @@ def examine(
     Args:
         deep: read every data file and every commit, too.
     """
-    found = [one for key in keys for one in lasting(partial(_look, project, state, key), deep=deep)]
+    logs = AppliedLogs(project)
+    found = [one for key in keys for one in lasting(partial(_look, logs, state, key), deep=deep)]
     found.extend(slots_found(project, state, keys))
     return found
 
 
-def _look(project: Project, state: StateBackend, key: NodeKey, deep: bool) -> list[Disagreement]:
+def _look(logs: AppliedLogs, state: StateBackend, key: NodeKey, deep: bool) -> list[Disagreement]:
     found: list[Disagreement] = []
     try:
-        with remedies_named(Node.of(project, key)):
-            found.extend(_of_node(project, state, key, deep=deep))
+        with remedies_named(Node.of(logs.project, key)):
+            found.extend(_of_node(logs, state, key, deep=deep))
     except (OdiError, OSError) as error:
         found.append(over(key, error))
+    if found:
+        # A run may have brought the node beyond the version that is open: the next look is at the newest one.
+        logs.forget()
     return found
 
 
@@ -82,8 +87,9 @@ def kept_gaps(project: Project, keys: Sequence[NodeKey]) -> dict[NodeKey, str]:
     return found
 
 
-def _of_node(project: Project, state: StateBackend, key: NodeKey, *, deep: bool) -> Iterator[Disagreement]:
-    node = Node.of(project, key)
+def _of_node(logs: AppliedLogs, state: StateBackend, key: NodeKey, *, deep: bool) -> Iterator[Disagreement]:
+    project = logs.project
+    node = Node.of(project, key, logs.of(key))
     if not node.kind.keeps_hwm:
         target = TableHandle.open(node.target.location)
         found = list(node.kind.examine(node, target))

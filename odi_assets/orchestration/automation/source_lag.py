@@ -19,6 +19,7 @@ from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.position import table_position
 from odi_assets.nodes.history.repair import GRACE
 from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.apply import AppliedLogs
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import KnownHwms, plan_node
 from odi_assets.nodes.project import Project
@@ -172,10 +173,10 @@ class Watch:
             leave_out: nodes that need no look.
         """
         until = time.monotonic() + seconds
-        hwms = KnownHwms(read_marks(self.project))
+        hwms, logs = KnownHwms(read_marks(self.project)), AppliedLogs(self.project)
         turn = self.nodes[self._next :] + self.nodes[: self._next]
         asked = [key for key in turn if key not in leave_out]
-        questions: dict[NodeKey, Callable[[], _Seen]] = {key: self._question(key, hwms) for key in asked}
+        questions: dict[NodeKey, Callable[[], _Seen]] = {key: self._question(key, hwms, logs) for key in asked}
         found, answered = Positions(), set()
         for answer in self._looks.ask(questions, until):
             key, seen = answer.key, answer.value
@@ -212,10 +213,10 @@ class Watch:
         # Answers come in the order in which sources gave them.
         return {key: group[key] for key in self.nodes if key in group}
 
-    def _question(self, key: NodeKey, state: KnownHwms) -> Callable[[], _Seen]:
-        return lambda: self._look_at(key, state)
+    def _question(self, key: NodeKey, state: KnownHwms, logs: AppliedLogs) -> Callable[[], _Seen]:
+        return lambda: self._look_at(key, state, logs)
 
-    def _look_at(self, key: NodeKey, state: KnownHwms) -> _Seen:
+    def _look_at(self, key: NodeKey, state: KnownHwms, logs: AppliedLogs) -> _Seen:
         node, graph = Node.of(self.project, key), self.project.graph
         missing = [up for up in graph.upstream(key) if table_position(self.project.target(up))["version"] is None]
         if missing:
@@ -234,7 +235,10 @@ class Watch:
         settles = max((source.settles_within.total_seconds() for source in node.sources), default=0.0)
         lasts = not kind.leaves_work and (settles == 0 or time.monotonic() - self._first[key][1] > settles)
         self._changed.add(key)
-        plan = plan_node(self.project, state, key, RunRequest(accept_loss=True))
+        log = logs.of(key)
+        # A log that has grown since the look began is not the one whose position is remembered.
+        is_current = log is not None and log.position in positions.values()
+        plan = plan_node(self.project, state, key, RunRequest(accept_loss=True, log=log if is_current else None))
         ahead = _is_ahead(plan)
         stands = {read.name: read.stands_at for read in plan.reads if read.stands_at is not None}
         mark = digest({**positions, **stands}) if stands else mark

@@ -150,8 +150,7 @@ class LogSource(Source):
     def follows(self) -> bool:
         return True
 
-    def bounded(self, until: Any, mark: Mark | None) -> LogSource:
-        del mark
+    def bounded(self, until: Any) -> LogSource:
         return self if until is None else replace(self, until=int(until))
 
     def snapshot(self) -> LogSnapshot:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -54,12 +54,12 @@ class DeltaTableSource(StreamableSource):
 
     Attributes:
         only: the partitions whose rows are wanted; None: all.
-        until: the version that is read, if it is not the newest one.
+        opened: the table at the version that is read; None: the newest one, when the source is first asked for it.
     """
 
     location: Location
     only: Partitions | None = None
-    until: int | None = None
+    opened: TableHandle | None = field(default=None, compare=False, repr=False)
 
     @property
     def identity(self) -> Identity:
@@ -68,13 +68,7 @@ class DeltaTableSource(StreamableSource):
     @cached_property
     def _newest(self) -> TableSnapshot:
         """The table as it was when this source was first asked for it: a plan sees one version."""
-        return self._snapshot(self.until)
-
-    def bounded(self, until: Any, mark: Mark | None) -> DeltaTableSource:
-        is_passed = isinstance(mark, VersionMark) and until is not None and mark.version > until
-        # To open a table costs most of a plan: the newest version is open already.
-        is_newest = until is not None and self._newest.table_version == until
-        return self if until is None or is_passed or is_newest else replace(self, until=int(until))
+        return self._snapshot_of(TableHandle.open(self.location) if self.opened is None else self.opened)
 
     @property
     def uri(self) -> str:
@@ -209,7 +203,7 @@ class DeltaTableSource(StreamableSource):
     def why_unreachable(self, mark: Mark) -> str | None:
         if not isinstance(mark, VersionMark):
             return None
-        handle = self._snapshot().handle
+        handle = self._newest.handle
         if not handle.exists:
             return f"the table of {self.label} does not exist"
         if mark.table_id not in (None, handle.table_id):
@@ -235,8 +229,10 @@ class DeltaTableSource(StreamableSource):
         found = self._snapshot(mark.version)
         return Whole(snapshot=found, summary=found.summary)
 
-    def _snapshot(self, version: int | None = None) -> TableSnapshot:
-        handle = TableHandle.open(self.location, version)
+    def _snapshot(self, version: int) -> TableSnapshot:
+        return self._snapshot_of(TableHandle.open(self.location, version))
+
+    def _snapshot_of(self, handle: TableHandle) -> TableSnapshot:
         table_id = handle.table_id if handle.exists else ""
         identity = self.identified("delta", table_id, "version", self.location.true_path())
         if handle.commit is not None:
@@ -315,7 +311,7 @@ class TableSnapshot(SourceSnapshot):
     def moment_of(self, mark: Mark) -> float | None:
         if not isinstance(mark, VersionMark):
             return super().moment_of(mark)
-        commit = commit_at(self.handle.location, mark.version)
+        commit = self.handle.once(commit_at, mark.version)
         return None if commit is None else commit.made_at.timestamp()
 
     def read_error(self, text: str) -> SourceError | None:

@@ -61,8 +61,7 @@ class Topics(Source):
     def follows(self) -> bool:
         return True
 
-    def bounded(self, until: Any, mark: Mark | None) -> Topics:
-        del mark
+    def bounded(self, until: Any) -> Topics:
         return self if until is None else replace(self, ends=until)
 
     def snapshot(self) -> SourceSnapshot:
