@@ -20,7 +20,8 @@ PartitionValues = Mapping[str, str | None]
 EXACT_FLOAT_DIGITS = 15
 """Digits of a decimal that a float surely holds: statistics of files have floats for decimals."""
 
-_INTEGERS = {"byte", "short", "integer", "long"}
+INTEGERS = frozenset({"byte", "short", "integer", "long"})
+"""Delta's types of whole numbers."""
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _EXACT = Context(prec=80)
 
@@ -67,7 +68,7 @@ def same_spellings(partition: Mapping[str, str | None], kinds: Mapping[str, Any]
 
 
 def _value(text: str, kind: str) -> Any:
-    if kind in _INTEGERS:
+    if kind in INTEGERS:
         return int(text)
     if kind == "double":
         return float(text)

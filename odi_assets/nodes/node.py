@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
 NODE_PREFIX, _BOUNDED = "odi_assets:", ":range"
 _HASH_LENGTH = 12
-_NOT_CODE = {"description", "owner", "tags", "automation", "freshness"}
+_OF_BACKFILLS = ("timezone", "hour_offset", "minute_offset", "in_dagster", "max_partitions_per_run")
+_NOT_CODE: dict[str, Any] = {
+    **dict.fromkeys(("description", "owner", "tags", "automation", "freshness"), True),
+    "partition": set(_OF_BACKFILLS),
+}
 _OF_ALL_READS = {
     **dict.fromkeys(("schema_ddl", "rescued", "table", "query", "partition_column")),
     **{"options": {}, "strict": True, "pieces": 1, "columns": {}, "tables": []},

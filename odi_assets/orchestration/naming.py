@@ -125,7 +125,10 @@ def partition_of(project: Project, key: NodeKey) -> PartitionConfig | None:
     A node that Dagster requests by a condition has none: a condition asks for partitions, and an increment is none.
     """
     node = project.graph.node(key)
-    return node.partition if project.config.automation.partitions and node.automation is None else None
+    if node.partition is None or node.automation is not None:
+        return None
+    wanted = node.partition.in_dagster
+    return node.partition if (project.config.automation.partitions if wanted is None else wanted) else None
 
 
 def source_key(connection: str, path: str) -> dg.AssetKey:

@@ -33,7 +33,7 @@ class Partitions:
     """Whole partitions of a node's table: values of ``column`` as Delta writes them; None stands for NULL.
 
     Attributes:
-        span: of a range: where the column has dates or times, all of the range are meant, whatever ``values`` names.
+        span: of a range: the partitions in it are meant, and ``values`` names none.
     """
 
     column: str
@@ -49,10 +49,13 @@ class Partitions:
         """Whether a row is in one of them."""
         kind = rows.schema[self.column].dataType
         name = F.col(quoted(self.column))
-        if self.span is not None and kind.typeName() in TIMES:
-            start, end = (F.lit(bound).cast(kind) for bound in self.span.texts(kind.typeName()))
-            return (name >= start) & (name < end)
-        filled = [F.lit(value).cast(kind) for value in self.values if value is not None]
+        values: Iterable[str | None] = self.values
+        if self.span is not None:
+            if kind.typeName() in TIMES:
+                start, end = (F.lit(bound).cast(kind) for bound in self.span.texts(kind.typeName()))
+                return (name >= start) & (name < end)
+            values = sorted(self.span.names(kind.jsonValue()))
+        filled = [F.lit(value).cast(kind) for value in values if value is not None]
         if kind.simpleString() in ("float", "double"):
             # Parquet's filters take -0.0 for less than 0.0, and would skip its rows. A sum is not pushed down to them.
             name = name + F.lit(0.0)

@@ -106,6 +106,16 @@ def broken(old: str, new: str) -> str:
          "in 2013-01-31, not `2013-02-30`"),
         ("- name: one", "- name: one\n  partition: {column: d, start: 2013-02-01, every: dya}", "dya", "did you mean "
          "`day`?"),
+        ("- name: one", "- name: one\n  partition: {column: d, start: 2013-02-01, timezone: Europe/Berln}",
+         "Europe/Berln", "did you mean `Europe/Berlin`?"),
+        ("- name: one", "- name: one\n  partition: {column: d, start: 2013-02-01, every: hour, hour_offset: 6}", "6}",
+         "is the hour at which days begin, and these are hours: leave it out"),
+        ("- name: one", "- name: one\n  partition: {column: d, start: 2013-02-01, every: hour, timezone: "
+         "Australia/Lord_Howe}", "Australia", "changes its clock by a part of an hour"),
+        ("- name: one", "- name: one\n  partition: {column: d, start: 2013-02-01, in_dagster: false, "
+         "max_partitions_per_run: 1}", "1}", "is for backfills in Dagster"),
+        ("- name: one", "- name: one\n  automation: eager\n  partition: {column: d, start: 2013-02-01, in_dagster: "
+         "true}", "true}", "is not for a node with `automation`"),
         ("keys: [id]", "keys: [id]\n    partition_by: [e]\n  partition: {column: d, start: 2013-01-01}", "d, start",
          "`d` is not in `write.partition_by`"),
         ("- name: one", "- name: one\n  inputs: [two]", "two", "unknown node `two`"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
+import dagster_webserver
 from deltalake import DeltaTable
 
 from odi_assets.nodes.project import Project
@@ -150,6 +152,58 @@ def test_a_project_may_have_no_partitions_in_dagster(tmp_path: Path) -> None:
     definitions = build_definitions(project)
     assert not any(asset.partitions_def for asset in definitions.resolve_asset_graph().assets_defs)
     assert "launchpad" not in (definitions.resolve_job_def("shop").description or "")
+
+
+def _with(tmp_path: Path, *changes: tuple[str, str]) -> Project:
+    text = PROJECT_FILE
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    return make_project(tmp_path, text=text)
+
+
+def test_a_node_may_have_no_partitions_in_dagster_and_another_one_has(tmp_path: Path) -> None:
+    nodes = ("sales_by_day", "revenue")
+    by_node = _with(
+        tmp_path / "a", ("end: 2024-02-01}\n        transform: {sql", "in_dagster: false}\n        transform: {sql")
+    )
+    graph = build_definitions(by_node).resolve_asset_graph()
+    assert [graph.get(_key("shop", node)).is_partitioned for node in nodes] == [True, False]
+    none = _with(
+        tmp_path / "b",
+        ("end: 2024-02-01}\n        transform: {sql", "in_dagster: true}\n        transform: {sql"),
+        ("project: shop_analytics", "project: shop_analytics\nautomation: {partitions: false}"),
+    )
+    graph = build_definitions(none).resolve_asset_graph()
+    assert [graph.get(_key("shop", node)).is_partitioned for node in nodes] == [False, True]
+
+
+def test_a_backfill_may_take_some_partitions_a_run(tmp_path: Path) -> None:
+    project = _with(tmp_path, ("end: 2024-02-01}", "end: 2024-02-01, max_partitions_per_run: 1}"))
+    asset = build_definitions(project).get_assets_def(_key("shop", "sales_by_day"))
+    assert asset.backfill_policy == dg.BackfillPolicy.multi_run(1)
+
+
+def test_a_node_below_one_with_partitions_in_another_zone_reads_all_of_them(tmp_path: Path) -> None:
+    below = "end: 2024-02-01}\n        transform: {sql"
+    project = _with(tmp_path, (below, below.replace("}", ", timezone: Europe/Berlin}", 1)))
+    definitions = build_definitions(project)
+    (dep,) = _spec(project, "shop", "revenue").deps
+    assert isinstance(dep.partition_mapping, dg.AllPartitionMapping)
+    assert definitions.resolve_asset_graph().get(_key("shop", "revenue")).is_partitioned
+
+
+def test_the_way_to_run_a_schedule_now_is_named_as_dagster_names_it(project: Project) -> None:
+    definitions = build_definitions(project)
+    schedule = definitions.resolve_schedule_def("shop_schedule")
+    assert isinstance(schedule, dg.ScheduleDefinition)
+    bundle = Path(str(dagster_webserver.__file__)).parent / "webapp" / "build" / "_next" / "static" / "chunks"
+    texts = [file.read_text("utf-8", "replace") for file in bundle.glob("*.js")]
+    for text in (definitions.resolve_job_def("shop").description, schedule.description):
+        way = (text or "").partition("*Preview")[2].partition("; or ")[0]
+        buttons = re.findall(r"\*([^*]+)\*", f"*Preview{way}")
+        assert len(buttons) == 3
+        assert all(any(f'children:"{button}"' in page for page in texts) for button in buttons), buttons
 
 
 def test_a_pipeline_has_a_job_a_schedule_and_a_sensor(project: Project) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import PartitionConfig
-from odi_assets.orchestration.assets.partitions.of_nodes import partition_keys, partitions_definition
+from odi_assets.orchestration.assets.partitions.of_nodes import PartitionKeys, partitions_definition
 from odi_assets.orchestration.naming import asset_key, node_key, source_key
 
 
@@ -71,4 +71,5 @@ def test_partitions_without_an_end_go_on_until_now() -> None:
 def test_values_of_the_partition_column_name_dagster_partitions(
     every: str, values: list[str | None], expected: list[str]
 ) -> None:
-    assert partition_keys(values, _partition(every)) == expected
+    kind = "timestamp" if every == "hour" else "date"
+    assert PartitionKeys(_partition(every), kind).of_all(values) == expected

@@ -321,6 +321,30 @@ class TestABackfill:
         assert _amounts(project)[("2024-01-01", "Oslo")] == 11.0
         assert project.open_state().get_hwm("shop.sales_by_day") == before
 
+    @pytest.mark.parametrize("given", ["partition", "automation"])
+    def test_of_other_nodes_takes_in_the_increment_of_one_without_partitions_in_dagster(
+        self, tmp_path: Path, instance: dg.DagsterInstance, given: str
+    ) -> None:
+        head, _, tail = PROJECT_FILE.rpartition(
+            "partition: {column: day, every: day, start: 2024-01-01, end: 2024-02-01}"
+        )
+        alone = "partition: {column: day, start: 2024-01-01, in_dagster: false}"
+        requested = "automation: eager\n        partition: {column: day, start: 2024-01-01}"
+        text = f"{head}{alone if given == 'partition' else requested}{tail}"
+        project = make_project(tmp_path / "mixed", "2024-01-01", "2024-01-02", text=text)
+        job = build_definitions(project).resolve_implicit_global_asset_job_def()
+        above = [dg.AssetKey(["shop", node]) for node in ("raw_sales", "shops", "sales")]
+        assert job.execute_in_process(instance=instance, asset_selection=above).success
+        result = job.execute_in_process(
+            instance=instance,
+            asset_selection=[dg.AssetKey(["shop", "sales_by_day"]), dg.AssetKey(["shop", "revenue"])],
+            partition_key="2024-01-02",
+        )
+        assert result.success
+        record = project.open_state().get_last_run("shop", "revenue")
+        assert record is not None
+        assert (record.partition_key, record.hwm_after is not None) == (None, True)
+
     def test_of_a_single_day_leaves_the_others_as_they_are(self, loaded: Project, instance: dg.DagsterInstance) -> None:
         DeltaTable(str(loaded.root / "lake" / "sales_by_day")).delete("day = '2024-01-01'")
         assert ("2024-01-01", "Oslo") not in _amounts(loaded)

@@ -115,9 +115,13 @@ def _of_partition(node: NodeView, read: KnownColumns | None, written: KnownColum
     if partition is not None and written is not None:
         whose = "`read.schema`" if config.transform is None else "what the transform gives"
         yield from _missing(partition.column, written, whose, at)
-        if partition.every == "hour" and written.kind(partition.column) == "date":
+        kind = written.kind(partition.column)
+        if partition.every == "hour" and kind == "date":
             text = f"`{partition.column}` is a date, and has no hours: write `every: day`, or take a time"
             yield Mistake(text, at=(*node.path, "partition", "every"))
+        elif kind is not None and kind not in _TIMES | INTEGERS | {"string"}:
+            text = f"is {kind}, which does not say to which partition a row belongs: take a column of dates, times, "
+            yield about(partition.column, f"{text}texts or integers", at=at)
     follows = config.read is not None and config.read.incremental is not None
     if read is None or not follows or config.write.mode.traits.increment != "partitions" or config.transform is None:
         return

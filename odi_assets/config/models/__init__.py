@@ -32,9 +32,10 @@ from odi_assets.config.models.increments import (
     StatefulIncrement,
     VersionIncrement,
 )
-from odi_assets.config.models.nodes import InputConfig, NodeConfig, PartitionConfig, PipelineConfig, TransformConfig
+from odi_assets.config.models.nodes import InputConfig, NodeConfig, PipelineConfig, TransformConfig
 from odi_assets.config.models.operation.alerts import AlertConfig, EmailAlert, LogAlert, WebhookAlert
 from odi_assets.config.models.operation.automation import AutomationConfig, FreshnessConfig, JobConfig, NodeAutomation
+from odi_assets.config.models.operation.partitions import PartitionConfig
 from odi_assets.config.models.project import ProjectConfig, RetryConfig, SparkConfig, SystemConfig
 from odi_assets.config.models.reads import Read, ReadConfig
 from odi_assets.config.models.stream import OutputMode, StateStoreKind, StreamInput, StreamSettings, Watermark

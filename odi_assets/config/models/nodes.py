@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -22,6 +21,7 @@ from odi_assets.config.models.increments import (
     VersionIncrement,
 )
 from odi_assets.config.models.operation.automation import FreshnessConfig, NodeAutomation, TimeZone
+from odi_assets.config.models.operation.partitions import PartitionConfig
 from odi_assets.config.models.reads import Read, ReadConfig
 from odi_assets.config.models.stream import StreamSettings
 from odi_assets.config.models.writes import WriteConfig
@@ -138,21 +138,6 @@ class TransformConfig(Strict):
             raise ConfigError(f"`sql_file` {path} cannot be read: {error.strerror}", fix="correct the path") from error
 
 
-class PartitionConfig(Strict):
-    """One Dagster partition per ``every`` of ``column``; the table is partitioned by ``column`` too."""
-
-    column: Text = Field(description="Date or timestamp column of the target.")
-    every: Literal["hour", "day", "month"] = Field(default="day", description="Length of a partition.")
-    start: date = Field(description="First day, as in 2013-01-01.")
-    end: date | None = Field(default=None, description="The day after the last one; open-ended without it.")
-
-    @model_validator(mode="after")
-    def _ends_after_start(self) -> PartitionConfig:
-        if self.end is not None and self.end <= self.start:
-            raise mistake("must be after `start`: it is the first day that is out", at=("end",))
-        return self
-
-
 class NodeConfig(Strict):
     """One step of a pipeline: read and/or inputs, then transform, then write."""
 
@@ -241,6 +226,13 @@ class NodeConfig(Strict):
             found = [replace(one, at=("checks", *one.at)) for one in repeated]
         if found:
             raise mistakes(found)
+        return self
+
+    @model_validator(mode="after")
+    def _requested_without_partitions(self) -> NodeConfig:
+        if self.automation is not None and self.partition is not None and self.partition.in_dagster:
+            text = "is not for a node with `automation`: Dagster would request single partitions of it"
+            raise mistake(f"{text}, and never what is new; leave one of the two out", at=("partition", "in_dagster"))
         return self
 
     @property

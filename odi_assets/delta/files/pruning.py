@@ -35,11 +35,13 @@ def files_in_partitions(
     """Live files that may hold a row whose ``column`` is one of ``values``.
 
     Args:
-        span: where the column has dates or times, those in it are wanted instead of ``values``.
+        span: the partitions that are wanted, in the place of ``values``.
     """
     wanted, kind = set(values), handle.columns.get(column)
-    if span is not None and kind in TIMES:
-        return _files_in_span(handle, span, str(kind))
+    if span is not None:
+        if kind in TIMES:
+            return _files_in_span(handle, span, str(kind))
+        wanted = set(span.names(kind))
     if column in handle.partition_columns:
         return [file for file in handle.live_files if file.partition[column] in wanted]
     low, high = handle.bounds("min", column), handle.bounds("max", column)
@@ -57,7 +59,7 @@ def _files_in_span(handle: TableHandle, span: Span, kind: str) -> list[LiveFile]
     if kind != "date" or low is None or high is None:
         # Statistics of times may be cut, so the rows are asked.
         return list(handle.live_files)
-    first, end = span.start.date(), span.end.date()
+    first, end = (bound.date() for bound in span.bounds(kind))
     return [
         file
         for file, least, most in zip(handle.live_files, low, high, strict=True)

@@ -1,16 +1,24 @@
-"""The partitions of a table whose date or time lies in a range, however many of them there are."""
+"""The partitions of a range of times, however many there are, and which rows are theirs by the type of the column."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, Protocol
 
-from odi_assets.delta.partition_values import PartitionValues
+from odi_assets.delta.partition_values import INTEGERS, PartitionValues, same_spelling
+from odi_assets.errors import ConfigError
 
 TIMES = ("date", "timestamp", "timestamp_ntz")
 """Delta's types of dates and times."""
+
+NUMBERS = {"hour": "%Y%m%d%H", "day": "%Y%m%d", "week": "%Y%m%d", "month": "%Y%m", "year": "%Y"}
+"""How an integer names a partition, by the length of partitions: 2024013105, 20240131, 202401, 2024."""
+_NUMBER = re.compile(r"[+-]?\d+")
+_GREATEST = {"byte": 2**7 - 1, "short": 2**15 - 1, "integer": 2**31 - 1, "long": 2**63 - 1}
 
 
 class PartitionChoice(Protocol):
@@ -21,49 +29,223 @@ class PartitionChoice(Protocol):
 
 
 @dataclass(frozen=True)
-class Span:
-    """``start <= column < end``, for a partition column of dates or times; the bounds are in UTC.
+class TimePartition:
+    """One partition: ``start <= time < end``, both in the time zone of the partitions.
 
-    Example:
-        >>> day = Span("at", datetime(2024, 1, 1), datetime(2024, 1, 2))
-        >>> day.holds("2024-01-01 10:15:00", "timestamp"), day.holds("2024-01-02 00:00:00", "timestamp")
-        (True, False)
+    Attributes:
+        key: its name in Dagster.
     """
 
-    column: str
+    key: str
     start: datetime
     end: datetime
 
+
+@dataclass(frozen=True)
+class Span:
+    """A row of partitions, of which each begins where the one before ends. Which rows are theirs, the type of
+    ``column`` says: TIMESTAMP by the moment; DATE and TIMESTAMP_NTZ by the clock of the partitions' time zone; texts
+    and integers name the partition.
+
+    Attributes:
+        every: the length of a partition: ``hour``, ``day``, ``week``, ``month``, ``year``.
+
+    Example:
+        >>> first, second = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)
+        >>> day = Span("at", (TimePartition("2024-01-01", first, second),), "day")
+        >>> day.holds("2024-01-01 10:15:00", "timestamp"), day.holds("2024-01-02 00:00:00", "timestamp")
+        (True, False)
+        >>> day.holds("20240101", "integer")
+        True
+    """
+
+    column: str
+    partitions: tuple[TimePartition, ...]
+    every: str = "day"
+
     def holds(self, value: str | None, kind: Any) -> bool:
-        """Whether a value of the type ``kind``, as Delta's log writes it, lies in it. False for other types."""
-        if value is None or kind not in TIMES:
+        """Whether a value of the type ``kind``, as Delta's log writes it, is one of these partitions.
+
+        Raises:
+            ConfigError: values of this type do not say so.
+        """
+        if value is None:
             return False
-        try:
-            moment = _plain(datetime.fromisoformat(value))
-        except ValueError:
-            # A year that Python does not have: no range begins or ends there.
-            return False
-        return _plain(self.start) <= moment < _plain(self.end)
+        if kind not in TIMES:
+            return same_spelling(value, kind) in self.names(kind)
+        moment = time_of(value)
+        start, end = self.bounds(kind)
+        return moment is not None and start <= moment < end
 
     def __str__(self) -> str:
-        return f"{self.column} from {self.start} until before {self.end}"
+        return f"{self.column} from {self.partitions[0].start} until before {self.partitions[-1].end}"
+
+    def bounds(self, kind: str) -> tuple[datetime, datetime]:
+        """Where the range begins and ends, by the clock that a column of dates or times goes by.
+
+        Raises:
+            ConfigError: values of this type do not say to which partition a row belongs.
+        """
+        start, end = self.partitions[0].start, self.partitions[-1].end
+        return clock_bounds(self.column, start, end, kind, hours=self.every == "hour")
 
     def texts(self, kind: str) -> tuple[str, str]:
         """The bounds as texts that Spark casts to ``kind``, in any time zone of a session."""
-        zone = "Z" if kind == "timestamp" else ""
-        start, end = (_plain(bound).isoformat(sep=" ") for bound in (self.start, self.end))
-        return f"{start}{zone}", f"{end}{zone}"
+        start, end = (bound_text(bound, kind) for bound in self.bounds(kind))
+        return start, end
+
+    def names(self, kind: Any) -> Collection[str]:
+        """What a column of texts or integers holds in these partitions, as Delta writes it.
+
+        Raises:
+            ConfigError: values of this type do not say to which partition a row belongs.
+        """
+        if kind not in self._known:
+            self._known[kind] = self._names(kind)
+        return self._known[kind]
+
+    def require(self, kind: Any) -> None:
+        """Raise ConfigError if values of the type ``kind`` do not say to which partition a row belongs."""
+        if kind in TIMES:
+            self.bounds(kind)
+        else:
+            self.names(kind)
+
+    @cached_property
+    def _known(self) -> dict[Any, frozenset[str]]:
+        return {}
+
+    def _names(self, kind: Any) -> frozenset[str]:
+        if kind != "string" and kind not in INTEGERS:
+            raise ConfigError(
+                f"`{self.column}` is {_shown(kind)}, which does not say to which partition a row belongs",
+                fix="take a column of dates, times, texts or integers as `partition.column`",
+                column=self.column,
+            )
+        if self.every == "hour" and kind in INTEGERS:
+            for bound in (self.partitions[0].start, self.partitions[-1].end):
+                require_once(self.column, bound, kind)
+        return frozenset().union(*(names_of(self.column, one, self.every, kind) for one in self.partitions))
 
     def among(self, partitions: Iterable[PartitionValues], kinds: Mapping[str, Any]) -> list[PartitionValues]:
-        """Those of a table's ``partitions`` that lie in it, each once, by its column alone.
+        """Those of a table's ``partitions`` that lie in it, each once, by its column alone; and what each of its own
+        begins with, whether the table has it or not.
 
         Args:
             kinds: the types of the table's columns.
         """
-        found, kind = {partition.get(self.column) for partition in partitions}, kinds.get(self.column)
-        return [{self.column: value} for value in sorted(filter(None, found)) if self.holds(value, kind)]
+        kind = kinds.get(self.column)
+        values = {partition.get(self.column) for partition in partitions}
+        found = {value for value in values if value is not None and self.holds(value, kind)}
+        return [{self.column: value} for value in sorted(found | self._firsts(kind))]
+
+    def _firsts(self, kind: Any) -> set[str]:
+        if kind not in TIMES:
+            return set(self.names(kind))
+        starts = [_clock(one.start, kind) for one in self.partitions]
+        return {str(same_spelling(bound_text(start, kind), kind)) for start in starts}
 
 
-def _plain(moment: datetime) -> datetime:
-    """A time in UTC, without its zone."""
-    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+def clock_bounds(column: str, start: datetime, end: datetime, kind: str, *, hours: bool) -> tuple[datetime, datetime]:
+    """``start`` and ``end``, moments with a zone, by the clock that a column of the type ``kind`` goes by; without one.
+
+    Args:
+        hours: the partitions are shorter than a day.
+
+    Raises:
+        ConfigError: that clock does not say on which side of a bound a row is.
+    """
+    if hours and kind == "date":
+        raise ConfigError(
+            f"`{column}` is a DATE, and the partitions are shorter than a day",
+            fix="partition by a column of times, or take partitions of days",
+            column=column,
+        )
+    if hours and kind == "timestamp_ntz":
+        for bound in (start, end):
+            require_once(column, bound, kind)
+    return _clock(start, kind), _clock(end, kind)
+
+
+def require_once(column: str, bound: datetime, kind: Any) -> None:
+    """Raise ConfigError if ``bound`` lies within what the clock of its zone shows twice."""
+    just_before = bound - timedelta(microseconds=1)
+    if is_twice(bound) and (bound.fold or is_twice(just_before)):
+        raise ConfigError(
+            f"the clock shows {bound:%Y-%m-%d %H:%M} twice, and `{column}` is {_shown(kind)}: it is not known to which "
+            "of the two partitions a row belongs",
+            fix=f"run both of them in one range, or let `{column}` be a TIMESTAMP, or take partitions in UTC",
+            column=column,
+        )
+
+
+def is_twice(moment: datetime) -> bool:
+    """Whether the clock of its zone shows this time twice."""
+    return moment.replace(fold=0).utcoffset() != moment.replace(fold=1).utcoffset()
+
+
+def names_of(column: str, partition: TimePartition, every: str | None, kind: Any) -> set[str]:
+    """What a column of the type ``kind``, neither dates nor times, holds in one partition, as Delta writes it.
+
+    Args:
+        every: the length of partitions; None for one that has no number.
+
+    Raises:
+        ConfigError: integers of this type are too small.
+    """
+    start, key = partition.start, partition.key
+    if kind not in INTEGERS:
+        texts = {key}
+        if every == "month":
+            texts.add(f"{start:%Y-%m}")
+        if not is_twice(start):
+            # As they were written before keys were.
+            midnight = (start.hour, start.minute) == (0, 0)
+            texts |= {f"{start:%Y-%m-%d}"} if midnight else set()
+            texts |= {f"{start:%Y-%m-%d %H:%M:%S}"} if every == "hour" or not midnight else set()
+        return {text for one in texts if (text := same_spelling(one, kind))}
+    number = key if key.isdigit() else start.strftime(NUMBERS[every]) if every else ""
+    if not _NUMBER.fullmatch(number):
+        return set()
+    if int(number) > _GREATEST[kind]:
+        raise ConfigError(
+            f"`{column}` is {_shown(kind)}, which cannot hold {number}, the number of the partition {key}",
+            fix=f"let `{column}` be a BIGINT",
+            column=column,
+        )
+    return {str(int(number))}
+
+
+def time_of(value: str) -> datetime | None:
+    """A date or time as Delta writes it, without a zone; None for a year that Python does not have."""
+    try:
+        return _naive(_in_utc(datetime.fromisoformat(value)))
+    except (ValueError, OverflowError):
+        return None
+
+
+def bound_text(bound: datetime, kind: str) -> str:
+    """A bound by the clock of a column's type as a text that Spark and Delta take for a value of it."""
+    if kind == "date":
+        return bound.strftime("%Y-%m-%d")
+    return bound.isoformat(sep=" ") + ("Z" if kind == "timestamp" else "")
+
+
+def _clock(moment: datetime, kind: str) -> datetime:
+    if kind == "timestamp":
+        return _naive(_in_utc(moment))
+    return _naive(moment) if kind == "timestamp_ntz" else datetime(moment.year, moment.month, moment.day)
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _naive(moment: datetime) -> datetime:
+    # Without its fold, too: Python compares times of one fold.
+    return moment.replace(tzinfo=None, fold=0)
+
+
+def _shown(kind: Any) -> str:
+    names = {"byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT"}
+    return names.get(kind, kind.upper()) if isinstance(kind, str) else str(kind.get("type", kind)).upper()

@@ -25,6 +25,7 @@ from odi_assets.nodes.audit.rows import (
     KeyRule,
     RangeDifference,
     RangeOf,
+    Unit,
     as_stored,
     by_keys,
     by_rows,
@@ -33,7 +34,8 @@ from odi_assets.nodes.audit.rows import (
 from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.range import Unit, floor_of, next_of, range_way
+from odi_assets.nodes.planning.partition_calendar import PartitionCalendar, time_text
+from odi_assets.nodes.planning.range import range_way
 from odi_assets.nodes.planning.same_history import in_same_history
 from odi_assets.nodes.planning.start import Start, marks_of, table_and_start
 from odi_assets.nodes.planning.target_check import require_target
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
     from odi_assets.spark.plans.plan import Outline
 
 _TIMES = {"date", "timestamp", "timestamp_ntz"}
+_UNITS = {"week": "day", "year": "month"}
+"""The ranges that rows of partitions of other lengths are put into."""
 _NUMBERS = {"tinyint", "smallint", "int", "bigint", "float", "double"}
 _ROW_BY_ROW = {"Project", "Filter", "StreamingRelation", "Generate", "Union"}
 """Operators that make rows of one row each."""
@@ -317,7 +321,7 @@ def _ranges(node: Node, scope: _Scope, table: DataFrame, by: str | None) -> Rang
         return RangeOf(keys=keys or scope.compared)
     kind = table.schema[window.column].dataType.simpleString()
     if window.date_format is not None or kind in _TIMES:
-        return RangeOf(window, unit=_unit(node, by))
+        return RangeOf(window, unit=_unit(node, by), kind=kind)
     if kind in _NUMBERS or kind.startswith("decimal"):
         return RangeOf(window, width=_width(by))
     if by is not None:
@@ -356,7 +360,7 @@ def _column_of(scope: _Scope, source: str, column: str) -> str | None:
 
 def _unit(node: Node, by: str | None) -> Unit:
     partition = node.config.partition
-    unit: Any = by or (partition.every if partition is not None else "day")
+    unit: Any = by or ("day" if partition is None else _UNITS.get(partition.every, partition.every))
     if unit not in get_args(Unit):
         raise ConfigError(f"--by {by} is no length of time", fix="give hour, day or month", node=str(node))
     found: Unit = unit
@@ -395,8 +399,7 @@ def _command(node: Node, one: RangeDifference, ranges: RangeOf, scope: _Scope) -
     bounds = _bounds(node, one, ranges)
     if bounds is None or not _a_range_repairs(node, one, scope):
         return f"odi run {node.command} --full-refresh"
-    start, end = (f"{moment:%Y-%m-%d}" if moment.hour == 0 else f"{moment:%Y-%m-%dT%H:%M}" for moment in bounds)
-    return f"odi run {node.command} --from {start} --to {end}"
+    return f"odi run {node.command} --from {bounds[0]} --to {bounds[1]}"
 
 
 def _a_range_repairs(node: Node, one: RangeDifference, scope: _Scope) -> bool:
@@ -418,18 +421,27 @@ def _a_range_repairs(node: Node, one: RangeDifference, scope: _Scope) -> bool:
     )
 
 
-def _bounds(node: Node, one: RangeDifference, ranges: RangeOf) -> tuple[datetime, datetime] | None:
-    """The moments that a range begins and ends at, whole partitions; None if it is no range of time, or if one of them
-    is outside the years 1 to 9999."""
+def _bounds(node: Node, one: RangeDifference, ranges: RangeOf) -> tuple[str, str] | None:
+    """Where a range begins and ends, whole partitions, as a run takes it; None if it is no range of time, if one of its
+    bounds is outside the years 1 to 9999, or in an hour that a clock shows twice."""
     if ranges.unit is None or one.range is None:
         return None
     partition = node.config.partition
     try:
         start = datetime.fromisoformat(f"{one.range}-01" if ranges.unit == "month" else one.range)
-        end = next_of(start, ranges.unit)
+        last = _end(start, ranges.unit) - timedelta(microseconds=1)
         if partition is None:
-            return start, end
-        last = floor_of(end - timedelta(microseconds=1), partition.every)
-        return floor_of(start, partition.every), next_of(last, partition.every)
+            return time_text(start), time_text(_end(start, ranges.unit))
+        calendar = PartitionCalendar(partition)
+        found = [calendar.partition_of(str(moment), ranges.kind) for moment in (start, last)]
     except (ValueError, OverflowError):
         return None
+    return (
+        None if found[0] is None or found[1] is None else (calendar.text(found[0].start), calendar.text(found[1].end))
+    )
+
+
+def _end(start: datetime, unit: Unit) -> datetime:
+    if unit == "month":
+        return (start + timedelta(days=32)).replace(day=1)
+    return start + (timedelta(hours=1) if unit == "hour" else timedelta(days=1))

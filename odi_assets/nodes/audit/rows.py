@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import Window as Over
 from pyspark.sql.types import StringType
 
-from odi_assets.nodes.planning.range import Unit
 from odi_assets.sources.cursor.columns import cursor_column
 from odi_assets.sources.cursor.window import Window
 from odi_assets.spark.lazy import F
@@ -25,6 +24,8 @@ BUCKETS = 16
 _RANGE, _KEY, _ROW, _SIDE = "__odi_range", "__odi_key", "__odi_row", "__odi_side"
 _ORDER, _RANK, _VERSIONS, _GONE = "__odi_order", "__odi_rank", "__odi_versions", "__odi_gone"
 _NUMBER = re.compile("-?[0-9]+")
+Unit = Literal["hour", "day", "month"]
+"""The lengths of a range of times."""
 _SHAPES = {"hour": "yyyy-MM-dd HH:00", "day": "yyyy-MM-dd", "month": "yyyy-MM"}
 
 
@@ -35,12 +36,14 @@ class RangeOf:
     Attributes:
         window: the cursor; None: there is none.
         unit: the length of a range of dates or times; None for other cursors.
+        kind: the type of the cursor's column in the table, if it has a unit.
         width: the length of a range of numbers; None: each value is a range.
         keys: the columns whose hash is the range, where there is no cursor.
     """
 
     window: Window | None = None
     unit: Unit | None = None
+    kind: str | None = None
     width: int | None = None
     keys: tuple[str, ...] = ()
 

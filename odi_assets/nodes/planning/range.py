@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Literal
+from datetime import UTC, timedelta
+from itertools import islice
+from typing import Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import PartitionConfig, WriteMode
-from odi_assets.delta.files.spans import Span
+from odi_assets.delta.files.spans import Span, TimePartition
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.partition_calendar import PartitionCalendar
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.same_history import in_same_history
 from odi_assets.nodes.planning.start import hwm_in_target, marks_of
@@ -22,9 +24,8 @@ from odi_assets.sources.reads import PlannedRead
 from odi_assets.sources.snapshot import Partitions
 from odi_assets.sources.source import Source
 
-Unit = Literal["hour", "day", "month"]
-"""The lengths of a partition."""
 _LIMIT = 100_000
+_LEAST = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -110,10 +111,12 @@ def planned_range(plan: NodePlan, bounds: Bounds) -> NodePlan:
         )
         return replace(plan, reads=reads, write=write)
     wanted = _partitions_within(plan.node, bounds)
+    if wanted.span is not None and (stored := _kind_stored(plan, wanted.column)) is not None:
+        wanted.span.require(stored)
     replaced = wanted if way.mode.traits.increment == "partitions" else None
     return replace(
         plan,
-        reads=tuple(_in_partitions(read, wanted) for read in _all_rows(plan)),
+        reads=tuple(_in_partitions(plan, read, wanted) for read in _all_rows(plan)),
         write=replace(write, replace=replaced, within=wanted),
     )
 
@@ -142,10 +145,19 @@ def _loaded(node: Node, source: Source, mark: Mark | None) -> PlannedRead:
     )
 
 
-def _in_partitions(read: PlannedRead, wanted: Partitions) -> PlannedRead:
-    # If the transform makes the column, rows outside the range are left out after it.
+def _in_partitions(plan: NodePlan, read: PlannedRead, wanted: Partitions) -> PlannedRead:
+    # If the transform makes the column, rows outside the range are left out after it. So are they where the column is
+    # of another type in the source, which may mean other partitions by it.
     columns = read.snapshot.columns
-    return read if columns is None or wanted.column not in columns else read.in_partitions(wanted)
+    if columns is None or wanted.column not in columns:
+        return read
+    alike = plan.node.config.transform is None or columns[wanted.column] == _kind_stored(plan, wanted.column)
+    return read.in_partitions(wanted) if alike else read
+
+
+def _kind_stored(plan: NodePlan, column: str) -> Any:
+    """The type of a column of the node's table; None if there is none yet."""
+    return plan.target.columns.get(column) if plan.target.exists else None
 
 
 def _partitions_within(node: Node, bounds: Bounds) -> Partitions:
@@ -153,46 +165,28 @@ def _partitions_within(node: Node, bounds: Bounds) -> Partitions:
     way, partition = range_way(node), node.config.partition
     if partition is None:
         return Partitions(way.column)
-    return Partitions(way.column, partition_values(partition, bounds), Span(way.column, bounds.start, bounds.end))
+    return Partitions(way.column, span=Span(way.column, partitions_within(partition, bounds), partition.every))
 
 
-def partition_values(partition: PartitionConfig, bounds: Bounds) -> tuple[str, ...]:
-    """The partitions that begin in ``bounds``, as Delta writes them.
+def partitions_within(partition: PartitionConfig, bounds: Bounds) -> tuple[TimePartition, ...]:
+    """The partitions that begin in ``bounds``, oldest first.
 
     Raises:
         ConfigError: the bounds cut a partition in two, or hold too many.
     """
-    moment, values = bounds.start, []
-    if floor_of(moment, partition.every) != moment or floor_of(bounds.end, partition.every) != bounds.end:
-        raise ConfigError(
-            f"the range {bounds} cuts a partition in two: there is one per {partition.every}",
-            fix=f"begin and end with a whole {partition.every}",
-        )
-    while moment < bounds.end:
-        values.append(partition_value(partition, moment))
-        moment = next_of(moment, partition.every)
-        if len(values) > _LIMIT:
-            raise ConfigError(f"the range {bounds} holds more than {_LIMIT:,} partitions", fix="run it in parts")
-    return tuple(values)
-
-
-def partition_value(partition: PartitionConfig, moment: datetime) -> str:
-    """The value in the table of the partition that begins at ``moment``."""
-    return f"{moment:%Y-%m-%d %H:%M:%S}" if partition.every == "hour" else f"{moment:%Y-%m-%d}"
-
-
-def floor_of(moment: datetime, every: Unit) -> datetime:
-    """The beginning of the hour, day or month that ``moment`` is in."""
-    hour = moment.replace(minute=0, second=0, microsecond=0)
-    if every == "hour":
-        return hour
-    return hour.replace(hour=0) if every == "day" else hour.replace(hour=0, day=1)
-
-
-def next_of(moment: datetime, every: Unit) -> datetime:
-    """The end of the hour, day or month that begins at ``moment``. Raises OverflowError beyond the year 9999."""
-    if every == "hour":
-        return moment + timedelta(hours=1)
-    if every == "day":
-        return moment + timedelta(days=1)
-    return (moment + timedelta(days=32)).replace(day=1)
+    calendar = PartitionCalendar(partition)
+    try:
+        first, last = calendar.holding(bounds.start), calendar.holding(bounds.end - _LEAST)
+        # In UTC: for Python, times that the clock of a zone shows twice equal no time of another zone.
+        if (first.start.astimezone(UTC), last.end.astimezone(UTC)) != (bounds.start, bounds.end):
+            start, end = calendar.text(first.start), calendar.text(last.end)
+            raise ConfigError(
+                f"the range {bounds} cuts a partition in two: there is one per {partition.every}",
+                fix=f"begin and end with a whole {partition.every}: --from {start} --to {end}",
+            )
+        found = tuple(islice(calendar.between(bounds.start, bounds.end), _LIMIT + 1))
+    except OverflowError as error:
+        raise ConfigError(f"a partition of the range {bounds} is not within the years 1 to 9999") from error
+    if len(found) > _LIMIT:
+        raise ConfigError(f"the range {bounds} holds more than {_LIMIT:,} partitions", fix="run it in parts")
+    return found

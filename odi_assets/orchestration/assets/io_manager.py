@@ -21,12 +21,7 @@ from odi_assets.orchestration.assets.column_lineage import RunLineage
 from odi_assets.orchestration.assets.failures import remedy_first
 from odi_assets.orchestration.assets.frames import AssetTable, chosen_partitions, write_frame
 from odi_assets.orchestration.assets.inputs import INCREMENTAL, Wanted, load_increment, load_whole, require_increment
-from odi_assets.orchestration.assets.partitions.of_nodes import (
-    PartitionSize,
-    partition_keys,
-    rows_by_key,
-    sizes_by_partition,
-)
+from odi_assets.orchestration.assets.partitions.of_nodes import PartitionKeys, PartitionSize
 from odi_assets.orchestration.assets.suppress_materialization import suppress_materialization, without_placeholder
 from odi_assets.orchestration.assets.words import words_of_assets
 from odi_assets.orchestration.metadata import (
@@ -129,38 +124,22 @@ class DeltaIOManager(dg.IOManager):
         partition: PartitionConfig,
         made_of: Mapping[str, Any],
     ) -> None:
+        table = TableHandle.open(self.project.target(result.key), result.table_version)
+        keys_of = PartitionKeys(partition, table.columns.get(partition.column))
         if context.has_asset_partitions:
-            for key, shown in self._by_partition(result, partition, context.asset_partition_keys).items():
+            asked = context.asset_partition_keys
+            for key, shown in _by_partition(result, table, partition.column, keys_of, asked).items():
                 context.step_context.add_asset_metadata({**shown, **made_of}, context.asset_key, key)
             return
         # A run of the pipeline writes to whichever partitions its rows belong to; Dagster does not know which.
         suppress_materialization(context)
         tags = {"dagster/code_version": run.code_version} if run.code_version else None
-        keys = partition_keys(result.partitions, partition)
-        for key, shown in self._by_partition(result, partition, keys).items():
+        keys = keys_of.of_all(result.partitions)
+        for key, shown in _by_partition(result, table, partition.column, keys_of, keys).items():
             shown = {**shown, **made_of}
             context.log_event(dg.AssetMaterialization(context.asset_key, metadata=shown, partition=key, tags=tags))
         if not keys:
             context.log_event(dg.AssetObservation(context.asset_key, metadata=observation_metadata(result)))
-
-    def _by_partition(
-        self, result: NodeResult, partition: PartitionConfig, keys: Sequence[str]
-    ) -> dict[str, dict[str, Any]]:
-        """The metadata of each partition. The first one has the figures of the run, so that sums over events are
-        right."""
-        written = rows_by_key(result.partition_rows, partition)
-        table = TableHandle.open(self.project.target(result.key), result.table_version)
-        sizes = sizes_by_partition(table, partition)
-        rest = (result.rows_written or 0) - sum(written.get(key, 0) for key in keys)
-        found: dict[str, dict[str, Any]] = {}
-        for key in keys:
-            size = sizes.get(key, PartitionSize())
-            found[key] = partition_metadata(result) if found else materialization_metadata(result)
-            found[key] |= {"rows_written": written.get(key, 0), ROW_COUNT: size.rows}
-            found[key] |= {"partition_bytes": size.bytes, "partition_files": size.files}
-        if keys and rest:
-            found[keys[0]][OUTSIDE] = rest
-        return found
 
     def load_input(self, context: dg.InputContext) -> Any:
         """The table of a node, or of an asset that this IO manager writes, for an asset that takes it as an argument.
@@ -243,6 +222,23 @@ class DeltaIOManager(dg.IOManager):
         context.add_output_metadata({name: value for name, value in metadata.items() if value is not None})
         if written is not None:
             _report_rows(context, table, written, attempt.chosen)
+
+
+def _by_partition(
+    result: NodeResult, table: TableHandle, column: str, keys_of: PartitionKeys, keys: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """The metadata of each partition. The first one has the figures of the run, so that sums over events are right."""
+    written, sizes = keys_of.rows(result.partition_rows), keys_of.sizes(table, column)
+    rest = (result.rows_written or 0) - sum(written.get(key, 0) for key in keys)
+    found: dict[str, dict[str, Any]] = {}
+    for key in keys:
+        size = sizes.get(key, PartitionSize())
+        found[key] = partition_metadata(result) if found else materialization_metadata(result)
+        found[key] |= {"rows_written": written.get(key, 0), ROW_COUNT: size.rows}
+        found[key] |= {"partition_bytes": size.bytes, "partition_files": size.files}
+    if keys and rest:
+        found[keys[0]][OUTSIDE] = rest
+    return found
 
 
 def _report_rows(

@@ -17,6 +17,7 @@ import dagster as dg
 from pydantic import Field
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.config.models import PartitionConfig
 from odi_assets.nodes.node import code_version
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG, TO_TAG, RunRequest
@@ -32,10 +33,15 @@ from odi_assets.orchestration.assets.io_manager import (
     StepOutput,
     idle_nodes_shown,
 )
-from odi_assets.orchestration.assets.partitions.of_nodes import partitions_definition, run_bounds
+from odi_assets.orchestration.assets.partitions.of_nodes import (
+    backfill_policy,
+    partition_mapping,
+    partitions_definition,
+    run_bounds,
+)
 from odi_assets.orchestration.assets.suppress_materialization import PLANNED
 from odi_assets.orchestration.metadata import UP_TO_DATE, definition_attributes
-from odi_assets.orchestration.naming import DagsterNames, partition_of, pool_of
+from odi_assets.orchestration.naming import DagsterNames, node_of, partition_of, pool_of
 from odi_assets.orchestration.runs.selection import skipped_with
 
 if TYPE_CHECKING:
@@ -128,7 +134,7 @@ def node_asset(
         )
         spec = dg.AssetSpec(
             asset,
-            deps=deps,
+            deps=_mapped(project, deps, partition),
             group_name=names.pipeline(key.pipeline),
             code_version=version,
             partitions_def=partitions_definition(partition) if partition else None,
@@ -143,7 +149,7 @@ def node_asset(
             specs=[spec],
             # So that the rows and each of the checks can be selected apart.
             can_subset=bool(checks),
-            backfill_policy=dg.BackfillPolicy.single_run() if partition else None,
+            backfill_policy=backfill_policy(partition) if partition else None,
         )
 
 
@@ -172,6 +178,21 @@ def _step(project: Project, key: NodeKey, checked: bool, context: dg.OpExecution
             yield event
 
 
+def _mapped(
+    project: Project, deps: Iterable[dg.AssetKey], partition: PartitionConfig | None
+) -> list[dg.AssetKey | dg.AssetDep]:
+    """What a node reads, and how its partitions go with the partitions of that."""
+    found: list[dg.AssetKey | dg.AssetDep] = list(deps)
+    if partition is None:
+        return found
+    for at, dep in enumerate(deps):
+        above = node_of(project, dep)
+        mapping = None if above is None else partition_mapping(partition, partition_of(project, above))
+        if mapping is not None:
+            found[at] = dg.AssetDep(dep, partition_mapping=mapping)
+    return found
+
+
 def _by_input(deps: Iterable[dg.AssetKey]) -> dict[str, dg.AssetKey]:
     found: dict[str, dg.AssetKey] = {}
     for dep in deps:
@@ -193,6 +214,8 @@ def _computed(
     config: NodeRunConfig,
 ) -> StepOutput:
     prefix = project.resource_prefix
+    # Without partitions in Dagster, a node takes in what is new, in a run for partitions of others too.
+    partition = partition_of(project, key)
     history: DagsterRunHistory = getattr(context.resources, prefix + HISTORY)
     spark: SparkResource = getattr(context.resources, prefix + SPARK)
     with idle_nodes_shown(project, history, context.log_event):
@@ -201,12 +224,11 @@ def _computed(
             key,
             lambda: spark.spark_session,
             retry_number=context.retry_number,
-            partition_key=_partition_label(context),
+            partition_key=_partition_label(context, has_partitions=partition is not None),
             gives_up=partial(skipped_with, project, key, context.job_def),
             log=context.log,
         )
         with remedy_first(context.asset_key, run), run.failures_recorded():
-            partition = project.graph.node(key).partition
             request = RunRequest.of_run(
                 context.run.tags,
                 full_refresh=config.full_refresh,
@@ -218,10 +240,10 @@ def _computed(
             return StepOutput(run, prepare(run, request))
 
 
-def _partition_label(context: dg.OpExecutionContext) -> str | None:
-    if context.has_partition_key:
+def _partition_label(context: dg.OpExecutionContext, *, has_partitions: bool) -> str | None:
+    if has_partitions and context.has_partition_key:
         return str(context.partition_key)
-    if context.has_partition_key_range:
+    if has_partitions and context.has_partition_key_range:
         return f"{context.partition_key_range.start}...{context.partition_key_range.end}"
     tags = context.run.tags
     return f"{tags[FROM_TAG]}...{tags[TO_TAG]}" if FROM_TAG in tags and TO_TAG in tags else None

@@ -26,34 +26,44 @@ def pipeline_job(project: Project, pipeline: PipelineConfig, sources: Sources | 
     """
     text = pipeline.description or f"Pipeline `{pipeline.pipeline}` of {project.config.project}."
     nodes = project.graph.order(pipeline.pipeline)
-    return _job(project, pipeline.pipeline, nodes, text, pipeline.tags, sources)
+    return _job(project, pipeline.pipeline, nodes, text, pipeline, sources)
 
 
 def tag_job(project: Project, job: JobConfig, sources: Sources) -> PipelineJob:
     """The job of the nodes that have one of some tags, with one JVM."""
     text = job.description or f"Nodes of {project.config.project} with the tag `{'` or `'.join(job.tags)}`."
-    return _job(project, job.job, project.nodes_with(job.tags), text, job.tags, sources)
+    return _job(project, job.job, project.nodes_with(job.tags), text, job, sources)
 
 
 def _job(
-    project: Project, name: str, nodes: Sequence[NodeKey], text: str, tags: Sequence[str], sources: Sources | None
+    project: Project,
+    name: str,
+    nodes: Sequence[NodeKey],
+    text: str,
+    config: PipelineConfig | JobConfig,
+    sources: Sources | None,
 ) -> PipelineJob:
     return PipelineJob.of(
         project,
         name,
         nodes,
         sources,
-        description=_description(project, nodes, text),
+        description=_description(project, nodes, text, scheduled=config.schedule is not None),
         executor_def=run_executor(project),
-        tags={**project_tags(project), **dict.fromkeys(tags, "")},
+        tags={**project_tags(project), **dict.fromkeys(config.tags, "")},
     )
 
 
-def _description(project: Project, nodes: Sequence[NodeKey], text: str) -> str:
+_BY_SCHEDULE = "*Preview tick result*, *Continue*, *Launch all & commit tick result*"
+"""What Dagster calls the buttons that run a schedule now, and ask for no partitions."""
+
+
+def _description(project: Project, nodes: Sequence[NodeKey], text: str, *, scheduled: bool) -> str:
     if any(partition_of(project, key) for key in nodes):
+        by_schedule = f"on the page of its schedule, {_BY_SCHEDULE}; or " if scheduled else ""
         text += (
-            "\n\nTo take in what is new by hand: *Open launchpad*, *Materialize*, without a partition, *Confirm*. With "
-            "partitions, those are computed again and the high-water marks stay as they are."
+            f"\n\nTo take in what is new by hand: {by_schedule}*Open launchpad*, *Materialize*, without a partition, "
+            "*Confirm*. With partitions, those are computed again and the high-water marks stay as they are."
         )
     return (
         f"{text}\n\nThe run tag `{FULL_REFRESH_TAG}: true` reads all sources from the beginning; "
@@ -93,6 +103,6 @@ def _schedule(
         cron_schedule=cron,
         execution_timezone=zone,
         execution_fn=evaluate,
-        description=f"Runs `{name}` at `{cron}` ({zone}).",
+        description=f"Runs `{name}` at `{cron}` ({zone}). To run it now, with what is new: {_BY_SCHEDULE}.",
         default_status=dg.DefaultScheduleStatus[project.config.automation.default_status.upper()],
     )

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from odi_assets.delta.files.spans import TIMES
-from odi_assets.delta.partition_values import same_spelling
+from odi_assets.delta.files.spans import TIMES, TimePartition, bound_text, clock_bounds, names_of, time_of
+from odi_assets.delta.partition_values import INTEGERS, same_spelling
 from odi_assets.errors import ConfigError
 from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
     from odi_assets.delta.partition_values import PartitionValues
 
-_INTEGERS = {"byte", "short", "integer", "long"}
-_DIGITS = re.compile(r"\d+")
 _YEARLY = re.compile(r"\S+ \S+ \d+ \d+ \*")
-_NUMBERED = {"HOURLY": "%Y%m%d%H", "DAILY": "%Y%m%d", "WEEKLY": "%Y%m%d", "MONTHLY": "%Y%m"}
+_LENGTHS = {"HOURLY": "hour", "DAILY": "day", "WEEKLY": "week", "MONTHLY": "month"}
 _DAY = timedelta(days=1)
 
 
@@ -76,25 +74,8 @@ class Dimension:
 
     def _bounds(self, window: dg.TimeWindow, kind: str) -> tuple[datetime, datetime]:
         start, end = window.start, window.end
-        if kind == "timestamp":
-            return _naive(start.astimezone(UTC)), _naive(end.astimezone(UTC))
-        length = end.astimezone(UTC) - start.astimezone(UTC)
-        if kind == "timestamp_ntz":
-            if length < _DAY / 2 and _is_twice(start):
-                raise ConfigError(
-                    f"the clock shows {start:%Y-%m-%d %H:%M} twice, and `{self.column}` is a TIMESTAMP_NTZ: it is not "
-                    "known to which of the two partitions a row belongs",
-                    fix=f"give `{self.column}` a time zone in the asset's function, or take partitions in UTC",
-                    column=self.column,
-                )
-            return _naive(start), _naive(end)
-        if length < _DAY / 2:
-            raise ConfigError(
-                f"`{self.column}` is a DATE, and the partitions are shorter than a day",
-                fix="take a column of times as `partition_column`, or partitions of days",
-                column=self.column,
-            )
-        return _midnight(start), _midnight(end)
+        hours = end.astimezone(UTC) - start.astimezone(UTC) < _DAY / 2
+        return clock_bounds(self.column, start, end, kind, hours=hours)
 
     def _spelled(self, kind: Any) -> dict[str, str]:
         """The key of each value that a column of this type may hold.
@@ -122,28 +103,24 @@ class Dimension:
         return found
 
     def _texts(self, key: str, kind: Any) -> set[str]:
-        windows = self._window_of
-        if kind not in _INTEGERS:
-            written = {key}
-            if key in windows and not _is_twice(windows[key].start):
-                # As they were written before keys were.
-                written.add(_moment(windows[key].start))
-            return {text for one in written if (text := same_spelling(one, kind))}
-        if key in windows and not _DIGITS.fullmatch(key):
-            return {windows[key].start.strftime(pattern)} if (pattern := self._pattern) else set()
-        return {str(same_spelling(key, kind))} if re.fullmatch(r"[+-]?\d+", key) else set()
+        window = self._window_of.get(key)
+        if window is not None:
+            return names_of(self.column, TimePartition(key, window.start, window.end), self._every, kind)
+        if kind in INTEGERS and not re.fullmatch(r"[+-]?\d+", key):
+            return set()
+        return {text} if (text := same_spelling(key, kind)) else set()
 
     @cached_property
     def _window_of(self) -> Mapping[str, dg.TimeWindow]:
         return dict(self._windows or ())
 
     @property
-    def _pattern(self) -> str | None:
+    def _every(self) -> str | None:
         definition = self.definition
         assert isinstance(definition, dg.TimeWindowPartitionsDefinition)
         if _YEARLY.fullmatch(definition.cron_schedule or ""):
-            return "%Y"
-        return _NUMBERED.get(definition.schedule_type.name) if definition.schedule_type else None
+            return "year"
+        return _LENGTHS.get(definition.schedule_type.name) if definition.schedule_type else None
 
     def key_of(self, value: str | None, kind: Any) -> str | None:
         """The partition among :attr:`keys` that a value, as Delta writes it, belongs to."""
@@ -152,12 +129,9 @@ class Dimension:
         if kind not in TIMES or self._windows is None:
             return self._spelled(kind).get(str(same_spelling(value, kind)))
         ranges = self._ranges(kind)
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            # A year that Python does not have: no partition begins or ends there.
+        moment = time_of(value)
+        if moment is None:
             return None
-        moment = _naive(moment if moment.tzinfo is None else moment.astimezone(UTC))
         at = bisect_right(ranges, moment, key=lambda one: one[0]) - 1
         return ranges[at][2] if at >= 0 and moment < ranges[at][1] else None
 
@@ -175,7 +149,7 @@ class Dimension:
                 merged[-1] = (merged[-1][0], end)
             else:
                 merged.append((start, end))
-        return ColumnValues(tuple((_text(start, kind), _text(end, kind)) for start, end in merged))
+        return ColumnValues(tuple((bound_text(start, kind), bound_text(end, kind)) for start, end in merged))
 
 
 @dataclass(frozen=True)
@@ -302,7 +276,7 @@ class ChosenPartitions:
             columns = []
             for name, values in box.items():
                 column = '"' + name.replace('"', '""') + '"'
-                plain = kinds.get(name) in {*_INTEGERS, "boolean"}
+                plain = kinds.get(name) in {*INTEGERS, "boolean"}
                 texts = [text if plain else _literal(text) for text in values.single]
                 inside = [f"{column} IN ({', '.join(texts)})"] if texts else []
                 inside += [
@@ -324,31 +298,6 @@ def _no_column(names: Sequence[str], columns: Mapping[str, str]) -> ConfigError:
         f"`partition_column` ({known}) does not fit the partitions of the asset",
         fix=f'write it as the partitions are: metadata={{"partition_column": {wanted}}}',
     )
-
-
-def _is_twice(moment: datetime) -> bool:
-    """Whether the clock of its zone shows this time twice."""
-    return moment.replace(fold=0).utcoffset() != moment.replace(fold=1).utcoffset()
-
-
-def _midnight(moment: datetime) -> datetime:
-    return _naive(moment).replace(hour=0, minute=0, second=0, microsecond=0)
-
-
-def _naive(moment: datetime) -> datetime:
-    # Without its fold, too: Python compares times of one fold.
-    return moment.replace(tzinfo=None, fold=0)
-
-
-def _moment(start: datetime) -> str:
-    """A day without its time, or a time."""
-    return start.strftime("%Y-%m-%d") if (start.hour, start.minute) == (0, 0) else start.strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _text(moment: datetime, kind: str) -> str:
-    if kind == "date":
-        return moment.strftime("%Y-%m-%d")
-    return moment.isoformat(sep=" ") + ("Z" if kind == "timestamp" else "")
 
 
 def _literal(text: str) -> str:
