@@ -65,7 +65,7 @@ NOT_QUICK = frozenset(
     }
 )
 """The fixtures of what takes long to start: Spark, a browser, database servers and object stores. A test that uses none
-of them, directly or through another, and is not in :data:`APART`, gets the mark ``quick``."""
+of them, directly or through another, is not in :data:`APART` and not marked ``slow``, gets the mark ``quick``."""
 
 
 SECOND_HALF = ("checkpoints/", "cli/", "explain/", "sources/", "streams/", "tables/")
@@ -98,7 +98,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def is_quick(item: pytest.Item) -> bool:
     """Whether a test needs neither Spark nor a server nor a browser, and does not take long either."""
-    return _unit(item.nodeid) not in APART and NOT_QUICK.isdisjoint(getattr(item, "fixturenames", ()))
+    apart = _unit(item.nodeid) in APART or "slow" in item.keywords
+    return not apart and NOT_QUICK.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

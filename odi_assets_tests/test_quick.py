@@ -23,20 +23,21 @@ def test_no_test_of_make_check_uses_spark_or_a_server(request: pytest.FixtureReq
 
 
 @pytest.mark.parametrize(
-    ("place", "fixtures", "quick"),
+    ("place", "fixtures", "marks", "quick"),
     [
-        ("nodes/planning/test_ranges.py::test_a", ["tmp_path", "box", "spark"], False),
-        ("cli/test_run.py::test_a", ["jvm", "odi"], False),
-        ("sources/sql/test_values.py::test_a[postgres]", ["server", "databases"], False),
-        ("orchestration/test_browser.py::test_a", ["address"], False),
-        ("config/test_mistakes.py::test_a", ["tmp_path"], True),
+        ("nodes/planning/test_ranges.py::test_a", ["tmp_path", "box", "spark"], [], False),
+        ("cli/test_run.py::test_a", ["jvm", "odi"], [], False),
+        ("sources/sql/test_values.py::test_a[postgres]", ["server", "databases"], [], False),
+        ("orchestration/test_browser.py::test_a", ["address"], [], False),
+        ("config/test_mistakes.py::test_a", ["tmp_path"], [], True),
+        ("config/test_mistakes.py::test_a", ["tmp_path"], ["slow"], False),
     ],
 )
-def test_a_test_is_judged_by_its_fixtures_and_needs_no_mark_of_its_own(
-    place: str, fixtures: list[str], quick: bool
+def test_a_test_is_judged_by_its_fixtures_and_by_the_mark_of_what_takes_seconds(
+    place: str, fixtures: list[str], marks: list[str], quick: bool
 ) -> None:
     """A fixture that uses another brings it along: pytest lists both."""
-    item = SimpleNamespace(nodeid=f"odi_assets_tests/{place}", fixturenames=fixtures)
+    item = SimpleNamespace(nodeid=f"odi_assets_tests/{place}", fixturenames=fixtures, keywords=marks)
     assert is_quick(cast(pytest.Item, item)) is quick
 
 

@@ -40,6 +40,7 @@ def test_memory_is_that_of_a_node_that_loads_what_landed(
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.usefixtures("jvm")
 def test_a_late_node_reads_all_commits(mode: str, tmp_path: Path) -> None:
     late.write_commits(tmp_path / "table", SMALL.commits, SMALL.rows_of_commit, upsert=mode == "upsert")
     pipeline = late.behind(Lab(OPTIONS, tmp_path), tmp_path / "table", mode)

@@ -24,6 +24,7 @@ def test_every_part_measures(name: str) -> None:
     assert all(row.ours >= 0 for row in rows)
 
 
+@pytest.mark.usefixtures("jvm")
 def test_a_stream_killed_at_its_end_in_a_rewind_or_with_its_jvm_loses_and_repeats_nothing(
     tmp_path: Path,
 ) -> None:

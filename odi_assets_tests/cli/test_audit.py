@@ -12,6 +12,8 @@ from deltalake import DeltaTable
 from odi_assets_tests.cli.conftest import Odi
 from odi_assets_tests.cli.events import land_lines, project
 
+pytestmark = pytest.mark.usefixtures("jvm")
+
 PROJECT = f"""{project("id BIGINT, at TIMESTAMP, v STRING", "mode: upsert, keys: [id]")}\
   - name: days
     inputs: {{events: {{node: events, incremental: version}}}}

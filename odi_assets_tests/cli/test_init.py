@@ -50,6 +50,7 @@ def test_the_client_of_the_examples_database_says_what_is_wrong(tmp_path: Path) 
         execute(tmp_path, "INSERT INTO orders VALUES (1, 'ann', 1)")
 
 
+@pytest.mark.slow
 def test_the_client_of_the_examples_database_waits_until_the_jvm_of_the_last_run_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +78,7 @@ def open_elsewhere(folder: Path) -> subprocess.Popen[str]:
     return opened
 
 
+@pytest.mark.usefixtures("jvm")
 def test_a_second_run_of_the_first_project_has_nothing_to_do_and_a_file_more_is_summed_up_with_the_others(
     odi: Odi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

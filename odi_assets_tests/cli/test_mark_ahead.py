@@ -14,6 +14,8 @@ from deltalake import DeltaTable, write_deltalake
 from odi_assets_tests.cli.conftest import Odi
 from odi_assets_tests.cli.events import land_lines, project
 
+pytestmark = pytest.mark.usefixtures("jvm")
+
 NOW = datetime.now(UTC).replace(microsecond=0)
 
 

@@ -162,6 +162,7 @@ def served(folder: Path, port: int) -> Iterator[subprocess.Popen[str]]:
             server.kill()
 
 
+@pytest.mark.slow
 def test_each_scrape_looks_at_the_project_as_it_is(shop: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = int(taken.getsockname()[1])
@@ -181,6 +182,7 @@ def test_each_scrape_looks_at_the_project_as_it_is(shop: Path) -> None:
         assert server.wait(60) == 0
 
 
+@pytest.mark.slow
 def test_a_table_without_new_rows_for_too_long_is_stale(shop: Path, odi: Odi) -> None:
     file, node = shop / "odibi.yaml", "      - name: orders\n"
     text = file.read_text(encoding="utf-8").replace(node, f"{node}        freshness: {{within: 1h}}\n")

@@ -109,6 +109,7 @@ def test_a_pipeline_that_left_the_project_still_has_its_last_run(odi: Odi) -> No
     assert [row["node_name"] for row in told] == ["b"]
 
 
+@pytest.mark.slow
 def test_an_hwm_is_written_the_same_by_all_commands(odi: Odi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "odibi.yaml").write_text(project("id BIGINT, at TIMESTAMP", "mode: append"), encoding="utf-8")

@@ -38,16 +38,12 @@ PLACEHOLDER = re.compile(r"^(\W*\b[A-Z_.]+\b\W*|.*1.*)$")
 
 def texts(module: ast.Module) -> Iterator[tuple[int, str]]:
     """The strings of a module that are not docstrings, each with its line; what is filled in becomes :data:`HOLE`."""
-    docs = {
-        id(node.body[0].value)
-        for node in ast.walk(module)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
-    }
-    inner = {id(part) for node in ast.walk(module) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(module):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs | inner:
+    nodes = list(ast.walk(module))
+    documented = (node for node in nodes if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef))
+    left_out = {id(node.body[0].value) for node in documented if node.body and isinstance(node.body[0], ast.Expr)}
+    left_out |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in left_out:
             yield node.lineno, node.value.replace("%s", HOLE).replace("%d", HOLE)
         elif isinstance(node, ast.JoinedStr):
             yield (
@@ -110,7 +106,8 @@ def takes_value(names: list[str]) -> set[str]:
 def suggestions() -> list[Any]:
     found: dict[str, tuple[list[str], str]] = {}
     for file in sorted(PACKAGE.rglob("*.py")):
-        for line, text in texts(ast.parse(file.read_text(encoding="utf-8"))):
+        source = file.read_text(encoding="utf-8")
+        for line, text in texts(ast.parse(source)) if "odi " in source else ():
             for words in typed(text):
                 found.setdefault(" ".join(words), (words, f"{file.relative_to(PACKAGE)}:{line}"))
     return [pytest.param(words, place, id=name) for name, (words, place) in found.items()]

@@ -10,6 +10,8 @@ from odi_assets.lineage.made import NotFollowed, Rows
 from odi_assets.lineage.query_rows import query_rows
 from odi_assets_tests.lineage.random_sql import TABLES, RandomQuery, changes, random_tables
 
+pytestmark = pytest.mark.slow
+
 QUERIES_OF_A_TEST = 60
 
 

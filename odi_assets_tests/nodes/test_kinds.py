@@ -30,6 +30,7 @@ def test_a_kind_answers_only_what_the_core_asks() -> None:
     assert {name for name in vars(kind) if not name.startswith("_")} <= set(vars(NodeKind))
 
 
+@pytest.mark.slow
 def test_no_module_of_the_core_asks_whether_a_node_streams() -> None:
     """``config`` defines the settings of streams, and checks them."""
     asks = [
@@ -56,6 +57,7 @@ pipelines:
 
 
 @pytest.mark.parametrize(("stream", "loaded"), [("", False), ("stream: {}", True)], ids=["batch", "stream"])
+@pytest.mark.slow
 def test_the_wing_of_streams_is_loaded_with_the_first_stream_node(tmp_path: Path, stream: str, loaded: bool) -> None:
     (tmp_path / "landing" / "orders").mkdir(parents=True)
     (tmp_path / "odibi.yaml").write_text(PROJECT.replace("STREAM", stream), encoding="utf-8")

@@ -222,6 +222,7 @@ def ran(project: Project, node: str, at: float, run_id: str = "r", **metrics: in
     )
 
 
+@pytest.mark.slow
 def test_a_table_without_new_rows_is_stale_until_it_gains_some(
     tmp_path: Path, instance: dg.DagsterInstance, hook: Web
 ) -> None:

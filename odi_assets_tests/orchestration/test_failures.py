@@ -52,6 +52,7 @@ def shown(event: dg.DagsterEvent) -> tuple[list[str], dict[str, str]]:
     ],
     ids=["planned", "computed", "written"],
 )
+@pytest.mark.slow
 def test_a_failed_node_shows_what_is_wrong_and_what_to_do_first(
     text: str, node: str, kind: str, wrong: str, source: str | None, tmp_path: Path
 ) -> None:
@@ -65,6 +66,7 @@ def test_a_failed_node_shows_what_is_wrong_and_what_to_do_first(
     assert metadata.get("hwm") == (None if source is None else "none")
 
 
+@pytest.mark.slow
 def test_the_stack_of_the_error_is_kept_behind_it(tmp_path: Path) -> None:
     error = failure_of(make_project(tmp_path, "2024-01-01", text=COMPUTED)).step_failure_data.error
     assert error is not None

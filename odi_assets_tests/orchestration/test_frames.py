@@ -397,6 +397,7 @@ def _failure(result: dg.ExecuteInProcessResult) -> str:
     return str(kinds[0].event_specific_data.error.to_string())
 
 
+@pytest.mark.slow
 def test_small_frames_start_no_jvm(project: Project) -> None:
     code = """
         import sys, json

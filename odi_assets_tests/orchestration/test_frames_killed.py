@@ -24,6 +24,8 @@ from odi_assets.nodes.project import Project
 from odi_assets.orchestration.assets.attempts import StepAttempt, app_id
 from odi_assets.orchestration.assets.frames import AssetTable, write_frame
 
+pytestmark = pytest.mark.slow
+
 DAYS = ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]
 
 

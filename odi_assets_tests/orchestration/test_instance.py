@@ -158,6 +158,7 @@ with open_instance(Path(sys.argv[1])) as instance:
 
 
 @pytest.mark.usefixtures("elsewhere")
+@pytest.mark.slow
 def test_processes_that_come_to_a_new_home_at_once_find_one_that_is_made(tmp_path: Path) -> None:
     """The later one of two failed: `Online migration expected to match one row`."""
     for turn in range(2):

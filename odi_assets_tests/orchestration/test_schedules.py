@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
+import pytest
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.orchestration.definitions import build_definitions
@@ -54,6 +55,7 @@ def test_conditions_are_evaluated_without_a_hand_where_sensors_run_by_default(tm
     assert (left.name, left.default_status) == ("default_automation_condition_sensor", dg.DefaultSensorStatus.STOPPED)
 
 
+@pytest.mark.slow
 def test_a_job_of_a_tag_runs_the_nodes_that_have_it(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     definitions = made(tmp_path, BY_TAG, ALL.removeprefix("jobs:\n"))
     schedule = definitions.resolve_schedule_def("bronze_night_schedule")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.assets.sources import Sources
 from odi_assets_tests.work import grows_with_the_input, steps
@@ -22,6 +24,7 @@ NODE = """\
 """
 
 
+@pytest.mark.slow
 def test_the_sources_of_many_nodes_are_found_in_one_pass(tmp_path: Path) -> None:
     def work(size: int) -> int:
         file = tmp_path / f"{size}.yaml"

@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 from odi_assets.spark import death
 from odi_assets.spark.death import death_named, death_of_spark
 
+pytestmark = pytest.mark.usefixtures("jvm")
+
 PROJECT = """
 project: dies
 connections: {landing: {type: local, base_path: landing}, lake: {type: local, base_path: lake}}

@@ -95,6 +95,7 @@ def test_a_small_jvm_has_as_much_room_for_compiled_code_as_one_with_the_optimizi
     assert int(found[1]) == 240 << 20
 
 
+@pytest.mark.usefixtures("jvm")
 def test_settings_reach_spark_and_no_command_line_shows_them(tmp_path: Path) -> None:
     """Also where the JVM starts in PySpark's own way, beside settings of the machine and the user's own arguments."""
     folder = tmp_path / 'odd %p " name'
@@ -118,6 +119,7 @@ def test_settings_reach_spark_and_no_command_line_shows_them(tmp_path: Path) -> 
     assert not list(folder.glob("odi-jvm-*"))
 
 
+@pytest.mark.usefixtures("jvm")
 def test_a_jvm_that_is_starting_ends_with_its_process_and_leaves_no_secret(tmp_path: Path) -> None:
     """The Java of this test never looks at its stdin, as a JVM does not while it starts."""
     real = find_java()

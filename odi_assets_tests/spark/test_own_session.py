@@ -36,6 +36,7 @@ spark.stop()
 """
 
 
+@pytest.mark.usefixtures("jvm")
 def test_an_interrupt_in_the_middle_of_a_call_to_the_jvm_stays_one_and_later_calls_get_their_own_answers() -> None:
     # The JVM that tests share is talked to in another way.
     ended = subprocess.run(

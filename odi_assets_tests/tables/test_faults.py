@@ -260,6 +260,7 @@ def commit_on_a_full_disk(root: Path, exists: bool, ended: Any) -> None:
 
 
 @pytest.mark.parametrize("exists", [False, True], ids=["create", "append"])
+@pytest.mark.slow
 def test_a_log_entry_that_does_not_fit_on_the_disk_is_not_in_the_log(tmp_path: Path, exists: bool) -> None:
     location = resolve(LocalConnection(base_path=str(tmp_path)), "t", tmp_path)
     add = staged(tmp_path / "t" / "zero.parquet")

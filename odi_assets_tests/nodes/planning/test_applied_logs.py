@@ -199,6 +199,7 @@ class Interrupted(list[NodeKey]):
                 self.shop.run_all("other")
 
 
+@pytest.mark.slow
 def test_a_look_during_which_another_run_brings_a_node_further_finds_nothing_wrong(shop: Shop) -> None:
     shop.land()
     shop.run_all("first")
