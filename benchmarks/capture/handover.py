@@ -75,7 +75,7 @@ def _run(
     """The steps of one run: it reads up to where the log ended when it began."""
     until, steps = None, 0
     while True:
-        step, until = found.bounded(until, mark).step(mark)
+        step, until = found.bounded(until).step(mark)
         log += step.rows.to_pylist()
         # As commits store it.
         mark, steps = CaptureMark.of(step.after.value, "capture"), steps + 1

@@ -42,7 +42,7 @@ def _captured(found: LogSource, mark: CaptureMark | None) -> CaptureMark:
     """The mark after the steps of one run."""
     until = None
     while True:
-        step, until = found.bounded(until, mark).step(mark)
+        step, until = found.bounded(until).step(mark)
         mark = step.after
         found.acknowledge(mark)
         if not step.more:

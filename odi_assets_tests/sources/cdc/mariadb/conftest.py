@@ -146,7 +146,7 @@ class Steps:
         self.source.plan(self.mark)
         until, steps = None, 0
         while True:
-            step, until = self.source.bounded(until, self.mark).step(self.mark)
+            step, until = self.source.bounded(until).step(self.mark)
             self.log += step.rows.to_pylist()
             # As commits store it.
             self.mark, steps = CaptureMark.of(step.after.value, "capture"), steps + 1

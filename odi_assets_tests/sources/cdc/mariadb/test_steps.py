@@ -119,7 +119,7 @@ def test_a_transaction_of_xa_that_commits_behind_the_bound_of_a_run_is_taken_by_
         until = log.log_end()
     orders.execute("XA COMMIT 'a'")
     assert found.mark is not None
-    step, _ = found.source.bounded(until, found.mark).step(found.mark)
+    step, _ = found.source.bounded(until).step(found.mark)
     assert (step.rows.num_rows, step.after.end < until) == (0, True)
     found.mark = step.after
     found.run()
