@@ -10,8 +10,10 @@ from urllib.parse import unquote
 
 from odi_assets.delta.history import METADATA_KEY, actions_at
 from odi_assets.delta.maintenance.restore import lost_files
+from odi_assets.delta.maintenance.verify import readable_files
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.explain.evidence.collect import FILE, only_asked
+from odi_assets.spark.lazy import java_errors, spark_errors
 from odi_assets.tables.engine import engine_of
 from odi_assets.tables.reader import by_file_uri, file_uri_key
 
@@ -58,7 +60,7 @@ def stays(
 
     Args:
         key: SQL of the key as text, over the table's columns.
-        past: look at files that are no longer part of it, too, if the store still has them.
+        past: look at files that are no longer part of it, too, if the store still has them, whole.
 
     Raises:
         TableError: the table cannot be read.
@@ -69,14 +71,30 @@ def stays(
     live = {file.path for file in handle.live_files}
     old = [span.file for path, span in spans.items() if path not in live and span.file is not None]
     lost = {file.path for file in lost_files(handle.location, old)} if old else set()
-    files = [*handle.live_files, *(file for file in old if file.path not in lost)]
+    old = [file for file in old if file.path not in lost]
+    try:
+        counts = _counts(spark, handle, old, key, asked)
+    except (spark_errors.PySparkException, java_errors.Py4JError):
+        readable = readable_files(handle, old)
+        if len(readable) == len(old):
+            raise
+        # Damage to what earlier versions alone need keeps nobody from what the table has.
+        counts = _counts(spark, handle, readable, key, asked)
+    return {one: _stay(in_files, live, spans, stamps) for one, in_files in counts.items()}
+
+
+def _counts(
+    spark: SparkSession, handle: TableHandle, old: Sequence[LiveFile], key: str, asked: Sequence[str]
+) -> Mapping[str, Mapping[str, int]]:
+    """How many rows of each key are in each live file and in each of ``old``."""
+    files = [*handle.live_files, *old]
     by_uri = by_file_uri(handle.location, files)
     rows = engine_of(handle).read_files(spark, handle, files, file_as=FILE)
     found = only_asked(rows.selectExpr(f"{key} AS key", FILE), asked)
     counts: dict[str, dict[str, int]] = defaultdict(dict)
     for row in found.groupBy("key", FILE).count().collect():
         counts[row["key"]][by_uri[file_uri_key(row[FILE])].path] = row["count"]
-    return {one: _stay(in_files, live, spans, stamps) for one, in_files in counts.items()}
+    return counts
 
 
 def _stay(

@@ -94,14 +94,28 @@ def _gone_file(label: str, text: str) -> SourceError | None:
 
 def _gone_path(text: str) -> str | None:
     found = next((one for one in (pattern.search(text) for pattern in _GONE) if one is not None), None)
-    return None if found is None else unquote(re.sub(r"^file:/+", "/", found[1]))
+    return None if found is None else _plain(found[1])
 
 
-def gone_data_file(label: str, text: str, table: Location) -> SourceError | None:
-    """The error for a data file of a table that was removed after the plan had found it; None if it is none of its."""
-    path = _gone_path(text)
-    if path is None or not path.startswith(f"{unquote(re.sub(r'^file:/+', '/', table.uri)).rstrip('/')}/"):
+def _plain(uri: str) -> str:
+    return unquote(re.sub(r"^file:/+", "/", uri))
+
+
+def lost_data_file(label: str, text: str, table: Location) -> SourceError | None:
+    """The error for a data file of a table that is damaged, or was removed after the plan had found it; None if it is
+    none of its."""
+    gone, damaged = _gone_path(text), unreadable_place(text)
+    path = gone or (_plain(damaged) if damaged else None)
+    if path is None or not path.startswith(f"{_plain(table.uri).rstrip('/')}/"):
         return None
+    if gone is None:
+        return SourceError(
+            f"{label}: {path}, a data file of the table at {table.uri}, cannot be read{_reasons(text)}",
+            fix="nothing was loaded: `odi doctor --deep` names all damaged files of the project's tables, and the ways "
+            "on; put a file of another table back from a copy",
+            node=label,
+            path=path,
+        )
     return SourceError(
         f"{label}: {path}, a data file of the table at {table.uri}, was removed while the run read it: "
         "`odi tables maintain` or another tool has cleaned up the table",
@@ -143,7 +157,7 @@ def unreadable(label: str, path: str, text: str) -> SourceError:
         label: who reads.
         text: what Spark said, with the causes.
     """
-    why = "".join(f": {cause[:_LONGEST].strip()}" for cause in _telling(_CAUSE.findall(text)))
+    why = _reasons(text)
     header = _HEADER.search(text)
     differs = f" (header: {header[1][:_LONGEST]}; schema: {header[2][:_LONGEST]})" if header else ""
     if lengths := _LENGTHS.search(text):
@@ -166,6 +180,10 @@ def unreadable(label: str, path: str, text: str) -> SourceError:
         node=label,
         path=path,
     )
+
+
+def _reasons(text: str) -> str:
+    return "".join(f": {cause[:_LONGEST].strip()}" for cause in _telling(_CAUSE.findall(text)))
 
 
 def _telling(causes: list[str]) -> list[str]:

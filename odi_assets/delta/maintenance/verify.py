@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from odi_assets.delta.maintenance.restore import LostFile, lost_files
 from odi_assets.delta.table import LiveFile, TableHandle
 
 _READERS = 4
+_NOTHING_SAID = Described({}, {}, {}, {})
 
 
 def unreadable_files(handle: TableHandle) -> list[LostFile]:
@@ -37,6 +39,15 @@ def unreadable_files(handle: TableHandle) -> list[LostFile]:
             LostFile(file.path, file.size, file.size, text) for file, text in zip(rest, why, strict=True) if text
         ]
     return [*lost, *damaged]
+
+
+def readable_files(handle: TableHandle, files: Iterable[LiveFile]) -> list[LiveFile]:
+    """Those of ``files``, of any version of the table, that can be read through.
+
+    Raises:
+        TableError: the store cannot be looked at.
+    """
+    return [file for file in files if _why_unreadable(handle, file, _NOTHING_SAID) is None]
 
 
 def dead_links(handle: TableHandle) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.errors import SourceError, TransformError
-from odi_assets.sources.errors import gone_data_file, read_errors_named
+from odi_assets.sources.errors import lost_data_file, read_errors_named
 from odi_assets.sources.sql.errors import refused_value
 from odi_assets.spark.connectors import missing_connector
 from odi_assets.spark.lazy import java_errors, spark_errors
@@ -39,7 +39,7 @@ def errors_named(node: Node, reads: Sequence[Any]) -> Iterator[None]:
     TransformError if a row stops the job, or if Python of the user's failed in one of Spark's workers: that names the
     line."""
     try:
-        of_target = partial(gone_data_file, str(node), table=node.target.location)
+        of_target = partial(lost_data_file, str(node), table=node.target.location)
         with read_errors_named(str(node), [of_target, *(read.snapshot.read_error for read in reads)]):
             yield
     except (spark_errors.PySparkException, java_errors.Py4JError) as error:

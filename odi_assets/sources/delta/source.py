@@ -29,7 +29,7 @@ from odi_assets.sources.delta.late import late_in_table
 from odi_assets.sources.delta.settings import DeltaRead
 from odi_assets.sources.delta.stream import StreamedTable
 from odi_assets.sources.delta.versions import VersionStep, other_table, step, within
-from odi_assets.sources.errors import gone_data_file
+from odi_assets.sources.errors import lost_data_file
 from odi_assets.sources.losses import Loss
 from odi_assets.sources.marks import CursorMark, History, Identity, Mark, Unresolved, VersionMark, history_of
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
@@ -315,7 +315,7 @@ class TableSnapshot(SourceSnapshot):
         return None if commit is None else commit.made_at.timestamp()
 
     def read_error(self, text: str) -> SourceError | None:
-        return gone_data_file(self.label, text, self.handle.location)
+        return lost_data_file(self.label, text, self.handle.location)
 
     def late(self, mark: CursorMark, window: Window, start: Any, spark: SparkSession | None = None) -> Late:
         history = history_of(mark)

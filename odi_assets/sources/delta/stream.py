@@ -14,7 +14,7 @@ from odi_assets.delta.protocol import require_readable
 from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import SourceError, TableError
 from odi_assets.sources.delta.appended import AppendedFiles
-from odi_assets.sources.errors import gone_data_file
+from odi_assets.sources.errors import lost_data_file
 from odi_assets.sources.streamed import Offset, ReadBefore, ReadLog, RowsByFile, StreamedSource, StreamRead
 from odi_assets.spark.lazy import T
 from odi_assets.tables.engine import engine_of
@@ -102,7 +102,7 @@ class StreamedTable(StreamedSource):
         return engine_of(self._location).read_files(spark, TableHandle.open(self._location), files) if files else None
 
     def read_error(self, text: str) -> SourceError | None:
-        return gone_data_file(self.label, text, self._location)
+        return lost_data_file(self.label, text, self._location)
 
     def schema(self) -> StructType:
         return spark_schema(TableHandle.open(self._location).schema_json)
