@@ -292,7 +292,8 @@ def actions_in(raw: bytes) -> list[dict[str, Any]]:
         ValueError: the bytes are no commit; the message completes "the file …".
     """
     try:
-        actions = [json.loads(line) for line in raw.decode().splitlines() if line.strip()]
+        # Texts of a commit may have other line separators in them: U+2028, U+0085.
+        actions = [json.loads(line) for line in raw.decode().split("\n") if line.strip()]
     except ValueError as error:
         raise ValueError(f"is torn: {_first_line(error)}") from error
     if not actions:

@@ -203,7 +203,7 @@ def _paged(newest: int) -> Iterator[range]:
 
 def _commit(location: Location, version: int, text: str) -> TableCommit:
     # A commit may hold thousands of files; only the line that describes it is parsed.
-    line = next((line for line in text.splitlines() if line.lstrip().startswith('{"commitInfo"')), None)
+    line = next((line for line in text.split("\n") if line.lstrip().startswith('{"commitInfo"')), None)
     try:
         return _described(version, json.loads(line)["commitInfo"] if line is not None else {})
     except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.history import METADATA_KEY
+from odi_assets.delta.history import METADATA_KEY, commits
+from odi_assets.delta.maintenance.repair import plan_repair
 from odi_assets.delta.table import TableHandle
 
 
@@ -46,3 +48,14 @@ def test_the_history_ends_where_the_log_was_cleaned(tmp_path: Path) -> None:
     handle = TableHandle.open(Location(str(table)))
     (table / "_delta_log" / f"{0:020d}.json").unlink()
     assert [commit.version for commit in handle.commits()] == [2, 1]
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x1c", "\x0b"])
+def test_a_text_with_a_separator_of_lines_in_it_tears_no_commit(tmp_path: Path, separator: str) -> None:
+    """Python's ``splitlines`` knows more of them than a commit, whose lines end at a line feed."""
+    location = Location(str(tmp_path / "table"))
+    rows = pa.table({f"v{separator}": [1, 2], "k": [f"a{separator}b", "c"]})
+    write_deltalake(location.uri, rows, partition_by=["k"])
+    (commit,) = commits(location, 0)
+    assert (commit.version, commit.operation) == (0, "WRITE")
+    assert plan_repair(location) is None

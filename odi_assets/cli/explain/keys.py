@@ -138,7 +138,7 @@ def _keys_from(project: Project | None, place: str, names: Sequence[str]) -> lis
 def _lines(text: str, names: Sequence[str]) -> list[tuple[str, ...]]:
     """A key in each line, its parts with tabs between them; the names of the columns may be the first line."""
     found = []
-    for number, line in enumerate(line for line in text.splitlines() if line):
+    for number, line in enumerate(line for line in text.split("\n") if line):
         parts = tuple(line.split("\t")) if len(names) > 1 else (line,)
         if number == 0 and [part.lower() for part in parts] == [name.lower() for name in names]:
             continue
