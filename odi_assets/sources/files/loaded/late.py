@@ -26,7 +26,7 @@ from odi_assets.sources.marks import CursorMark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odi_assets.sources.files.source import FilesSnapshot
+    from odi_assets.sources.files.snapshot import FilesSnapshot
 
 _MOST = 500
 """Files that a mark knows by their paths. Of more, no path is kept: the commit that sets the mark stays small."""
