@@ -19,6 +19,7 @@ from odi_assets.sources.marks import Unresolved
 from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions
 from odi_assets.tables.engine import WriteSpec
+from odi_assets.util.copies import fields_of
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -225,18 +226,7 @@ class ResolvedPlan(NodePlan):
         """``plan`` with its reads resolved. If none of its sources is ahead after all, it has nothing to do."""
         following = [read for read in reads if read.follows]
         nothing = plan.nothing_new or (bool(following) and all(read.nothing_new for read in following))
-        return cls(
-            plan.node,
-            plan.request,
-            plan.target,
-            plan.start,
-            write,
-            reads,
-            recompute=plan.recompute,
-            waited=plan.waited,
-            nothing_new=nothing,
-            losses=plan.losses,
-        )
+        return cls(**{**fields_of(NodePlan, plan), "reads": reads, "write": write, "nothing_new": nothing})
 
     def commit_facts(self, run: RunInfo) -> CommitFacts:
         """What the commit of this plan says of itself."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,6 +27,7 @@ from odi_assets.sources.sql.settings import SqlRead
 from odi_assets.sources.sql.snapshot import DatabaseLook, SqlSnapshot
 from odi_assets.sources.sql.snapshots import CursorTable, Loaded, plan_snapshot
 from odi_assets.sources.sql.statements import Relation
+from odi_assets.util.copies import fields_of
 from odi_assets.util.extras import install_command
 
 _UNKNOWN = "what it holds is not known without reading it"
@@ -88,8 +89,7 @@ class SqlSource(Source):
 
     def followed_by(self, increment: Increment) -> SqlSource:
         kind = CursorTableSource if isinstance(increment, CursorsIncrement) else SqlSource
-        same = {item.name: getattr(self, item.name) for item in fields(SqlSource)}
-        return kind(**{**same, "increment": increment})
+        return kind(**{**fields_of(SqlSource, self), "increment": increment})
 
     @property
     def dialect(self) -> Dialect:
