@@ -18,11 +18,11 @@ from odi_assets.documents.codec import of_value, text_of, to_value
 from odi_assets.documents.gate.look import DocumentLook, ReadDecision, judge, keep, look, with_numbers
 from odi_assets.documents.gate.marks import DrivenMark
 from odi_assets.errors import CursorDocumentError, IncrementError
+from odi_assets.sources.copies import fields_of
 from odi_assets.sources.marks import UNRESOLVED, Identity, Mark, Unresolved
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source
-from odi_assets.util.copies import fields_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

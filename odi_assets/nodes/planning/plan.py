@@ -15,11 +15,11 @@ from odi_assets.nodes.planning.known_rows import known_by
 from odi_assets.nodes.planning.start import Start
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import RunInfo
+from odi_assets.sources.copies import fields_of
 from odi_assets.sources.marks import Unresolved
 from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions
 from odi_assets.tables.engine import WriteSpec
-from odi_assets.util.copies import fields_of
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import Any
 
 from odi_assets.config.models import CursorsIncrement, Increment, SqlConnection, StatefulIncrement
 from odi_assets.errors import ConfigError
+from odi_assets.sources.copies import fields_of
 from odi_assets.sources.cursor.ahead import is_guarded, limit_of
 from odi_assets.sources.cursor.types import cursor_type
 from odi_assets.sources.cursor.window import Window
@@ -27,7 +28,6 @@ from odi_assets.sources.sql.settings import SqlRead
 from odi_assets.sources.sql.snapshot import DatabaseLook, SqlSnapshot
 from odi_assets.sources.sql.snapshots import CursorTable, Loaded, plan_snapshot
 from odi_assets.sources.sql.statements import Relation
-from odi_assets.util.copies import fields_of
 from odi_assets.util.extras import install_command
 
 _UNKNOWN = "what it holds is not known without reading it"

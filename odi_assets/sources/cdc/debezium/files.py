@@ -14,6 +14,7 @@ from odi_assets.sources.cdc.debezium.mark import EnvelopeFilesMark, LogState
 from odi_assets.sources.cdc.debezium.reads import LoggedMessages, NewMessages
 from odi_assets.sources.cdc.debezium.rows import NumberedRows
 from odi_assets.sources.cdc.log import SCHEMA
+from odi_assets.sources.copies import fields_of
 from odi_assets.sources.files.snapshot import FilesSnapshot
 from odi_assets.sources.files.source import LandingFiles, NewFiles
 from odi_assets.sources.marks import FilesMark, Mark
@@ -21,7 +22,6 @@ from odi_assets.sources.reading import Settings
 from odi_assets.sources.reads import NothingNew, PlannedRead, Read
 from odi_assets.sources.snapshot import Partitions
 from odi_assets.spark.arrow import dataframe_of
-from odi_assets.util.copies import fields_of
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:

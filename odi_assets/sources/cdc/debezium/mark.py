@@ -8,8 +8,8 @@ from typing import Any
 
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cdc.debezium.envelopes import LoggedTable
+from odi_assets.sources.copies import fields_of
 from odi_assets.sources.marks import FilesMark, Identity
-from odi_assets.util.copies import fields_of
 
 
 @dataclass(frozen=True)
