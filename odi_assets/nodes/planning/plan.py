@@ -246,6 +246,7 @@ class ResolvedPlan(NodePlan):
             state_updated_at=self.start.seen_at,
             inputs={str(resolve(self.node.key, inputs[name].node)): version for name, version in versions.items()},
             bounds=(bounds.start.isoformat(), bounds.end.isoformat()) if bounds else None,
+            ranges={read.name: held for read in self.reads if (held := read.range_held) is not None} or None,
             hwm=hwm,
             known_by=known_by(self.node),
         )

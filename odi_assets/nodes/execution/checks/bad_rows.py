@@ -192,6 +192,7 @@ class _Found:
     gone: list[tuple[int, BadRows]]
     newest: BadRows | None = None
     replacing: list[int] = field(default_factory=list)
+    _partitions: dict[int, list[PartitionValues]] = field(default_factory=dict)
 
     def less_replaced(self, target: TableHandle, version: int, bad: BadRows) -> BadRows:
         """The bad rows of ``version``, with how many of them later commits have replaced."""
@@ -199,7 +200,10 @@ class _Found:
             return bad
         kinds = target.columns
         later = [one for one in self.replacing if one > version]
-        replaced = [values for one in later for values in _partitions_at(target, one)]
+        for one in later:
+            if one not in self._partitions:
+                self._partitions[one] = _partitions_at(target, one)
+        replaced = [values for one in later for values in self._partitions[one]]
         replaced += [values for at, one in self.counts if at in later for values, _ in one.parts or ()]
         is_replaced = membership(same_spellings(values, kinds) for values in replaced)
         counts = (count for values, count in bad.parts if is_replaced(same_spellings(values, kinds)))
