@@ -111,9 +111,11 @@ def _before_removals(target: TableHandle, quarantine: TableHandle, oldest: int) 
     first = min((stamp.version for stamp in quarantine.stamps() if stamp.app_id in apps), default=None)
     if first is None:
         return ()
-    versions = range(max(first, rewindable_from(quarantine) + 1), int(quarantine.version or 0) + 1)
+    now = int(quarantine.version or 0)
+    versions = range(max(first, rewindable_from(quarantine) + 1), now + 1)
     commits = ((version, actions_at(quarantine.location, version) or ()) for version in versions)
-    return tuple(version - 1 for version, actions in commits if any("remove" in action for action in actions))
+    # The compaction to come removes files of the version of now.
+    return (*(version - 1 for version, actions in commits if any("remove" in action for action in actions)), now)
 
 
 def _unread_versions(project: Project, handle: TableHandle) -> dict[str, tuple[int, ...]]:

@@ -43,7 +43,7 @@ class BadRows:
         replaces: what of the quarantine they replace: ``table``, partitions, or nothing.
         schema: the columns of the files, in Delta's JSON form.
         seen: the position of the quarantine when the commit was planned; None in commits of older versions.
-        parts: of a commit that replaces partitions: how many rows there are in each; None in commits of older versions.
+        parts: if the quarantine has partitions: how many rows are in each; None in commits of older versions.
         node: which node made the commit, under the name that it had; empty until the commit is made.
         replaced: how many of the rows are in partitions that later commits have replaced; the log does not have it.
     """

@@ -140,8 +140,8 @@ class Guard:
             write = Write(again, table, WriteSpec(WriteMode.APPEND, partition_by=node.partition_by), stamp, schema)
             staged = write.stage(again)
             rows = sum(file.rows for file in staged)
-            if self.plan.write.mode is WriteMode.PARTITION_OVERWRITE:
-                parts = [(file.partition, file.rows) for file in staged]
+            # A later commit may replace partitions, whatever the mode of this one: the first load is an overwrite.
+            parts = [(file.partition, file.rows) for file in staged] if node.partition_by else None
         if not rows and not replaces:
             return nothing
         return BadRows(since, path, rows, stamp.write_id, replaces, schema, nothing.seen, parts)
