@@ -14,7 +14,7 @@ from odi_assets.cli.terminal.selection import selected_nodes
 from odi_assets.delta.maintenance.maintain import MaintenanceOptions
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.recovery import repair as repairs
-from odi_assets.nodes.recovery.maintenance import maintain_node
+from odi_assets.nodes.recovery.maintenance import maintain_node, maintain_quarantine
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from odi_assets.delta.maintenance.maintain import Maintenance
 
 _COLUMNS = (
-    Column("node", lambda of: str(of[0])),
+    Column("node", lambda of: of[0]),
     Column("files", lambda of: f"{of[1].before.files:,} → {of[1].after.files:,}", "right"),
     Column("MB", lambda of: f"{_mb(of[1].before.bytes)} → {_mb(of[1].after.bytes)}", "right"),
     Column(
@@ -58,7 +58,7 @@ def maintain(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compact small files, write a checkpoint, and delete files that no version needs any more.
+    """Compact small files, write a checkpoint, and delete files that no version needs any more; of quarantines too.
 
     No row changes, and runs may go on. Versions older than --retain-hours can no longer be gone back to.
     """
@@ -72,27 +72,34 @@ def maintain(
     options = MaintenanceOptions(retain_hours, small_mb * _MEGABYTE, target_mb * _MEGABYTE, dry_run)
     if not dry_run:
         note(
-            f"This compacts {counted(len(keys), 'table')} and deletes files that left them more than "
-            f"{counted(retain_hours, 'hour')} ago; versions before that can no longer be gone back to."
+            f"This compacts the tables and quarantines of {counted(len(keys), 'node')} and deletes files that left "
+            f"them more than {counted(retain_hours, 'hour')} ago; versions before that can no longer be gone back to."
         )
         require_consent(yes)
     state = project.open_state()
-    done = {key: maintain_node(project, state, key, options) for key in keys}
+    done: list[tuple[NodeKey, str, Maintenance | None]] = []
+    for key in keys:
+        own = maintain_node(project, state, key, options)
+        done.append((key, "node", own))
+        beside = maintain_quarantine(project, key, options, own.rewindable_from) if own else None
+        if beside:
+            done.append((key, "quarantine", beside))
     if as_json:
-        data_json([_as_json(key, one, dry_run) for key, one in done.items()])
+        data_json([_as_json(*one, dry_run) for one in done])
         return
-    data_table(_COLUMNS, [(key, one) for key, one in done.items() if one is not None])
-    for key, one in done.items():
+    named = [(str(key) if table == "node" else f"{key} ({table})", one) for key, table, one in done]
+    data_table(_COLUMNS, [row for row in named if row[1] is not None])
+    for name, one in named:
         for text in one.notes if one else ("has no table yet",):
-            note(f"{key}: {text}")
+            note(f"{name}: {text}")
 
 
 def _mb(number: int) -> str:
     return f"{number / _MEGABYTE:,.1f}"
 
 
-def _as_json(key: NodeKey, one: Maintenance | None, dry_run: bool) -> dict[str, Any]:
-    head = {"pipeline": key.pipeline, "node": key.node, "dry_run": dry_run}
+def _as_json(key: NodeKey, table: str, one: Maintenance | None, dry_run: bool) -> dict[str, Any]:
+    head = {"pipeline": key.pipeline, "node": key.node, "table": table, "dry_run": dry_run}
     return {**head, **(asdict(one) if one else {"before": None})}
 
 

@@ -13,7 +13,7 @@ from odi_assets.config.models import WriteMode
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.explain.absence import Absence
-from odi_assets.explain.evidence.collect import FILE, key_sql, only_asked
+from odi_assets.explain.evidence.collect import FILE, key_sql, only_asked, value_text
 from odi_assets.explain.log import captured_in_log, followed_in_log
 from odi_assets.explain.places import Trace, present, some_names
 from odi_assets.explain.spans import Stay, stays
@@ -26,6 +26,7 @@ from odi_assets.sources.delta.source import DeltaTableSource
 from odi_assets.sources.source import Source
 from odi_assets.spark.lazy import F
 from odi_assets.spark.own_session import own_session
+from odi_assets.spark.plans.definition import SEPARATOR
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.reader import file_uri_key
@@ -57,14 +58,23 @@ def trace(
         ConfigError: the node's table has no such column.
         SourceError, TableError: something on the way cannot be read.
     """
-    found = Trace(project, spark, state, keys)
+    asked = keys if table is not None else _as_written(TableHandle.open(project.target(key)), columns, keys)
+    found = Trace(project, spark, state, asked)
     with own_session(spark), errors_named(Node.of(project, key), ()):
         for followed in followed_nodes(project, spark, key, tuple(columns)):
             if table is None:
                 _look(found, followed)
             else:
                 captured_in_log(found, followed.node, table, followed.columns)
-    return [_conclusion(found, str(key), one) for one in keys]
+    return [_conclusion(found, str(key), one) for one in asked]
+
+
+def _as_written(handle: TableHandle, columns: Sequence[str], keys: Sequence[str]) -> list[str]:
+    """``keys``, of columns of a table, as they are compared."""
+    types = {name.lower(): kind for name, kind in handle.columns.items()} if handle.exists else {}
+    kinds = [types.get(column.lower()) for column in columns]
+    parts = ((key, key_parts(key)) for key in keys)
+    return [SEPARATOR.join(map(value_text, own, kinds)) if len(own) == len(kinds) else key for key, own in parts]
 
 
 def with_places_above(explainer: StreamExplainer, answers: Sequence[KeyExplanation]) -> list[KeyExplanation]:
@@ -85,9 +95,10 @@ def with_places_above(explainer: StreamExplainer, answers: Sequence[KeyExplanati
         if not absent or given.source not in above or not set(columns) <= set(given.columns):
             continue
         state = node.project.open_state()
-        for one in trace(node.project, explainer.spark, state, above[given.source], columns, absent):
-            answer = found[one.text]
-            found[one.text] = replace(
+        places = trace(node.project, explainer.spark, state, above[given.source], columns, absent)
+        for key, one in zip(absent, places, strict=True):
+            answer = found[key]
+            found[key] = replace(
                 answer,
                 sentence=f"{answer.sentence} {one.sentence}",
                 places=(*answer.places, *one.places),

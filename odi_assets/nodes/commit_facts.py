@@ -142,6 +142,7 @@ class CommitFacts:
         inputs: by upstream node, the version of its table that was read. None: not known.
         partial: the run was of only some of the pipeline's nodes.
         bounds: start and end of a bounded run.
+        ranges: of a bounded run, by source whose cursor was in ``bounds``: what the source consisted of.
         hwm: the HWM that belongs to the table's rows from this commit on.
         before_first_run: of a rewind: the version it went back to holds no row of the node's runs.
         rewound_to: of a rewind: the version it went back to.
@@ -167,6 +168,7 @@ class CommitFacts:
     inputs: Mapping[str, int] | None = None
     partial: bool = False
     bounds: tuple[str, str] | None = None
+    ranges: Mapping[str, Any] | None = None
     hwm: CommittedHwm | None = None
     before_first_run: bool | None = None
     rewound_to: int | None = None

@@ -150,14 +150,12 @@ class CursorWindow(Read):
         increment: the increment that moves the mark; None for ranges and rolling windows, which move none.
         start: where a read of the whole source begins, inclusive; None: at the beginning.
         only: the partitions to read; None: all.
-        range_of: the node whose range this is; its cursor has to be a date or a time.
     """
 
     window: Window
     increment: StatefulIncrement | None = None
     start: Any = None
     only: Partitions | None = None
-    range_of: str | None = None
 
     def load(self, spark: SparkSession) -> DataFrame:
         if self.range_of is not None:

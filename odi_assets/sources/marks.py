@@ -171,6 +171,19 @@ class VersionMark:
 
 
 @dataclass(frozen=True)
+class LoadedRange:
+    """A range of a cursor that a run loaded after a mark was set: ``start <= cursor < end``.
+
+    Attributes:
+        held: what the source consisted of: the version of a table, or the files as a mark keeps them.
+    """
+
+    start: datetime
+    end: datetime
+    held: Any
+
+
+@dataclass(frozen=True)
 class CursorMark:
     """The greatest value of a cursor column that was read.
 
@@ -185,6 +198,7 @@ class CursorMark:
             it; empty for none, None if not known.
         tied_by: by column that the hashes are of, its type; None if not known.
         typed: False for a value that another tool stored without its type.
+        ranges: that were loaded since the mark was set. Its own commit does not store them.
     """
 
     value: Any
@@ -195,6 +209,7 @@ class CursorMark:
     measures: Identity | None = field(default=None, compare=False)
     held_then: str | None = field(default=None, compare=False)
     began_at: str | None = field(default=None, compare=False)
+    ranges: tuple[LoadedRange, ...] = field(default=(), compare=False)
 
     @classmethod
     def of(cls, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> CursorMark:

@@ -217,9 +217,14 @@ class UnresolvedRead(PlannedRead):
 
 @dataclass(frozen=True, kw_only=True)
 class Read(PlannedRead):
-    """A read whose bounds are fixed."""
+    """A read whose bounds are fixed.
+
+    Attributes:
+        range_of: the node whose range of a cursor this is; its cursor has to be a date or a time.
+    """
 
     after: Mark | None = None
+    range_of: str | None = None
 
     @abstractmethod
     def load(self, spark: SparkSession) -> DataFrame:
@@ -238,6 +243,15 @@ class Read(PlannedRead):
         """Rows that the source gained, and changed rows as they were before: their partitions are affected."""
         del spark
         return ()
+
+    @property
+    def range_held(self) -> Any:
+        """What the source of a range of its cursor consists of, as :class:`LoadedRange` has it; None if the read is no
+        such range, or that is not known."""
+        if self.range_of is None:
+            return None
+        version = self.snapshot.table_version
+        return self.snapshot.noted(None) if version is None else version
 
     def remembered(self) -> Mapping[str, Any]:
         """What the commit has to store beside the mark's value, JSON-ready."""

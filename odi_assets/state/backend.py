@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from odi_assets.errors import StateConflictError, StateError
 from odi_assets.state.monotonic import TextOrder, check_monotonic, undeclared
@@ -119,9 +120,11 @@ class StateBackend(ABC):
         """Whose keys and runs these are; None is the environment without a name."""
         return self._environment
 
-    @abstractmethod
-    def in_environment(self, environment: str | None) -> StateBackend:
+    def in_environment(self, environment: str | None) -> Self:
         """The same store, as another environment sees it."""
+        other = copy(self)
+        other._environment = check_environment(environment)
+        return other
 
     @abstractmethod
     def environments(self) -> list[str | None]:

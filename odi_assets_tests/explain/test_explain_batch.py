@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -204,3 +206,27 @@ def test_a_key_that_never_came_to_a_stream_is_followed_through_the_nodes_above_i
     assert [place.name for place in unread.places] == ["landing:orders/*.csv", "p.raw"]
     assert "p.raw has not read it yet" in unread.sentence
     assert "It has not landed" in unknown.sentence
+
+
+DOUBLES = """\
+- pipeline: p
+  nodes:
+  - name: doubles
+    read: {connection: landing, format: parquet, path: in, incremental: files}
+    write: {connection: lake, path: doubles, mode: append}
+"""
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=["double", "float"])
+def test_zero_is_one_key_whatever_its_sign_and_however_it_is_typed(
+    tmp_path: Path, spark: SparkSession, kind: pa.DataType
+) -> None:
+    box = Sandbox(tmp_path, spark, DOUBLES)
+    (tmp_path / "landing" / "in").mkdir(parents=True)
+    for number, value in enumerate([0.0, -0.0, 5.0, 0.5]):
+        rows = pa.table({"k": pa.array([value], kind)})
+        pq.write_table(rows, tmp_path / "landing" / "in" / f"{number}.parquet")
+    box.run("doubles")
+    keys = ["0.0", "-0.0", "0", "5", "0.5", "-5"]
+    answers = trace(box.project, spark, box.state, NodeKey("p", "doubles"), ["K"], keys)
+    assert [[place.rows or 0 for place in one.places] for one in answers] == [[2, 2]] * 3 + [[1, 1]] * 2 + [[0, 0]]

@@ -9,7 +9,9 @@ import typer
 
 from odi_assets.cli.cursors.change import alone, write
 from odi_assets.cli.cursors.documents import STREAM, FileArgument, ForceOption, ToolOption, document_of
-from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings
+from odi_assets.cli.state.revisions import tell_of_repeats
+from odi_assets.cli.terminal.confirm import require_consent
+from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.terminal.output import data_json, note
 from odi_assets.documents import Move
 from odi_assets.documents.kept import give_out, key_of, name_of, names, take_in
@@ -44,6 +46,7 @@ def import_(
     tool: ToolOption = None,
     force: ForceOption = False,
     dry_run: DryRunOption = False,
+    yes: YesOption = False,
     node: NodeOption = None,
     stream: Annotated[
         str | None, typer.Option("--stream", metavar="STREAM", help="With --node: which one; its table unless given.")
@@ -53,10 +56,12 @@ def import_(
     """Put the position of every stream of a document into state: typed, with history, a key for each.
 
     With --node, that node goes on where OLake stopped: with the chunks left of a snapshot, then above its cursors; or,
-    if it captures a log, at OLake's LSN, with new snapshots of its tables.
+    if it captures a log, at OLake's LSN, with new snapshots of its tables. If the node has another position of its own,
+    --force sets it all the same; what is read again or never is said before, and asked for.
     """
     if node is not None:
-        import_to_node(settings.project(), document_of(file, tool), node, stream, force=force, dry_run=dry_run)
+        document = document_of(file, tool)
+        import_to_node(settings.project(), document, node, stream, force=force, dry_run=dry_run, yes=yes)
         return
 
     document = document_of(file, tool)
@@ -106,10 +111,21 @@ def _name(file: str, name: str | None) -> str:
 
 
 def import_to_node(
-    project: Project, document: CursorDocument, node: str, stream: str | None, *, force: bool, dry_run: bool
+    project: Project,
+    document: CursorDocument,
+    node: str,
+    stream: str | None,
+    *,
+    force: bool,
+    dry_run: bool,
+    yes: bool = False,
 ) -> None:
-    """Let ``node`` go on where OLake stopped, and say where that is."""
-    from odi_assets.documents.handover.olake import take_over
+    """Let ``node`` go on where OLake stopped, and say where that is.
+
+    Raises:
+        Exit: rows would be read again or never, and nobody agreed.
+    """
+    from odi_assets.documents.handover.olake import plan_takeover
     from odi_assets.nodes.node import Node
 
     state = project.open_state()
@@ -117,9 +133,16 @@ def import_to_node(
     if Node.of(project, key).captures:
         import_to_capture(project, state, key, document, stream, force=force, dry_run=dry_run)
         return
-    mark, before = take_over(project, state, key, document, stream=stream, force=force, dry_run=dry_run)
-    then = hwm_text(before.value) if before else None
-    note(f"{key}: {then or 'not set'} → {hwm_text(mark.value)}{': nothing was written' if dry_run else ''}")
+    taken = plan_takeover(project, state, key, document, stream=stream, force=force)
+    for text in (*taken.again, *taken.never):
+        note(f"{key}: {text}.")
+    if taken.again:
+        tell_of_repeats(Node.of(project, key))
+    if not dry_run:
+        require_consent(yes or not (taken.again or taken.never))
+        taken.apply()
+    then = hwm_text(taken.before.value) if taken.before else None
+    note(f"{key}: {then or 'not set'} → {hwm_text(taken.mark.value)}{': nothing was written' if dry_run else ''}")
 
 
 def import_to_capture(

@@ -23,6 +23,7 @@ from odi_assets.cli.terminal.typed_values import from_text
 from odi_assets.state.values import dump, to_json
 
 if TYPE_CHECKING:
+    from odi_assets.nodes.node import Node
     from odi_assets.nodes.project import Project
     from odi_assets.state.backend import StateBackend
     from odi_assets.state.records import HwmEntry
@@ -145,6 +146,11 @@ def _tell_next(project: Project, key: str, wanted: HwmEntry | None) -> None:
         note(f"The next run of {found} reads everything, and replaces its table.")
     else:
         note(f"The next run of {found} reads what lies after that.")
-        if not found.target.rows_are_known:
-            note("It appends: rows that its table holds already and that are read again will be there twice.")
-            note(f"`odi state rewind {found}` takes a table and its high-water mark back together.")
+        tell_of_repeats(found)
+
+
+def tell_of_repeats(node: Node) -> None:
+    """Say that rows which are read again will be in the table of ``node`` twice, if they will."""
+    if not node.target.rows_are_known:
+        note("It appends: rows that its table holds already and that are read again will be there twice.")
+        note(f"`odi state rewind {node}` takes a table and its high-water mark back together.")

@@ -18,7 +18,8 @@ from odi_assets.documents.codec import of_value, text_of, to_value
 from odi_assets.documents.gate.look import DocumentLook, ReadDecision, judge, keep, look, with_numbers
 from odi_assets.documents.gate.marks import DrivenMark
 from odi_assets.errors import CursorDocumentError, IncrementError
-from odi_assets.sources.marks import Identity, Mark, Unresolved
+from odi_assets.sources.copies import fields_of
+from odi_assets.sources.marks import UNRESOLVED, Identity, Mark, Unresolved
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.sources.source import Source
@@ -50,11 +51,7 @@ def driven(
         locate: where a path of a connection is, or of the project's folder if there is no connection.
     """
     return DrivenSource(
-        name=rows.name,
-        label=rows.label,
-        target=rows.target,
-        increment=rows.increment,
-        connection=rows.connection,
+        **fields_of(Source, rows),
         rows=rows,
         by=cursor,
         document=locate(cursor.connection, cursor.document),
@@ -309,20 +306,14 @@ class DrivenSource(Source):
 
         if not isinstance(rows, UnresolvedRead):
             return wrapped(rows)
-        return DrivenUnresolved(
-            snapshot=rows.snapshot,
-            summary=f"{rows.summary}; {verdict.text}",
-            before=before,
-            follows=True,
-            rewrites=rows.rewrites,
-            rechecked=rows.rechecked,
-            excluded=rows.excluded,
-            held=rows.held,
-            late=rows.late,
-            under=self._shown(now.stream),
-            rows=rows,
-            wrapped=wrapped,
-        )
+        own = {
+            "summary": f"{rows.summary}; {verdict.text}",
+            "before": before,
+            "after": UNRESOLVED,
+            "follows": True,
+            "under": self._shown(now.stream),
+        }
+        return DrivenUnresolved(**{**fields_of(PlannedRead, rows), **own}, rows=rows, wrapped=wrapped)
 
 
 @dataclass(frozen=True, kw_only=True)

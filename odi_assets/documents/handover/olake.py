@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
@@ -22,7 +25,7 @@ from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.identity import origin_now
 from odi_assets.nodes.planning.start import table_and_start
 from odi_assets.nodes.project import Project
-from odi_assets.sources.marks import READ, Mark
+from odi_assets.sources.marks import READ, Mark, hwm_text
 from odi_assets.sources.source import Source
 from odi_assets.sources.sql.marks import SnapshotMark
 from odi_assets.sources.sql.source import CursorTableSource
@@ -30,6 +33,7 @@ from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import NO_TABLE, HwmEntry
 from odi_assets.util.exact_json import write
 from odi_assets.util.json_scan import read_strict
+from odi_assets.util.words import counted
 
 _SCHEMA = "public"
 
@@ -44,7 +48,26 @@ def stream_of(node: Node) -> str:
     return f"{source.dialect.database if is_mysql else _SCHEMA}.{table}"
 
 
-def take_over(
+@dataclass(frozen=True)
+class Takeover:
+    """A node that is to go on where OLake stopped.
+
+    Attributes:
+        mark: its mark from then on.
+        before: its HWM in state; None if it has none.
+        again: in words, what is read again that the node has read already.
+        never: in words, what is never read; or what cannot be compared.
+        apply: writes the mark. It raises StateConflictError if somebody else changed it since.
+    """
+
+    mark: Mark
+    before: HwmEntry | None
+    again: tuple[str, ...]
+    never: tuple[str, ...]
+    apply: Callable[[], object]
+
+
+def plan_takeover(
     project: Project,
     state: StateBackend,
     key: NodeKey,
@@ -52,9 +75,10 @@ def take_over(
     *,
     stream: str | None = None,
     force: bool = False,
-    dry_run: bool = False,
-) -> tuple[Mark, HwmEntry | None]:
+) -> Takeover:
     """Let a node go on where OLake stopped: with the chunks that are left of a snapshot, or above its cursors.
+
+    Nothing is written before it is applied.
 
     OLake wrote the rows that it read to its own destination. All rows in the node's table count as these rows.
 
@@ -62,14 +86,10 @@ def take_over(
         stream: the stream's name; by default, the name of the node's table.
         force: also if the node has a position of its own.
 
-    Returns:
-        The mark, and the HWM in state before.
-
     Raises:
         ConfigError: no such node, or it does not follow a table by cursors.
         CursorDocumentError: the document has no such stream, or its state does not fit the node.
         StateError: the node has a position.
-        StateConflictError: somebody else changed it at the same time.
         SourceError: the database does not answer.
     """
     node = Node.of(project, key)
@@ -89,20 +109,49 @@ def take_over(
     if start.hwm is not None and not force:
         raise StateError(
             f"{node} has a position of its own, and would lose or repeat rows from another one",
-            fix=f"delete it first (odi state delete {node.state_key}), or say --force",
+            fix="say --force to set it all the same; with --dry-run, it shows which rows these are and changes nothing",
             key=node.state_key,
         )
     taken = source.taken_over(read_strict(states[name]))
     mark = _read(node).wrapped_mark(taken, start.hwm.value if start.hwm else None) or taken
-    if not dry_run:
-        state.compare_and_set(
-            node.state_key,
-            mark.value,
-            expected_revision=start.current.revision if start.current else None,
-            target_commit=NO_TABLE if target.version is None else target.version,
-            origin=origin_now(node, target.table_id if target.exists else None).to_json(),
-        )
-    return mark, start.current
+    then = None if start.hwm is None else SnapshotMark.of(_read(node).unmarked(start.hwm.value), source.label)
+    apply = partial(
+        state.compare_and_set,
+        node.state_key,
+        mark.value,
+        expected_revision=start.current.revision if start.current else None,
+        target_commit=NO_TABLE if target.version is None else target.version,
+        origin=origin_now(node, target.table_id if target.exists else None).to_json(),
+    )
+    return Takeover(mark, start.current, *(((), ()) if then is None else _moves(then, taken)), apply)
+
+
+def _shown(value: Any) -> str:
+    return hwm_text(value) or "no value"
+
+
+def _moves(then: SnapshotMark, now: SnapshotMark) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is read again and what is never read if ``now`` takes the place of ``then``, in words."""
+    again, never = [], []
+    for column, value in now.cursors.items():
+        old = then.cursors.get(column)
+        text = f"`{column}` {_shown(old)} → {_shown(value)}"
+        try:
+            if value is None or (old is not None and value < old):
+                again += [] if old is None else [f"{text} goes back: rows above it are read again"]
+            elif old is None or old < value:
+                never.append(f"{text} goes forward: rows up to it that were not read are never read")
+        except TypeError:
+            never.append(f"{text} cannot be compared: rows may be read again, or never")
+    left_then, left_now = ({*(mark.chunks.left if mark.chunks else ())} for mark in (then, now))
+    loaded, left_out = len(left_now - left_then), len(left_then - left_now)
+    if loaded and left_out:
+        never.append("its snapshot has other chunks, which cannot be compared: rows may be read again, or never")
+    elif loaded:
+        again.append(f"{counted(loaded, 'chunk')} of its snapshot, read before: their rows are read again")
+    elif left_out:
+        never.append(f"{counted(left_out, 'chunk')} of its snapshot, not read yet: their rows are never read")
+    return tuple(again), tuple(never)
 
 
 def given_out(

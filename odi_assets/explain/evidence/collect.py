@@ -168,8 +168,26 @@ def _columns(given: Input, found: FoundRows, as_structs: bool = False) -> dict[s
 
 def key_sql(parts: Sequence[str]) -> str:
     """SQL of a key as one text; NULL if a part of it is NULL."""
-    texts = [f"CAST({part} AS STRING)" for part in parts]
+    texts = [_text_sql(part) for part in parts]
     return texts[0] if len(texts) == 1 else f"concat({f', char({ord(SEPARATOR)}), '.join(texts)})"
+
+
+def _text_sql(part: str) -> str:
+    """SQL of a value as text; -0.0 and 0.0 are one value."""
+    text = f"CAST({part} AS STRING)"
+    return f"IF(typeof({part}) IN ('float', 'double') AND {text} = '-0.0', '0.0', {text})"
+
+
+def value_text(text: str, kind: Any) -> str:
+    """A value of the Delta type ``kind`` as :func:`key_sql` writes it: `0`, `-0.0` and `0.0` are one double."""
+    if kind not in ("float", "double"):
+        return text
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    # Spark writes greater ones with an exponent.
+    return f"{value + 0.0:.1f}" if value.is_integer() and abs(value) < 1e7 else text
 
 
 def identity_sql(parts: Sequence[str]) -> str:

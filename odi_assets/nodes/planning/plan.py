@@ -15,6 +15,7 @@ from odi_assets.nodes.planning.known_rows import known_by
 from odi_assets.nodes.planning.start import Start
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import RunInfo
+from odi_assets.sources.copies import fields_of
 from odi_assets.sources.marks import Unresolved
 from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions
@@ -225,18 +226,7 @@ class ResolvedPlan(NodePlan):
         """``plan`` with its reads resolved. If none of its sources is ahead after all, it has nothing to do."""
         following = [read for read in reads if read.follows]
         nothing = plan.nothing_new or (bool(following) and all(read.nothing_new for read in following))
-        return cls(
-            plan.node,
-            plan.request,
-            plan.target,
-            plan.start,
-            write,
-            reads,
-            recompute=plan.recompute,
-            waited=plan.waited,
-            nothing_new=nothing,
-            losses=plan.losses,
-        )
+        return cls(**{**fields_of(NodePlan, plan), "reads": reads, "write": write, "nothing_new": nothing})
 
     def commit_facts(self, run: RunInfo) -> CommitFacts:
         """What the commit of this plan says of itself."""
@@ -256,6 +246,7 @@ class ResolvedPlan(NodePlan):
             state_updated_at=self.start.seen_at,
             inputs={str(resolve(self.node.key, inputs[name].node)): version for name, version in versions.items()},
             bounds=(bounds.start.isoformat(), bounds.end.isoformat()) if bounds else None,
+            ranges={read.name: held for read in self.reads if (held := read.range_held) is not None} or None,
             hwm=hwm,
             known_by=known_by(self.node),
         )

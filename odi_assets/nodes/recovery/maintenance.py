@@ -9,13 +9,23 @@ from datetime import timedelta
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.damage import damaged, read_log
 from odi_assets.delta.errors import DamagedTableError
-from odi_assets.delta.maintenance.maintain import ORPHAN_HOURS, Maintenance, MaintenanceOptions, is_recent
+from odi_assets.delta.history import actions_at
+from odi_assets.delta.maintenance.maintain import (
+    ORPHAN_HOURS,
+    Maintenance,
+    MaintenanceOptions,
+    is_recent,
+    rewindable_from,
+)
 from odi_assets.delta.maintenance.restore import lost_files, presence
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.execution.checks.bad_rows import BadRows
+from odi_assets.nodes.execution.checks.quarantine import bring_in_step
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.start import start_of
+from odi_assets.nodes.planning.writers import other_quarantiner, quarantine_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import lost_remedy, lost_text
 from odi_assets.sources.files.loaded import ledger
@@ -61,6 +71,51 @@ def maintain_node(
             note for note in (why, lost, _of_unread(unread), _of_young_orphans(done.young_orphans)) if note is not None
         ),
     )
+
+
+def maintain_quarantine(project: Project, key: NodeKey, options: MaintenanceOptions, oldest: int) -> Maintenance | None:
+    """Maintain the quarantine of ``key``; None if the node has none, or another node's rows are in it.
+
+    Bad rows that a run left beside it are put in first. Files that a rewind of the node may need stay.
+
+    Args:
+        oldest: the oldest version of the node's table that can be gone back to.
+
+    Raises:
+        DamagedTableError: data files are gone or cut.
+        TableConflictError, TableError: as the table engine's ``maintain`` does.
+    """
+    node, place = Node.of(project, key), quarantine_of(Node.of(project, key))
+    if place is None or not (handle := TableHandle.open(place)).exists or other_quarantiner(node, handle):
+        return None
+    target = TableHandle.open(project.target(key))
+    if not options.dry_run:
+        bring_in_step(node, target)
+        handle = TableHandle.open(place)
+    lost = lost_files(place, handle.live_files)
+    if lost:
+        raise DamagedTableError(
+            f"the quarantine of {key} cannot be looked after: {lost_text(handle, lost)}",
+            fix=f"put them back; or odi run {node.command} --full-refresh",
+            uri=place.uri,
+        )
+    kept = (*options.keep_versions, *_before_removals(target, handle, oldest))
+    done = engine_of(place).maintain(place, replace(options, keep_versions=kept), {"node": str(key)})
+    return replace(done, notes=tuple(filter(None, (_of_young_orphans(done.young_orphans),))))
+
+
+def _before_removals(target: TableHandle, quarantine: TableHandle, oldest: int) -> tuple[int, ...]:
+    """Versions of a quarantine that together have all files that it held since the node's version ``oldest``."""
+    named = ((stamp.version, BadRows.of(stamp)) for stamp in target.stamps())
+    apps = {bad.app_id for version, bad in named if bad is not None and version > oldest}
+    first = min((stamp.version for stamp in quarantine.stamps() if stamp.app_id in apps), default=None)
+    if first is None:
+        return ()
+    now = int(quarantine.version or 0)
+    versions = range(max(first, rewindable_from(quarantine) + 1), now + 1)
+    commits = ((version, actions_at(quarantine.location, version) or ()) for version in versions)
+    # The compaction to come removes files of the version of now.
+    return (*(version - 1 for version, actions in commits if any("remove" in action for action in actions)), now)
 
 
 def _unread_versions(project: Project, handle: TableHandle) -> dict[str, tuple[int, ...]]:

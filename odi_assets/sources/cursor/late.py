@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.delta.files.pruning import uncut
 from odi_assets.sources.cursor.columns import window_condition
 from odi_assets.sources.cursor.window import Window
+from odi_assets.sources.marks import LoadedRange
 from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
 from odi_assets.util.words import counted
@@ -60,12 +62,15 @@ class Late:
 NONE_LATE = Late()
 
 
-def rows_below(rows: DataFrame, window: Window, start: Any) -> int:
-    """How many of ``rows`` have a cursor below ``window``, and not below ``start``."""
+def rows_below(rows: DataFrame, window: Window, start: Any, loaded: Sequence[LoadedRange] = ()) -> int:
+    """How many of ``rows`` are below ``window``, and neither below ``start`` nor in a range that was ``loaded``."""
     # Rows of the window, and those above it, are read in this run or in a later one.
     read = replace(window, upper=None, nulls=False, ties={})
     wanted = replace(read, lower=start, lower_inclusive=True)
     below = ~F.coalesce(window_condition(rows, read), F.lit(False))
+    for one in loaded:
+        within = replace(wanted, lower=one.start, upper=one.end, upper_inclusive=False)
+        below &= ~F.coalesce(window_condition(rows, within), F.lit(False))
     return rows.where(window_condition(rows, wanted) & below).count()
 
 

@@ -11,6 +11,7 @@ from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import TableError
 from odi_assets.sources.cursor.late import NONE_LATE, Late, place_of, rows_below
 from odi_assets.sources.cursor.window import Window
+from odi_assets.sources.marks import CursorMark
 from odi_assets.tables.engine import engine_of
 
 if TYPE_CHECKING:
@@ -20,8 +21,10 @@ _MOST_COMMITS = 200
 """Commits that are looked at: each is a read of the log."""
 
 
-def late_in_table(handle: TableHandle, after: int, window: Window, start: Any, spark: SparkSession | None) -> Late:
-    """The rows of the commits after version ``after`` that lie below ``window``."""
+def late_in_table(
+    handle: TableHandle, after: int, mark: CursorMark, window: Window, start: Any, spark: SparkSession | None
+) -> Late:
+    """The rows of the commits after version ``after`` that lie below ``window``, and were not loaded since ``mark``."""
     upto = int(handle.version or 0)
     if upto <= after or window.lower is None:
         return NONE_LATE
@@ -37,9 +40,15 @@ def late_in_table(handle: TableHandle, after: int, window: Window, start: Any, s
     files = [file for file in files if file.path not in vacuumed]
     # What others rewrote holds rows of before, too; what was rewritten since is in other files now.
     is_whole = upto - after <= _MOST_COMMITS and gained.kind in {"rows", "none"} and len(files) == len(gained.files)
-    below, mixed = _by_statistics(handle, files, window, start)
+    came = {file.path: commit.version for commit in gained.commits for file in commit.files}
+    ranges = {path: tuple(one for one in mark.ranges if one.held >= version) for path, version in came.items()}
+    below, mixed = _by_statistics(handle, [file for file in files if not ranges[file.path]], window, start)
+    mixed += [file for file in files if ranges[file.path]]
     if spark is not None and mixed:
-        return Late(below + rows_below(engine_of(handle).read_files(spark, handle, mixed), window, start), is_whole)
+        for loaded in {ranges[file.path] for file in mixed}:
+            alike = [file for file in mixed if ranges[file.path] == loaded]
+            below += rows_below(engine_of(handle).read_files(spark, handle, alike), window, start, loaded)
+        return Late(below, is_whole)
     return Late(below, is_whole and not mixed, by_reading=bool(mixed))
 
 

@@ -319,7 +319,7 @@ class TableSnapshot(SourceSnapshot):
 
     def late(self, mark: CursorMark, window: Window, start: Any, spark: SparkSession | None = None) -> Late:
         history = history_of(mark)
-        return NONE_LATE if history is None else late_in_table(self.handle, history.version, window, start, spark)
+        return NONE_LATE if history is None else late_in_table(self.handle, history.version, mark, window, start, spark)
 
     def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
         kind = cursor_type(increment, self.handle.columns, self.label)

@@ -20,7 +20,7 @@ from odi_assets.tables.columns import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from odi_assets.sources.files.source import FilesSnapshot
+    from odi_assets.sources.files.snapshot import FilesSnapshot
 
 SHOWN = 3
 """How many columns a message names."""

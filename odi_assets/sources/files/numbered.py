@@ -13,7 +13,7 @@ from odi_assets.tables.reader import file_uri_key
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from odi_assets.sources.files.source import FilesSnapshot
+    from odi_assets.sources.files.snapshot import FilesSnapshot
 
 _FILE, _URI = "__odi_file", "__odi_uri"
 

@@ -10,7 +10,7 @@ from odi_assets.sources.files.settings import FileFormat
 
 if TYPE_CHECKING:
     from odi_assets.connections.location import Location
-    from odi_assets.sources.files.source import FilesSnapshot
+    from odi_assets.sources.files.snapshot import FilesSnapshot
 
 _STRICT: Mapping[str, Mapping[str, str]] = {
     # Spark's default turns a line that it cannot parse into NULLs, and says nothing. Quotes within quotes are doubled

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-    from odi_assets.sources.files.source import FilesSnapshot
+    from odi_assets.sources.files.snapshot import FilesSnapshot
     from odi_assets.sources.files.values import Reading
 
 _RECORD = "__odi_record"

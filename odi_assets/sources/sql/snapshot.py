@@ -48,9 +48,9 @@ class SqlSnapshot(SourceSnapshot):
 
     relation: Relation
     look: DatabaseLook | None = None
-    partition_column: str | None = None
-    pieces: int = 1
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    partition_column: str | None
+    pieces: int
+    options: Mapping[str, str] = field(repr=False)
 
     @property
     def column_names(self) -> Sequence[str] | None:

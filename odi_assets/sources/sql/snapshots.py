@@ -48,7 +48,7 @@ class CursorTable(SqlSnapshot):
     """
 
     increment: CursorsIncrement
-    keys: tuple[str, ...] = ()
+    keys: tuple[str, ...]
     seen: tuple[Types, Maxima] | None = None
 
     @property

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from odi_assets.config.models import CursorsIncrement, Increment, SqlConnection, StatefulIncrement
 from odi_assets.errors import ConfigError
+from odi_assets.sources.copies import fields_of
 from odi_assets.sources.cursor.ahead import is_guarded, limit_of
 from odi_assets.sources.cursor.types import cursor_type
 from odi_assets.sources.cursor.window import Window
@@ -88,8 +89,7 @@ class SqlSource(Source):
 
     def followed_by(self, increment: Increment) -> SqlSource:
         kind = CursorTableSource if isinstance(increment, CursorsIncrement) else SqlSource
-        same = {item.name: getattr(self, item.name) for item in fields(SqlSource)}
-        return kind(**{**same, "increment": increment})
+        return kind(**{**fields_of(SqlSource, self), "increment": increment})
 
     @property
     def dialect(self) -> Dialect:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from odi_assets.connections.location import Location, absolute
 from odi_assets.delta.errors import CommitConflict, StoreUnreachableError, UnsupportedFeatureError
@@ -61,21 +61,22 @@ class CatalogStateBackend(StateBackend):
         paths = map(str, (meta_runs_path, meta_state_path))
         self.meta_runs_path, self.meta_state_path = (p if p.startswith("/") else absolute(p) for p in paths)
         self.spark = spark_session
-        self._storage_options = storage_options
-        self._connection = connection
         self._retry = retry or Retry()
         self.keep_runs_for = keep_runs_for
         options = dict(storage_options or {})
-        self._fsync = fsync
-        state, runs = (
+        self._locations = tuple(
             Location(path, options, connection=connection, fsync=fsync)
             for path in (self.meta_state_path, self.meta_runs_path)
         )
-        self._hwms = HwmLog(state, environment)
-        self._runs = RunLog(runs, environment, keep_runs_for)
         self._notes = notes
-        if notes is not None:
-            self._hwms.note, self._runs.note = notes / "meta_state.disk", notes / "meta_runs.disk"
+        self._open_logs()
+
+    def _open_logs(self) -> None:
+        state, runs = self._locations
+        self._hwms = HwmLog(state, self.environment)
+        self._runs = RunLog(runs, self.environment, self.keep_runs_for)
+        if self._notes is not None:
+            self._hwms.note, self._runs.note = self._notes / "meta_state.disk", self._notes / "meta_runs.disk"
         # What is used instead of a log, from the first time that the log could not handle its table.
         self._instead: dict[SystemTable, Any] = {}
 
@@ -89,20 +90,9 @@ class CatalogStateBackend(StateBackend):
         """The tables by their names."""
         return {"meta_state": self._hwms.location, "meta_runs": self._runs.location}
 
-    def in_environment(self, environment: str | None) -> CatalogStateBackend:
-        other = CatalogStateBackend(
-            self.meta_runs_path,
-            self.meta_state_path,
-            self.spark,
-            self._storage_options,
-            environment,
-            self._retry,
-            self._connection,
-            self.keep_runs_for,
-            self._notes,
-            self._fsync,
-        )
-        other.text_order = self.text_order
+    def in_environment(self, environment: str | None) -> Self:
+        other = super().in_environment(environment)
+        other._open_logs()
         return other
 
     def environments(self) -> list[str | None]:

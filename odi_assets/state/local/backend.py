@@ -46,11 +46,6 @@ class LocalJSONStateBackend(StateBackend):
 
     # -- high-water marks ---------------------------------------------------------------------------------------------
 
-    def in_environment(self, environment: str | None) -> LocalJSONStateBackend:
-        other = LocalJSONStateBackend(self.path, environment=environment)
-        other.text_order = self.text_order
-        return other
-
     def environments(self) -> list[str | None]:
         document = self._read()
         keys = self._section(self._section(document, "odi"), "keys", "odi.")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import fsspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
@@ -21,9 +23,11 @@ from odi_assets.explain.batch import trace
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.planning.forecast import forecast
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.recovery.doctor import Kind, examine
+from odi_assets.nodes.request import RunRequest
 from odi_assets.orchestration.automation.sensors import evaluate
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -485,3 +489,16 @@ def test_rows_in_a_window_of_a_column_are_driven_too(tmp_path: Path, spark: Spar
     state(tmp_path, lsn="0/2A")
     assert box.run("orders").rows_written == 1
     assert box.hwm("orders")["rows"] == 3
+
+
+def test_a_plan_says_that_a_driven_read_stops_at_rows_ahead_of_the_clock(tmp_path: Path) -> None:
+    csv, parquet = 'format: csv, path: "orders/*.csv", schema: "id BIGINT, v STRING"', "format: parquet, path: orders/*"
+    text = PIPELINES.replace(csv, parquet).replace("WRITE", "mode: append").replace("CURSOR", "snapshot: complete")
+    box = Sandbox(tmp_path, None, text.replace("READ", "incremental: {mode: stateful, column: at}"))
+    state(tmp_path)
+    (tmp_path / "landing" / "orders").mkdir()
+    rows = pa.table({"id": [1], "at": pa.array([datetime.now(UTC) + timedelta(days=400)], pa.timestamp("us", "UTC"))})
+    pq.write_table(rows, tmp_path / "landing" / "orders" / "1.parquet")
+    (found,) = forecast(box.project, box.state, [NodeKey("p", "orders")], RunRequest())
+    assert found.action == "error"
+    assert "max_ahead" in str(found.error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -474,6 +475,34 @@ def test_a_store_that_fails_after_the_nodes_commit_does_not_fail_the_run(
     assert box.bad() == [(2, -3.0, NEGATIVE), (5, -5.0, NEGATIVE)]
 
 
+def test_a_quarantine_is_maintained_with_its_node_and_goes_back_with_it_all_the_same(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    box = Orders(tmp_path, spark)
+    for number in (1, 2, 3):
+        box.deliver(str(number), (number, -1.0 * number))
+        box.run("orders")
+    box.deliver("4", (4, -4.0))
+    live_again = dying(monkeypatch, "odi_assets.nodes.execution.checks.quarantine.commit")
+    with pytest.raises(Killed):
+        box.run("orders")
+    live_again()
+    for file in (tmp_path / "lake" / "orders_bad").rglob("*.parquet"):
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+    monkeypatch.chdir(tmp_path)
+    assert main(["tables", "maintain", "--yes", "--retain-hours", "0", "--json"]) == 0
+    own, kept = json.loads(capfd.readouterr().out)
+    assert (own["table"], kept["table"]) == ("node", "quarantine")
+    assert (kept["before"]["files"], kept["after"]["files"]) == (4, 1), "the staged rows came in first"
+    bad = [(number, -1.0 * number, NEGATIVE) for number in (1, 2, 3, 4)]
+    kinds = [one.kind for one in examine(box.project, box.state, [_KEY], deep=True)]
+    assert (box.bad(), kinds) == (bad, [Kind.STATE_BEHIND]), "of the run that died, and nothing of the quarantine"
+    box.rewind(1)
+    assert box.bad() == bad[:2]
+    box.run("orders")
+    assert box.bad() == bad
+
+
 def test_an_audit_counts_the_rows_of_the_quarantine(tmp_path: Path, spark: SparkSession) -> None:
     box = Orders(tmp_path, spark)
     box.deliver("1", (1, 5.0), (2, -3.0))
@@ -551,6 +580,28 @@ def test_partitions_that_are_replaced_are_replaced_in_the_quarantine_too(tmp_pat
     assert (box.good(), box.bad()) == ([(1, 5.0), (4, 4.0)], [(2, -3.0, NEGATIVE), (3, -1.0, NEGATIVE)])
     box.run("orders", start="2024-01-01", end="2024-01-02")
     assert (box.good(), box.bad()) == ([(1, 5.0), (4, 4.0)], [(2, -3.0, NEGATIVE), (3, -1.0, NEGATIVE)])
+
+
+def test_rows_of_a_quarantine_that_is_gone_are_missed_only_until_their_partition_is_computed_again(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = ByDay(tmp_path, spark)
+    box.deliver("1", (1, 5.0, "2024-01-01"), (2, -3.0, "2024-01-01"), (3, -1.0, "2024-01-02"))
+    box.both()
+    shutil.rmtree(tmp_path / "lake" / "orders_bad")
+
+    def missed() -> list[str]:
+        return [one.message for one in examine(box.project, box.state, [_KEY])]
+
+    (before,) = missed()
+    assert "lacks 2 rows of version 0" in before
+    box.deliver("2", (4, 4.0, "2024-01-01"))
+    box.both()
+    assert box.bad() == [(2, -3.0, NEGATIVE)]
+    (after,) = missed()
+    assert "lacks 1 row of version 0" in after
+    box.run("orders", start="2024-01-02", end="2024-01-03")
+    assert (missed(), box.bad()) == ([], [(2, -3.0, NEGATIVE), (3, -1.0, NEGATIVE)])
 
 
 def test_a_rewind_takes_the_undone_rows_out_of_the_quarantine_and_they_come_back_once(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -196,3 +197,35 @@ def test_a_file_that_was_rewritten_makes_the_count_a_least_one(make: Make) -> No
     feed(box, CSV, (1, 10), (2, 20), (9, 11))
     feed(box, CSV, (3, 15), (4, 30))
     assert below(box.run("events")) == (0, 1)
+
+
+TIMES = CSV.replace("at BIGINT", "at TIMESTAMP")
+
+
+@pytest.mark.parametrize("read", [DELTA, TIMES, PARQUET], ids=["delta", "csv", "parquet"])
+def test_a_late_row_that_a_range_has_loaded_is_late_no_more(make: Make, read: str) -> None:
+    box = make(read)
+
+    def land(*rows: tuple[int, int]) -> None:
+        at = pa.array([datetime(2024, 1, day, tzinfo=UTC) for _, day in rows], pa.timestamp("us", "UTC"))
+        table = pa.table({"id": pa.array([number for number, _ in rows], pa.int64()), "at": at})
+        name = f"{rows[0][0]}"
+        if read == DELTA:
+            write_deltalake(str(box.root / "lake" / "source"), table, mode="append")
+        elif read == TIMES:
+            box.land(f"in/{name}.csv", ["id,at", *(f"{number},2024-01-{day:02}T00:00:00Z" for number, day in rows)])
+        else:
+            (box.root / "landing" / "in").mkdir(parents=True, exist_ok=True)
+            pq.write_table(table, box.root / "landing" / "in" / f"{name}.parquet")
+
+    land((1, 10), (2, 20))
+    box.run("events")
+    land((3, 12), (4, 15))
+    land((5, 13))
+    box.run("events", start="2024-01-12", end="2024-01-14")
+    assert [row[0] for row in box.rows("events")] == [1, 2, 3, 5]
+    # The sixth row came after the range was loaded.
+    land((6, 12))
+    assert "3 rows" not in box.plan("events").summary
+    assert below(box.run("events")) == (2, 0), "the fourth row and the sixth"
+    assert [row[0] for row in box.rows("events")] == [1, 2, 3, 5]

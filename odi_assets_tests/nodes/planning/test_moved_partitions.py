@@ -21,7 +21,7 @@ from odi_assets.nodes.node import app_id
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.files.listing import SourceFile
 from odi_assets.sources.files.loaded import late
-from odi_assets.sources.files.source import FilesSnapshot
+from odi_assets.sources.files.snapshot import FilesSnapshot
 from odi_assets.sources.marks import CursorMark, Identity
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
@@ -235,6 +235,11 @@ def test_in_an_object_store_a_move_is_a_copy_with_the_same_etag(tmp_path: Path) 
             base=place,
             listed=(file,),
             chosen=(file,),
+            schema_ddl=None,
+            options={},
+            rescued=None,
+            strict=True,
+            one_shape=False,
             parted_by="k",
         )
 

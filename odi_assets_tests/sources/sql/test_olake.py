@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from odi_assets.cli import main
 from odi_assets.cli.cursors.transfer import export_nodes, import_to_node
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ServerConnection
 from odi_assets.documents import CursorDocument, Tool, parse
-from odi_assets.documents.handover.olake import given_out, stream_of
-from odi_assets.documents.handover.olake import take_over as adopt_position
+from odi_assets.documents.handover.olake import given_out, plan_takeover, stream_of
 from odi_assets.documents.model import FINISHED
 from odi_assets.errors import ConfigError, CursorDocumentError, StateError
 from odi_assets.nodes.node import Node
@@ -102,7 +102,7 @@ def document(name: str, state: dict[str, Any]) -> CursorDocument:
 def take_over(box: Sandbox, state: dict[str, Any]) -> None:
     """Let the node go on where OLake stopped."""
     name = stream_of(Node.of(box.project, KEY))
-    adopt_position(box.project, box.state, KEY, document(name, state))
+    plan_takeover(box.project, box.state, KEY, document(name, state)).apply()
 
 
 def source_of(box: Sandbox) -> CursorTableSource:
@@ -252,6 +252,41 @@ def test_a_document_keeps_its_other_streams_and_goes_round(
     assert "p.events: at 110 → snapshot: 2 of 2 chunks left, at 110: nothing was written" in capfd.readouterr().err
     with pytest.raises(CursorDocumentError, match="has no state of public"):
         import_to_node(box.project, known, "p.events", "public.nothing", force=True, dry_run=False)
+
+
+def test_a_node_with_a_position_of_its_own_gets_another_one_only_once_it_is_said_what_that_repeats_or_loses(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    filled(server, 20)
+    text = NODE.replace("READ", cursors("by: id")).replace("WRITE", "mode: append")
+    box = Sandbox(tmp_path, None, text, server.connection)
+    box.state.reset_hwm("p.events", {"cursors": {"at": 150}})
+    monkeypatch.chdir(tmp_path)
+
+    def imported(state: dict[str, Any], *options: str) -> tuple[int, str, Any]:
+        Path("state.json").write_text(document("public.events", state).text, encoding="utf-8")
+        code = main(["cursors", "import", "state.json", "--node", "events", *options])
+        return code, capfd.readouterr().err, box.hwm("events")
+
+    back, on = {"chunks": [], "at": 100}, {"chunks": [], "at": 200}
+    code, said, hwm = imported(back)
+    assert (code, hwm) == (1, {"cursors": {"at": 150}})
+    assert "say --force" in said
+    for options, expected in (["--force"], 2), (["--force", "--dry-run"], 0):
+        code, said, hwm = imported(back, *options)
+        assert (code, hwm) == (expected, {"cursors": {"at": 150}})
+        assert "p.events: `at` 150 → 100 goes back: rows above it are read again." in said
+        assert "that are read again will be there twice" in said
+        assert "`odi state rewind p.events`" in said
+        code, said, hwm = imported(on, *options)
+        assert (code, hwm) == (expected, {"cursors": {"at": 150}})
+        assert "`at` 150 → 200 goes forward: rows up to it that were not read are never read." in said
+        assert "twice" not in said
+    code, said, hwm = imported({"chunks": [{"min": 5, "max": 9}], "at": 150}, "--force", "--dry-run")
+    assert "1 chunk of its snapshot, read before: their rows are read again." in said
+    assert imported({"chunks": [], "at": 150}, "--force")[0] == 0, "the same position needs no consent"
+    code, said, hwm = imported(back, "--force", "--yes")
+    assert (code, hwm) == (0, {"cursors": {"at": 100}})
 
 
 def test_nodes_that_do_not_follow_tables_as_olake_does_are_told_apart(make: Make, server: Server) -> None:

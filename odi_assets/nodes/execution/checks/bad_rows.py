@@ -6,15 +6,16 @@ Needs no Spark.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
+from odi_assets.delta.conflicts import membership
 from odi_assets.delta.damage import require_no_remains
 from odi_assets.delta.files.footers import WRITE_FOLDER
-from odi_assets.delta.history import commit_digest
-from odi_assets.delta.partition_values import PartitionValues
+from odi_assets.delta.history import actions_at, commit_digest
+from odi_assets.delta.partition_values import PartitionValues, same_spellings
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, node_of_app
@@ -42,7 +43,9 @@ class BadRows:
         replaces: what of the quarantine they replace: ``table``, partitions, or nothing.
         schema: the columns of the files, in Delta's JSON form.
         seen: the position of the quarantine when the commit was planned; None in commits of older versions.
+        parts: if the quarantine has partitions: how many rows are in each; None in commits of older versions.
         node: which node made the commit, under the name that it had; empty until the commit is made.
+        replaced: how many of the rows are in partitions that later commits have replaced; the log does not have it.
     """
 
     since: int
@@ -52,11 +55,14 @@ class BadRows:
     replaces: str | Sequence[PartitionValues] | None = None
     schema: str | None = None
     seen: Mapping[str, Any] | None = None
+    parts: Sequence[tuple[PartitionValues, int]] | None = None
     node: str = ""
+    replaced: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The facts as the log stores them."""
-        return {name: value for name, value in vars(self).items() if value is not None and name != "node"}
+        own = {"node", "replaced"}
+        return {name: value for name, value in vars(self).items() if value is not None and name not in own}
 
     @classmethod
     def of(cls, stamp: CommittedStamp) -> BadRows | None:
@@ -84,7 +90,7 @@ class OutOfStep:
     """What the quarantine lacks, and what it has too much.
 
     Attributes:
-        missing: commits of the node whose bad rows are not in, oldest first.
+        missing: commits of the node whose bad rows are not in, oldest first; but for those whose rows are all replaced.
         undone: commits that a rewind has undone and whose bad rows are in, oldest first.
         passed: commits whose bad rows are not in, while rows of later commits are, oldest first. They are not put in
             any more: what came later may have replaced them.
@@ -133,7 +139,11 @@ def out_of_step(node: Node, target: TableHandle, *, every: bool = False) -> OutO
     for version, bad in found.counts:
         if is_in(bad):
             newer_in.add(bad.path)
-        elif bad.path not in newer_in:
+            continue
+        bad = found.less_replaced(target, version, bad)
+        if bad.rows and bad.rows == bad.replaced:
+            continue
+        if bad.path not in newer_in:
             missing.append((version, bad))
         elif bad.rows:
             passed.append((version, bad))
@@ -175,11 +185,35 @@ class _Found:
         counts: of the commits that count.
         gone: of those that rewinds have undone.
         newest: what the newest commit that counts says, rows or not; None if no commit counts.
+        replacing: versions of commits that count and replaced partitions.
     """
 
     counts: list[tuple[int, BadRows]]
     gone: list[tuple[int, BadRows]]
     newest: BadRows | None = None
+    replacing: list[int] = field(default_factory=list)
+    _partitions: dict[int, list[PartitionValues]] = field(default_factory=dict)
+
+    def less_replaced(self, target: TableHandle, version: int, bad: BadRows) -> BadRows:
+        """The bad rows of ``version``, with how many of them later commits have replaced."""
+        if not bad.parts:
+            return bad
+        kinds = target.columns
+        later = [one for one in self.replacing if one > version]
+        for one in later:
+            if one not in self._partitions:
+                self._partitions[one] = _partitions_at(target, one)
+        replaced = [values for one in later for values in self._partitions[one]]
+        replaced += [values for at, one in self.counts if at in later for values, _ in one.parts or ()]
+        is_replaced = membership(same_spellings(values, kinds) for values in replaced)
+        counts = (count for values, count in bad.parts if is_replaced(same_spellings(values, kinds)))
+        return replace(bad, replaced=sum(counts))
+
+
+def _partitions_at(target: TableHandle, version: int) -> list[PartitionValues]:
+    """The partitions that a commit wrote to or took files from, as far as the log still has it."""
+    files = (action.get("add") or action.get("remove") for action in actions_at(target.location, version) or ())
+    return [values for file in files if file and (values := file.get("partitionValues"))]
 
 
 def _bad_rows(node: Node, target: TableHandle, *, every: bool) -> _Found:
@@ -202,6 +236,8 @@ def _bad_rows(node: Node, target: TableHandle, *, every: bool) -> _Found:
         if facts.rewound_to is not None:
             undone_after = undone_after if is_undone else facts.rewound_to
             continue
+        if not is_undone and facts.mode == WriteMode.PARTITION_OVERWRITE:
+            found.replacing.append(stamp.version)
         bad = BadRows.of(stamp)
         is_newest = found.newest is None and undone_after is None
         if bad is None and is_newest and facts.run_id is not None:

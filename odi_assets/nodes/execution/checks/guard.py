@@ -134,14 +134,17 @@ class Guard:
         if require_same:
             plan_schema(table, schema, "evolve")
         stamp = Stamp(str(node), 0)
-        rows = 0
+        rows, parts = 0, None
         if bad is not None:
             again = self._not_in(bad, table) if self._comes_again and table.exists and table.live_files else bad
             write = Write(again, table, WriteSpec(WriteMode.APPEND, partition_by=node.partition_by), stamp, schema)
-            rows = sum(file.rows for file in write.stage(again))
+            staged = write.stage(again)
+            rows = sum(file.rows for file in staged)
+            # A later commit may replace partitions, whatever the mode of this one: the first load is an overwrite.
+            parts = [(file.partition, file.rows) for file in staged] if node.partition_by else None
         if not rows and not replaces:
             return nothing
-        return BadRows(since, path, rows, stamp.write_id, replaces, schema, nothing.seen)
+        return BadRows(since, path, rows, stamp.write_id, replaces, schema, nothing.seen, parts)
 
     def _in_step_since(self) -> int:
         """The version of the node's table up to which its quarantine has everything. What is overwritten counts no

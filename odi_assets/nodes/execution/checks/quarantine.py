@@ -110,7 +110,7 @@ def lost_rows(node: Node, lost: Sequence[tuple[int, BadRows]]) -> tuple[str, str
     versions = sorted(version for version, _ in lost)
     of = f"version {versions[0]}" if len(versions) == 1 else f"{len(versions):,} versions, {versions[0]} the first,"
     why = "their files are gone" if all(is_lost(node, bad) for _, bad in lost) else "rows of later versions are in it"
-    rows = f"{counted(sum(bad.rows for _, bad in lost), 'row')} of {of} of its table"
+    rows = f"{counted(sum(bad.rows - bad.replaced for _, bad in lost), 'row')} of {of} of its table"
     text = f"its quarantine at {lost[0][1].place(node).uri} lacks {rows}, and {why}"
     return text, f"put the quarantine back from a copy; or load everything again: odi run {node.command} --full-refresh"
 

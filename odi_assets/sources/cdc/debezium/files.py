@@ -5,7 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from odi_assets.errors import ConfigError, NothingThereError, SourceError
@@ -14,7 +14,9 @@ from odi_assets.sources.cdc.debezium.mark import EnvelopeFilesMark, LogState
 from odi_assets.sources.cdc.debezium.reads import LoggedMessages, NewMessages
 from odi_assets.sources.cdc.debezium.rows import NumberedRows
 from odi_assets.sources.cdc.log import SCHEMA
-from odi_assets.sources.files.source import FilesSnapshot, LandingFiles, NewFiles
+from odi_assets.sources.copies import fields_of
+from odi_assets.sources.files.snapshot import FilesSnapshot
+from odi_assets.sources.files.source import LandingFiles, NewFiles
 from odi_assets.sources.marks import FilesMark, Mark
 from odi_assets.sources.reading import Settings
 from odi_assets.sources.reads import NothingNew, PlannedRead, Read
@@ -151,8 +153,7 @@ class EnvelopeFilesSnapshot(FilesSnapshot):
 
 
 def _snapshot(found: FilesSnapshot) -> EnvelopeFilesSnapshot:
-    parts = {one.name: getattr(found, one.name) for one in fields(found) if one.init}
-    return EnvelopeFilesSnapshot(**{**parts, "format": "debezium"})
+    return EnvelopeFilesSnapshot(**{**fields_of(FilesSnapshot, found), "format": "debezium"})
 
 
 def _marked(files: Mark, log: LogState) -> EnvelopeFilesMark:

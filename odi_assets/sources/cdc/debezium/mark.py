@@ -8,6 +8,7 @@ from typing import Any
 
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cdc.debezium.envelopes import LoggedTable
+from odi_assets.sources.copies import fields_of
 from odi_assets.sources.marks import FilesMark, Identity
 
 
@@ -73,12 +74,12 @@ class EnvelopeFilesMark(FilesMark):
     @classmethod
     def of(cls, value: Any, label: str) -> EnvelopeFilesMark:
         found = FilesMark.of(value, label)
-        return cls(found.mtime_ns, found.path, found.parts, log=LogState.of(value, label))
+        return cls.made(found, LogState.of(value, label))
 
     @classmethod
     def made(cls, files: FilesMark, log: LogState) -> EnvelopeFilesMark:
         """A mark of the same files."""
-        return cls(files.mtime_ns, files.path, files.parts, files.measures, log)
+        return cls(**fields_of(FilesMark, files), log=log)
 
 
 @dataclass(frozen=True)

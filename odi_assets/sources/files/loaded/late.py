@@ -21,12 +21,12 @@ from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.files.folders import folder_values
 from odi_assets.sources.files.listing import SourceFile
 from odi_assets.sources.files.settings import FileFormat
-from odi_assets.sources.marks import CursorMark
+from odi_assets.sources.marks import CursorMark, LoadedRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odi_assets.sources.files.source import FilesSnapshot
+    from odi_assets.sources.files.snapshot import FilesSnapshot
 
 _MOST = 500
 """Files that a mark knows by their paths. Of more, no path is kept: the commit that sets the mark stays small."""
@@ -125,11 +125,15 @@ def moved_between(files: Sequence[SourceFile], parted_by: str, known: str) -> tu
     return frozenset(values), places
 
 
+def _kept_states(known: str) -> set[bytes]:
+    kept = base64.b64decode(known.partition("|")[0])
+    return {kept[at : at + 2 * _DIGEST] for at in range(0, len(kept), 2 * _DIGEST)}
+
+
 def arrived_since(files: Sequence[SourceFile], known: str) -> tuple[list[SourceFile], bool]:
     """The files whose paths are not among the ``known`` ones; and whether one of the others was rewritten."""
-    kept = base64.b64decode(known.partition("|")[0])
-    pairs = [kept[at : at + 2 * _DIGEST] for at in range(0, len(kept), 2 * _DIGEST)]
-    paths, states = {pair[:_DIGEST] for pair in pairs}, set(pairs)
+    states = _kept_states(known)
+    paths = {pair[:_DIGEST] for pair in states}
     new = [file for file in files if _of_path(file) not in paths]
     others = [file for file in files if _of_path(file) in paths]
     return new, any(_of_path(file) + _of_state(file) not in states for file in others)
@@ -147,12 +151,27 @@ def late_in_files(
     new, rewritten = arrived_since(files.chosen, mark.held_then)
     # Rows of moved files are read with their partitions.
     new = [file for file in new if file.path not in places]
-    below, mixed = _below_by_footers(files, new, window, start)
+    ranges = _loaded_since(new, mark)
+    below, mixed = _below_by_footers(files, [file for file in new if not ranges[file.path]], window, start)
+    mixed = [*mixed, *(file for file in new if ranges[file.path])]
     if not mixed or spark is None:
         # Rows that a rewritten file had before look like those that it has now.
         return Late(below, not (mixed or rewritten), by_reading=bool(mixed), moved=moved)
-    rows = replace(files, chosen=tuple(mixed)).rows(spark)
-    return Late(below + rows_below(rows, window, start), not rewritten, moved=moved)
+    for loaded in {ranges[file.path] for file in mixed}:
+        alike = replace(files, chosen=tuple(file for file in mixed if ranges[file.path] == loaded))
+        below += rows_below(alike.rows(spark), window, start, loaded)
+    return Late(below, not rewritten, moved=moved)
+
+
+def _loaded_since(new: Sequence[SourceFile], mark: CursorMark) -> dict[str, tuple[LoadedRange, ...]]:
+    """By path of a file, the ranges that were loaded since ``mark`` and saw the file as it is now."""
+    found: dict[str, tuple[LoadedRange, ...]] = {file.path: () for file in new}
+    for one in mark.ranges:
+        states = _kept_states(one.held)
+        for file in new:
+            if _of_path(file) + _of_state(file) in states:
+                found[file.path] += (one,)
+    return found
 
 
 def _below_by_footers(

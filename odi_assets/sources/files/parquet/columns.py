@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructField, StructType
 
-    from odi_assets.sources.files.source import FilesSnapshot
+    from odi_assets.sources.files.snapshot import FilesSnapshot
 
 _NUMBERS = ("byte", "short", "integer", "long", "decimal", "float", "double")
 _WITH_TEXTS = (*_NUMBERS, "boolean", "date", "timestamp", "timestamp_ntz")

@@ -8,7 +8,7 @@ from odi_assets.errors import SourceError
 from odi_assets.util.lazy import pa, pq
 
 if TYPE_CHECKING:
-    from odi_assets.sources.files.source import FilesSnapshot
+    from odi_assets.sources.files.snapshot import FilesSnapshot
 
 
 def footer_schema(files: FilesSnapshot, path: str) -> pq.ParquetSchema:

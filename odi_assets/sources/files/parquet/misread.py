@@ -10,7 +10,7 @@ from odi_assets.errors import SourceError
 from odi_assets.sources.files.parquet.footer import footer_schema
 
 if TYPE_CHECKING:
-    from odi_assets.sources.files.source import FilesSnapshot
+    from odi_assets.sources.files.snapshot import FilesSnapshot
 
 _OTHER_TYPE = re.compile(r"column: \[([^\]\n]*)\], physicalType: (\w+), logicalType: ([^\n]+)")
 _NO_GROUP = re.compile(r"(?:optional|required|repeated) (\w+) (\S+)(?: \(\w+\))?(?: = \d+)? is not a group")

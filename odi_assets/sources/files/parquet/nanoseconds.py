@@ -20,7 +20,7 @@ from odi_assets.util.lazy import pa
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from odi_assets.sources.files.source import FilesSnapshot
+    from odi_assets.sources.files.snapshot import FilesSnapshot
 
 
 def with_nanoseconds(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], cause: Exception) -> DataFrame:
