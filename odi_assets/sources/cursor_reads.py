@@ -19,7 +19,7 @@ from odi_assets.sources.cursor.ahead import (
     require_mark_within,
     rows_ahead,
 )
-from odi_assets.sources.cursor.bounds import Bound, is_ahead, null_cursors
+from odi_assets.sources.cursor.bounds import Bound, gone_back, is_ahead, null_cursors
 from odi_assets.sources.cursor.columns import counted_rows, require_times, without_cursor, without_ties
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.rolling_window import rolling_window
@@ -342,8 +342,12 @@ class UnresolvedWindow(UnresolvedRead):
         needed = has_nulls or bool(late.moved) or (self.from_start and hwm is not None)
         if not needed and (before_start or not (ahead or repeated)):
             text = f"nothing after {shown(hwm)}" if hwm is not None else "nothing to read"
-            nothing = replace(self, kind=kind, bound=bound, seen=seen).nothing(f"{text}{held_text(bound.ahead)}{late}")
-            return replace(nothing, excluded=excluded, held=bound.ahead, late=late)
+            # Files come and go; of a database, rows that are gone may come again.
+            is_database = self.snapshot.format == "sql" and not bound.ahead
+            back = gone_back({increment.column: upper}, {increment.column: hwm}) if is_database else None
+            text = f"{text}{held_text(bound.ahead)}{late}{f'; {back}' if back else ''}"
+            nothing = replace(self, kind=kind, bound=bound, seen=seen).nothing(text)
+            return replace(nothing, excluded=excluded, held=bound.ahead, late=late, warning=back)
         after = upper if ahead and not before_start else hwm
         # A lag that does not fit is an error now: else the mark would be committed, and stop the next run.
         less_lag_of(increment.watermark_lag, after, increment.column, self.label)

@@ -44,7 +44,8 @@ def cursor_type(increment: StatefulIncrement, columns: dict[str, TypeName], labe
         if column not in columns:
             raise NoCursorColumnError(
                 f"{label} has no column `{column}`; it has {', '.join(columns)}",
-                fix="correct `incremental.column` in the project file",
+                fix="correct `incremental.column` in the project file; if the column was renamed, odi state adopt "
+                "NODE goes on with the mark then",
                 column=column,
             )
         found[column] = _usable(increment, column, columns[column], label)

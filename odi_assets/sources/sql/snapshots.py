@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from odi_assets.config.models import CTID, CursorsIncrement
 from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError
 from odi_assets.sources.cursor.ahead import described, held_text, rows_ahead
-from odi_assets.sources.cursor.bounds import is_ahead
+from odi_assets.sources.cursor.bounds import gone_back, is_ahead
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.window import Overlap
 from odi_assets.sources.cursor.window import shown as shown_value
@@ -416,9 +416,10 @@ class UnresolvedRows(_OfCursorTable, UnresolvedRead):
         ahead = any(is_ahead(upper[name], lower[name]) for name in upper)
         after = replace(self.before, cursors=upper, typed=True, measures=looked.identity)
         if not ahead and not looked.increment.watermark_lag:
+            back = None if looked.held else gone_back(found.values, lower)
             text = f"nothing above {hwm_text(after.value)}{held_text(looked.held)}{looked.came_late}"
-            nothing = NothingNew.of(replace(self, snapshot=looked), text, after)
-            return replace(nothing, excluded=excluded, held=looked.held, late=looked.came_late)
+            nothing = NothingNew.of(replace(self, snapshot=looked), f"{text}{f'; {back}' if back else ''}", after)
+            return replace(nothing, excluded=excluded, held=looked.held, late=looked.came_late, warning=back)
         left_out = f"; {excluded:,} rows without a cursor left out" if excluded else ""
         return NewRows(
             snapshot=looked,
