@@ -19,7 +19,7 @@ from odi_assets.sources.cursor.ahead import (
     require_mark_within,
     rows_ahead,
 )
-from odi_assets.sources.cursor.bounds import Bound, gone_back, is_ahead, null_cursors
+from odi_assets.sources.cursor.bounds import Bound, is_ahead, null_cursors
 from odi_assets.sources.cursor.columns import counted_rows, require_times, without_cursor, without_ties
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.rolling_window import rolling_window
@@ -338,13 +338,10 @@ class UnresolvedWindow(UnresolvedRead):
         in_window = upper is not None and (window.lower is None or upper >= window.lower)
         repeated = in_window and (bool(increment.watermark_lag) or increment.boundary == "closed" or hwm is None)
         before_start = hwm is None and upper is not None and start is not None and upper < start
-        has_nulls = self._nulls and bound.without_cursor > 0
-        needed = has_nulls or bool(late.moved) or (self.from_start and hwm is not None)
+        needed = (self._nulls and bound.without_cursor > 0) or bool(late.moved) or (self.from_start and hwm is not None)
         if not needed and (before_start or not (ahead or repeated)):
             text = f"nothing after {shown(hwm)}" if hwm is not None else "nothing to read"
-            # Files come and go; of a database, rows that are gone may come again.
-            is_database = self.snapshot.format == "sql" and not bound.ahead
-            back = gone_back({increment.column: upper}, {increment.column: hwm}) if is_database else None
+            back = bound.gone_back(increment.column, hwm) if self.snapshot.format == "sql" else None
             text = f"{text}{held_text(bound.ahead)}{late}{f'; {back}' if back else ''}"
             nothing = replace(self, kind=kind, bound=bound, seen=seen).nothing(text)
             return replace(nothing, excluded=excluded, held=bound.ahead, late=late, warning=back)

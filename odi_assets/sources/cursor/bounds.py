@@ -24,6 +24,10 @@ class Bound:
     without_cursor: int
     ahead: int = 0
 
+    def gone_back(self, column: str, hwm: Any) -> str | None:
+        """What :func:`gone_back` says of the mark of a column; files come and go, so it is for databases."""
+        return None if self.ahead else gone_back({column: self.upper}, {column: hwm})
+
 
 def null_cursors(column: str, kind: str, count: int, label: str) -> IncrementError:
     """The error for rows that have no cursor of type ``kind`` and would never be read."""
