@@ -338,12 +338,13 @@ class UnresolvedWindow(UnresolvedRead):
         in_window = upper is not None and (window.lower is None or upper >= window.lower)
         repeated = in_window and (bool(increment.watermark_lag) or increment.boundary == "closed" or hwm is None)
         before_start = hwm is None and upper is not None and start is not None and upper < start
-        has_nulls = self._nulls and bound.without_cursor > 0
-        needed = has_nulls or bool(late.moved) or (self.from_start and hwm is not None)
+        needed = (self._nulls and bound.without_cursor > 0) or bool(late.moved) or (self.from_start and hwm is not None)
         if not needed and (before_start or not (ahead or repeated)):
             text = f"nothing after {shown(hwm)}" if hwm is not None else "nothing to read"
-            nothing = replace(self, kind=kind, bound=bound, seen=seen).nothing(f"{text}{held_text(bound.ahead)}{late}")
-            return replace(nothing, excluded=excluded, held=bound.ahead, late=late)
+            back = bound.gone_back(increment.column, hwm) if self.snapshot.format == "sql" else None
+            text = f"{text}{held_text(bound.ahead)}{late}{f'; {back}' if back else ''}"
+            nothing = replace(self, kind=kind, bound=bound, seen=seen).nothing(text)
+            return replace(nothing, excluded=excluded, held=bound.ahead, late=late, warning=back)
         after = upper if ahead and not before_start else hwm
         # A lag that does not fit is an error now: else the mark would be committed, and stop the next run.
         less_lag_of(increment.watermark_lag, after, increment.column, self.label)

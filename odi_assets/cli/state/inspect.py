@@ -9,10 +9,11 @@ import typer
 
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import Column, data, data_json, data_table, moment, note
-from odi_assets.cli.terminal.typed_values import from_text, to_text
+from odi_assets.cli.terminal.typed_values import from_text
 from odi_assets.errors import ConfigError, OdiError, StateError
-from odi_assets.sources.marks import hwm_text
+from odi_assets.sources.marks import READ, hwm_text
 from odi_assets.state.values import encode, to_json
+from odi_assets.state.values.typed_text import to_text
 
 if TYPE_CHECKING:
     from odi_assets.nodes.node import Node
@@ -103,9 +104,6 @@ def require_inputs(project: Project, key: str, value: Any) -> None:
     Raises:
         ConfigError: it does not, or names another input.
     """
-    from odi_assets.cli.terminal.typed_values import to_text
-    from odi_assets.sources.marks import READ
-
     node = _node_of(project, key)
     names = node.following if node is not None else ()
     if value is None or not names or names == (READ,):

@@ -1,4 +1,4 @@
-"""Typed values as text: what ``odi state get`` prints, ``odi state set`` reads back with its type."""
+"""Typed values as somebody types them: what ``odi state get`` prints, ``odi state set`` reads back with its type."""
 
 from __future__ import annotations
 
@@ -8,19 +8,9 @@ from typing import Any
 
 from odi_assets.errors import ConfigError, StateError
 from odi_assets.state.values import decode, encode
+from odi_assets.state.values.typed_text import OF_JSON, looks_typed
 
 _ALIASES = {"string": "str", "timestamp": "datetime", "json": ""}
-_OF_JSON = {"null", "bool", "int", "float", "str", "list", "dict"}
-_TYPED_KEYS = {"type", "value"}
-
-
-def to_text(value: Any) -> str:
-    """``value`` as JSON if JSON alone keeps its type, else as ``{"type": …, "value": …}``."""
-    text, kind = encode(value)
-    if kind in _OF_JSON and not _looks_typed(value) and _is_same(decode(text, None), value):
-        return text
-    name = kind if kind.startswith("{") else json.dumps(kind)
-    return f'{{"type": {name}, "value": {text}}}'
 
 
 def from_text(text: str, kind: str | None, present: Any) -> Any:
@@ -44,11 +34,11 @@ def from_text(text: str, kind: str | None, present: Any) -> Any:
         plain = True
     else:
         plain = False
-    if _looks_typed(value):
+    if looks_typed(value):
         named = value["type"]
         return _decoded(json.dumps(value["value"]), named if isinstance(named, str) else json.dumps(named))
     present_kind = encode(present)[1]
-    if isinstance(value, str) and present is not None and present_kind not in _OF_JSON:
+    if isinstance(value, str) and present is not None and present_kind not in OF_JSON:
         return _of_type(text, present_kind.partition("[")[0] if present_kind.startswith("datetime") else present_kind)
     if plain:
         raise ConfigError(
@@ -103,11 +93,3 @@ def _decoded(text: str, kind: str) -> Any:
             fix="types are null, bool, int, float, str, decimal, date, datetime, time, timedelta, bytes, uuid, list "
             "and dict",
         ) from error
-
-
-def _looks_typed(value: Any) -> bool:
-    return isinstance(value, dict) and set(value) == _TYPED_KEYS
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)

@@ -151,7 +151,10 @@ def difference(then: Identity, now: Identity, *, moved: bool) -> str | None:
         differences = changes(then.reading, now.reading)
         return f"is read in another way: {'; '.join(differences)}" if differences else None
     if is_same:
-        return f"was followed by {_order(then)}, and is followed by {_order(now)} now"
+        # The same column in another mode, or columns of which one tells the mode.
+        is_mode = _order(then) == _order(now)
+        before, after = (f"{_order(one)}{f' (mode: {one.increment})' if is_mode else ''}" for one in (then, now))
+        return f"was followed by {before}, and is followed by {after} now"
     if _same_columns(then, now):
         return f"was {_place(then)}, and is {_place(now)} now"
     return f"was {_place(then)}, followed by {_order(then)}, and is {_place(now)}, followed by {_order(now)} now"

@@ -113,9 +113,12 @@ class Capture:
             chunks = Cutter(relation, self.chunks, types_of(shape), reader.rows).chunks()
         left = replace(before, chunks=chunks, is_cut=True, layout=table.layout, rejoined=False)
         if chunks is not None:
-            taken = chunks.left[:1]
-            left = replace(left, chunks=chunks.without(taken))
             columns = key_columns(relation, chunks.by, types_of(shape), reader.rows)
+            order, taken = tuple(one.order for one in columns), chunks.left[:1]
+            if chunks.reordered(order):
+                # Its bounds mean other rows now, and nobody can say which ones are left.
+                return self._chunk(reader, table, before.begun_again)
+            left = replace(left, chunks=replace(chunks, order=order).without(taken))
             where = keys_of(self.dialect).within(taken[0], columns)
         elif before.again:
             left = replace(left, again=before.again[_KEYS_AT_ONCE:])

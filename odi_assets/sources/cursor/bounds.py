@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from odi_assets.errors import IncrementError
+from odi_assets.sources.cursor.window import shown
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,10 @@ class Bound:
     without_cursor: int
     ahead: int = 0
 
+    def gone_back(self, column: str, hwm: Any) -> str | None:
+        """What :func:`gone_back` says of the mark of a column; files come and go, so it is for databases."""
+        return None if self.ahead else gone_back({column: self.upper}, {column: hwm})
+
 
 def null_cursors(column: str, kind: str, count: int, label: str) -> IncrementError:
     """The error for rows that have no cursor of type ``kind`` and would never be read."""
@@ -32,6 +38,25 @@ def null_cursors(column: str, kind: str, count: int, label: str) -> IncrementErr
         "or `incremental.fallback_column` to a column that is filled there, or choose another cursor",
         column=column,
         count=count,
+    )
+
+
+def gone_back(uppers: Mapping[str, Any], marks: Mapping[str, Any]) -> str | None:
+    """What somebody should look at if a database has no row any more at or above a mark, in words; None if it has.
+
+    Args:
+        uppers, marks: by cursor column, the greatest value, and the one that was read.
+    """
+    back = [name for name, mark in marks.items() if mark is not None and is_ahead(mark, uppers.get(name))]
+    if not back or len(back) < sum(mark is not None for mark in marks.values()):
+        return None
+    name = back[0]
+    if uppers.get(name) is None:
+        return f"the source has no row with a value of `{name}` any more, and the mark is {shown(marks[name])}"
+    return (
+        f"the newest row of the source lies below the mark: `{name}` is {shown(uppers[name])}, and was "
+        f"{shown(marks[name])}. If it was restored, or its values are given out again, rows up to the mark are never "
+        "read: odi audit compares both, and odi state rewind goes back"
     )
 
 

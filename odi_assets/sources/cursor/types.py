@@ -6,7 +6,7 @@ Types go by the names that Delta's log and Spark's JSON schemas share: ``long``,
 from __future__ import annotations
 
 import math
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
 from typing import Any
 
@@ -44,7 +44,8 @@ def cursor_type(increment: StatefulIncrement, columns: dict[str, TypeName], labe
         if column not in columns:
             raise NoCursorColumnError(
                 f"{label} has no column `{column}`; it has {', '.join(columns)}",
-                fix="correct `incremental.column` in the project file",
+                fix="correct `incremental.column` in the project file; if the column was renamed, odi state adopt "
+                "NODE goes on with the mark then",
                 column=column,
             )
         found[column] = _usable(increment, column, columns[column], label)
@@ -98,7 +99,8 @@ def fitting(hwm: Any, name: str, increment: StatefulIncrement, label: str, *, ty
         typed: False for an HWM that another tool stored without a type: its text is read as the cursor's type.
 
     Raises:
-        IncrementError: it is of another type.
+        IncrementError: it is of another type. Its field ``hwm`` is the value of the cursor's type that means the same;
+            None if there is none.
     """
     if hwm is None:
         return None
@@ -108,14 +110,31 @@ def fitting(hwm: Any, name: str, increment: StatefulIncrement, label: str, *, ty
     if not typed and wanted != kind_of_value(hwm) and isinstance(hwm, str | int | float):
         return parse(str(hwm), name, increment, label)
     if wanted != kind_of_value(hwm):
+        same = _of_kind(hwm, str(wanted))
+        zone = ", and its times are UTC," if "zone" in kind_of_value(hwm) else ","
+        way = "" if same is None else f"{zone} set the HWM to the same value of the new type (odi state set); or"
         raise IncrementError(
             f"the cursor `{increment.column}` of {label} is {name} now ({wanted}), "
             f"and its HWM {hwm!r} is {kind_of_value(hwm)}",
-            fix="if the column was changed on purpose, set the HWM to a value of the new type (odi state set), or load "
-            "everything again with odi run --full-refresh",
+            fix=f"if the column was changed on purpose{way or ','} load everything again with odi run --full-refresh",
             column=increment.column,
+            hwm=same,
         )
     return hwm
+
+
+def _of_kind(value: Any, kind: str) -> Any:
+    """The value of another type that stands for the same place in the order of rows; None if there is none."""
+    if isinstance(value, date) and kind.startswith("datetime"):
+        moment = value if isinstance(value, datetime) else datetime.combine(value, time())
+        if kind == "datetime with a zone":
+            return moment.replace(tzinfo=UTC)
+        return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+    makes = {"int": int, "float": float, "decimal": Decimal}.get(kind)
+    if makes is None or not isinstance(value, int | float | Decimal):
+        return None
+    made = makes(value)
+    return made if made == value else None
 
 
 def _dated(text: str, increment: StatefulIncrement, label: str) -> datetime:

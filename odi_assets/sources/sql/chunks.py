@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from odi_assets.config.models import CTID, ChunksConfig
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.types import TypeName, kind_of
 from odi_assets.sources.sql.dialects import INT
-from odi_assets.sources.sql.keys import BIT, KeyColumn, Keys, PostgresKeys, keys_of
+from odi_assets.sources.sql.keys import BIT, KeyColumn, Keys, PostgresKeys, keys_of, order_of
 from odi_assets.sources.sql.marks import Chunks, TableChunk
 from odi_assets.sources.sql.statements import Ask, Relation
 
@@ -59,7 +59,8 @@ class Cutter:
             return self._by_pages()
         keys = self._columns(by)
         even = self._even_cuts(keys[0]) if by == primary and len(keys) == 1 and keys[0].kind == INT else None
-        return _between(by, self._walk(keys, self.config.rows) if even is None else [(str(cut),) for cut in even])
+        cuts = self._walk(keys, self.config.rows) if even is None else [(str(cut),) for cut in even]
+        return replace(_between(by, cuts), order=tuple(key.order for key in keys))
 
     def pieces(self, by: tuple[str, ...], chunk: TableChunk, count: int) -> list[TableChunk]:
         """At most ``count`` parts of a chunk, each of its rows in exactly one of them.
@@ -208,8 +209,25 @@ def key_columns(
                 column=name,
             )
     kinds = {name: BIT if kind == BIT else kind_of(kind) for name, kind in types.items() if isinstance(kind, str)}
-    declared = {} if relation.table is None else {str(row[0]): str(row[1]) for row in ask(keys.columns(relation.table))}
-    return [keys.column(name, kinds.get(name), declared.get(name)) for name in by]
+    found = _declared(relation, by, ask)
+    declared = {} if relation.table is None else {name: kind for name, (kind, _) in found.items()}
+    return [
+        replace(keys.column(name, kinds.get(name), declared.get(name)), order=order_of(*found.get(name, ("", ""))))
+        for name in by
+    ]
+
+
+def key_orders(relation: Relation, by: Sequence[str], ask: Ask) -> tuple[str, ...]:
+    """What puts the values of each of the key columns in order; empty for one that is not there."""
+    found = _declared(relation, by, ask)
+    return tuple(order_of(*found.get(name, ("", ""))) for name in by)
+
+
+def _declared(relation: Relation, by: Sequence[str], ask: Ask) -> dict[str, tuple[str, str]]:
+    """By column, its declared type, and what else puts its values in order; of a query the columns ``by`` alone."""
+    keys = keys_of(relation.dialect)
+    query = keys.columns_of_query(relation.sql, by) if relation.table is None else keys.columns(relation.table)
+    return {str(name): (str(kind), str(ordering)) for name, kind, ordering in ask(query)}
 
 
 def storage_of(relation: Relation, ask: Ask) -> tuple[str, int, int]:

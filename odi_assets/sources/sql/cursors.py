@@ -7,7 +7,7 @@ exactly the rest, so that no row is in both.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -176,16 +176,22 @@ class Cursors:
                 fix="set it right with odi state set, or read everything once with odi run --full-refresh",
                 column=self.columns[0],
             )
-        return {
-            name: fitting(
-                mark.cursors.get(name),
-                str(types[name]),
-                StatefulIncrement(mode="stateful", column=name),
-                self.relation.label,
-                typed=mark.typed,
-            )
-            for name in self.columns
-        }
+        found, misfit = {}, None
+        for name in self.columns:
+            single = StatefulIncrement(mode="stateful", column=name)
+            try:
+                found[name] = fitting(
+                    mark.cursors.get(name), str(types[name]), single, self.relation.label, typed=mark.typed
+                )
+            except IncrementError as error:
+                if error.fields.get("hwm") is None:
+                    raise
+                misfit, found[name] = misfit or error, error.fields["hwm"]
+        if misfit is not None:
+            # The whole mark, as somebody has to set it.
+            misfit.fields["hwm"] = replace(mark, cursors=found).value
+            raise misfit
+        return found
 
     def moved(self, before: Values, found: Maxima) -> Values:
         """The maxima after rows up to ``found`` were read: none goes back."""

@@ -94,7 +94,8 @@ _FAILURES = (
         r"relation \"[^\"]*\" does not exist|schema \"[^\"]*\" does not exist|Table '[^']*' doesn't exist|"
         r"Invalid object name|TABLE_OR_VIEW_NOT_FOUND|Table \"[^\"]*\" not found",
         "there is no such table",
-        "check `table`, with its schema, or the query",
+        "check `table`, with its schema, or the query; if it was renamed in the database, write its name there, and "
+        "odi state adopt NODE goes on with the mark",
     ),
     _failure(
         r"could not identify an ordering operator|operator does not exist",

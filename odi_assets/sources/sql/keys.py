@@ -6,6 +6,7 @@ it; nothing here has to order keys as state does. Bounds are texts, as the datab
 
 from __future__ import annotations
 
+import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -30,10 +31,12 @@ CODE = "code"
 @dataclass(frozen=True)
 class KeyColumn:
     """A key column in SQL. ``kind`` is the kind of the values that bounds are compared with; None if bounds are texts
-    that the database reads as values of the column's type."""
+    that the database reads as values of the column's type. ``order`` is what puts its values in order, in words; empty
+    if that is not known."""
 
     sql: str
     kind: str | None
+    order: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,12 @@ class Keys(ABC):
 
     @abstractmethod
     def columns(self, table: str) -> str:
-        """The query for the names of a table's columns and their declared types, in their order."""
+        """The query for the names of a table's columns, their declared types, and what else puts the values of each in
+        order: a collation with its version, or the members of the type."""
+
+    @abstractmethod
+    def columns_of_query(self, query: str, names: Sequence[str]) -> str:
+        """The same for columns of a query in brackets, which is not evaluated."""
 
     @abstractmethod
     def primary_key(self, table: str) -> str:
@@ -140,10 +148,28 @@ class PostgresKeys(Keys):
 
     def columns(self, table: str) -> str:
         return (
-            "SELECT attname AS name, CAST(CAST(atttypid AS regtype) AS text) AS declared FROM pg_attribute "
+            "SELECT attname AS name, CAST(CAST(atttypid AS regtype) AS text) AS declared, COALESCE("
+            f"{_MEMBERS.format('COALESCE(NULLIF(t.typbasetype, 0), t.oid)')}, "
+            "(SELECT concat_ws(' ', '', quote_ident(c.collname), CASE c.collprovider WHEN 'd' THEN (SELECT datcollate "
+            "FROM pg_database WHERE datname = current_database()) END, pg_collation_actual_version(c.oid)) "
+            "FROM pg_collation c WHERE c.oid = attcollation), '') AS ordering "
+            "FROM pg_attribute JOIN pg_type t ON t.oid = atttypid "
             f"WHERE attrelid = CAST({self._name(table)} AS regclass) AND attnum > 0 AND NOT attisdropped "
             "ORDER BY attnum"
         )
+
+    def columns_of_query(self, query: str, names: Sequence[str]) -> str:
+        each = []
+        for name in names:
+            key = f"odi.{self.dialect.quoted(name)}"
+            kind = f"CAST(pg_typeof({key}) AS text)"
+            each.append(
+                f"SELECT {postgres_text(name)} AS name, {kind} AS declared, COALESCE(CASE WHEN {kind} IN "
+                f"('text', 'character varying', 'character', 'name') THEN ' ' || pg_collation_for({key}) "
+                f"ELSE {_MEMBERS.format(f'pg_typeof({key})')} END, '') AS ordering "
+                f"FROM (SELECT 1 AS odi_one) odi_none LEFT JOIN {query} odi ON FALSE"
+            )
+        return " UNION ALL ".join(each)
 
     def primary_key(self, table: str) -> str:
         return (
@@ -167,6 +193,13 @@ class PostgresKeys(Keys):
 
     def _name(self, table: str) -> str:
         return postgres_text(self.dialect.table(table))
+
+
+_MEMBERS = (
+    "(SELECT '(' || string_agg(quote_literal(enumlabel), ',' ORDER BY enumsortorder) || ')' FROM pg_enum "
+    "WHERE enumtypid = {})"
+)
+"""The members of an ENUM of PostgreSQL; NULL for another type."""
 
 
 def postgres_text(text: str) -> str:
@@ -243,9 +276,20 @@ class MysqlKeys(Keys):
 
     def columns(self, table: str) -> str:
         return (
-            "SELECT column_name AS name, data_type AS declared FROM information_schema.columns "
-            f"WHERE {self._of(table)} ORDER BY ordinal_position"
+            "SELECT column_name AS name, data_type AS declared, CASE WHEN data_type IN ('enum', 'set') "
+            "THEN SUBSTRING(column_type, CHAR_LENGTH(data_type) + 1) ELSE COALESCE(CONCAT(' ', collation_name), '') "
+            f"END AS ordering FROM information_schema.columns WHERE {self._of(table)} ORDER BY ordinal_position"
         )
+
+    def columns_of_query(self, query: str, names: Sequence[str]) -> str:
+        # Its types are those that whoever reads it has seen.
+        each = (
+            f"SELECT {utf8_text(name)} AS name, 'collation' AS declared, "
+            f"CONCAT(' ', COLLATION(odi.{self.dialect.quoted(name)})) AS ordering "
+            f"FROM (SELECT 1 AS odi_one) odi_none LEFT JOIN {query} odi ON 1 = 0"
+            for name in names
+        )
+        return " UNION ALL ".join(each)
 
     def primary_key(self, table: str) -> str:
         return (
@@ -268,3 +312,23 @@ def utf8_text(text: str) -> str:
 def keys_of(dialect: Dialect) -> Keys:
     """How the database of ``dialect`` writes and compares keys."""
     return MysqlKeys(dialect) if isinstance(dialect, Mysql) else PostgresKeys(dialect)
+
+
+_ORDERED_ALIKE = {
+    **dict.fromkeys(("smallint", "integer", *_WHOLE_NUMBERS - {"year"}), "whole number"),
+    **dict.fromkeys(("character varying", "varchar", "tinytext", "mediumtext", "longtext"), "text"),
+}
+"""Types whose values stay in order when a column gets another one of them."""
+_LONGEST = 300
+
+
+def order_of(declared: str, ordering: str) -> str:
+    """What puts the values of a column in order, as marks of snapshots keep it: a short text.
+
+    Args:
+        declared, ordering: as in the result of :meth:`Keys.columns`.
+    """
+    text = f"{_ORDERED_ALIKE.get(declared, declared)}{ordering}"
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST]}… ({hashlib.sha256(text.encode()).hexdigest()[:12]})"

@@ -39,6 +39,11 @@ class TableChunk:
         return cls(_bound(low), _bound(high))
 
 
+def _goes_on(then: str, now: str) -> bool:
+    """Whether values keep their order: members that are appended to a type change nothing between the others."""
+    return now == then or (then.endswith("')") and now.startswith(f"{then[:-1]},"))
+
+
 def _bound(value: Any) -> tuple[str, ...] | None:
     if value is None or isinstance(value, str):
         return None if value is None else (value,)
@@ -57,17 +62,21 @@ class Chunks:
         count: how many chunks the snapshot has.
         storage: what names the table's rows as they are stored; for chunks of storage places, which mean nothing once
             the table is rewritten.
+        order: by key column, what put its values in order when they were cut; empty if that was not noted.
     """
 
     by: tuple[str, ...]
     left: tuple[TableChunk, ...]
     count: int
     storage: str | None = None
+    order: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def value(self) -> dict[str, Any]:
         found: dict[str, Any] = {"by": list(self.by), "left": [chunk.value for chunk in self.left], "of": self.count}
-        return found if self.storage is None else {**found, "storage": self.storage}
+        if self.storage is not None:
+            found["storage"] = self.storage
+        return {**found, "order": list(self.order)} if self.order else found
 
     @classmethod
     def of(cls, value: Any) -> Chunks:
@@ -80,7 +89,17 @@ class Chunks:
         bounds = [bound for chunk in left for bound in (chunk.low, chunk.high) if bound is not None]
         if not by or any(not isinstance(name, str) for name in by) or any(len(bound) > len(by) for bound in bounds):
             raise ValueError("the bounds have more values than there are key columns")
-        return cls(by, left, int(value.get("of", len(left))), value.get("storage"))
+        order = tuple(str(text) for text in value.get("order", ()))
+        return cls(by, left, int(value.get("of", len(left))), value.get("storage"), order)
+
+    def reordered(self, now: Sequence[str]) -> list[str]:
+        """The key columns whose values are in another order than when the chunks were cut, in words.
+
+        Args:
+            now: what puts the values of each key column in order now; empty where that is not known.
+        """
+        pairs = zip(self.by, self.order, now, strict=False)
+        return [f"`{name}` was {a}, and is {b}" for name, a, b in pairs if a and b and not _goes_on(a, b)]
 
     def without(self, taken: Sequence[TableChunk]) -> Chunks | None:
         """What is left once ``taken`` are in the target; None: nothing."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from odi_assets.config.models import CTID, CursorsIncrement
 from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError
 from odi_assets.sources.cursor.ahead import described, held_text, rows_ahead
-from odi_assets.sources.cursor.bounds import is_ahead
+from odi_assets.sources.cursor.bounds import gone_back, is_ahead
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.window import Overlap
 from odi_assets.sources.cursor.window import shown as shown_value
@@ -22,7 +22,7 @@ from odi_assets.sources.marks import UNRESOLVED, hwm_text
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, Position
 from odi_assets.sources.sql import position as plain
-from odi_assets.sources.sql.chunks import LEAST_ROWS, Cutter, key_columns, storage_of
+from odi_assets.sources.sql.chunks import LEAST_ROWS, Cutter, key_columns, key_orders, storage_of
 from odi_assets.sources.sql.cursors import Cursors, Maxima, Types, Values
 from odi_assets.sources.sql.keys import KeyColumn
 from odi_assets.sources.sql.marks import Chunks, SnapshotMark, TableChunk
@@ -161,13 +161,44 @@ class CursorTable(SqlSnapshot):
         answer: _Answer = plain.ask(self.relation.dialect, driver, self.label, lambda session: question(session.rows))
         return answer
 
-    def key_columns(self, by: Sequence[str], reader: RelationReader) -> Sequence[KeyColumn]:
+    def key_columns(self, chunks: Chunks, reader: RelationReader) -> Sequence[KeyColumn]:
         """The columns that chunks are ranges of.
 
         Raises:
             IncrementError: there is no such column.
+            IdentityMismatchError: its values are in another order now.
         """
-        return self._asked(reader.spark, lambda ask: key_columns(self.relation, by, reader.types, ask))
+        found = self._asked(reader.spark, lambda ask: key_columns(self.relation, chunks.by, reader.types, ask))
+        self._require_same_order(chunks, [key.order for key in found])
+        return found
+
+    def in_order(self, chunks: Chunks) -> Chunks:
+        """``chunks`` with what puts their keys in order now, if a plain driver can ask for it.
+
+        Raises:
+            IdentityMismatchError: they were cut in another order.
+        """
+        driver = plain.driver_of(self.relation.dialect)
+        if driver is None or chunks.storage is not None or not chunks.by:
+            return chunks
+        now: tuple[str, ...] = plain.ask(
+            self.relation.dialect,
+            driver,
+            self.label,
+            lambda session: key_orders(self.relation, chunks.by, session.rows),
+        )
+        self._require_same_order(chunks, now)
+        return replace(chunks, order=now)
+
+    def _require_same_order(self, chunks: Chunks, now: Sequence[str]) -> None:
+        other = chunks.reordered(now)
+        if other:
+            raise IdentityMismatchError(
+                f"the key of {self.label} is in another order than when its snapshot was cut into chunks: "
+                f"{'; '.join(other)} now. {counted(len(chunks.left), 'chunk')} of them would lose rows or repeat them",
+                fix="read it again with odi run --full-refresh; or put the column back until the snapshot is complete",
+                label=self.label,
+            )
 
     def require_same_storage(self, chunks: Chunks, spark: SparkSession) -> None:
         """Raises IncrementError if the table was rewritten since its chunks were cut by the places of rows."""
@@ -206,7 +237,7 @@ def plan_snapshot(table: CursorTable, mark: SnapshotMark | None) -> PlannedRead:
         return NewSnapshot(snapshot=table, summary=_of_new(table), follows=True)
     if mark.chunks is not None:
         _require_same_key(table, mark.chunks)
-        return next_chunks(table, mark, mark.chunks, before=mark)
+        return next_chunks(table, mark, table.in_order(mark.chunks), before=mark)
     looked = table.looked_at(mark)
     summary = f"what is above {hwm_text(mark.value)}, {UNRESOLVED}"
     read = UnresolvedRows(snapshot=looked, summary=summary, before=mark, follows=True)
@@ -327,7 +358,7 @@ class SnapshotChunks(_OfCursorTable, Read):
         self.table.require_same_storage(self.chunks, spark)
         upto = cursors.upto(cursors.fitting(self.mark, reader.cursor_types), reader.cursor_types)
         parts = self.table.side_by_side(self.chunks.by, self.taken, reader.types, spark)
-        return reader.chunks(upto, self.table.key_columns(self.chunks.by, reader), parts)
+        return reader.chunks(upto, self.table.key_columns(self.chunks, reader), parts)
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
         return [self.load(spark)]
@@ -385,9 +416,10 @@ class UnresolvedRows(_OfCursorTable, UnresolvedRead):
         ahead = any(is_ahead(upper[name], lower[name]) for name in upper)
         after = replace(self.before, cursors=upper, typed=True, measures=looked.identity)
         if not ahead and not looked.increment.watermark_lag:
+            back = None if looked.held else gone_back(found.values, lower)
             text = f"nothing above {hwm_text(after.value)}{held_text(looked.held)}{looked.came_late}"
-            nothing = NothingNew.of(replace(self, snapshot=looked), text, after)
-            return replace(nothing, excluded=excluded, held=looked.held, late=looked.came_late)
+            nothing = NothingNew.of(replace(self, snapshot=looked), f"{text}{f'; {back}' if back else ''}", after)
+            return replace(nothing, excluded=excluded, held=looked.held, late=looked.came_late, warning=back)
         left_out = f"; {excluded:,} rows without a cursor left out" if excluded else ""
         return NewRows(
             snapshot=looked,

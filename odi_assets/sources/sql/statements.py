@@ -65,7 +65,8 @@ class Relation:
         if column not in types:
             raise NoCursorColumnError(
                 f"{self.label} has no column `{column}`; it has {', '.join(types)}",
-                fix="correct the name of the column in `read`",
+                fix="correct the name of the column in `read`; if it was renamed in the database, odi state adopt "
+                "NODE goes on with the mark then",
                 column=column,
             )
         name = types[column]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from odi_assets.sources.cdc.mark import TableMark
+from odi_assets.config.graph import NodeKey
+from odi_assets.nodes.node import Node
+from odi_assets.sources.cdc.mark import CaptureMark, TableMark
+from odi_assets.sources.cdc.source import LogSource
 from odi_assets.state.records import RunStatus
-from odi_assets_tests.sources.cdc.conftest import SLOT, Capture, held, rows_of, run_all, versions_from
+from odi_assets_tests.sources.cdc.conftest import SLOT, Capture, capture_of, held, rows_of, run_all, versions_from
 from odi_assets_tests.sources.cdc.test_capture import ops
+from odi_assets_tests.sources.sql.servers import PostgresServer
 
 Database = psycopg.Connection[Any]
 
@@ -210,3 +215,37 @@ def test_what_rewrites_no_value_needs_no_new_snapshot(capture: Capture, kinds: D
     run_all(box)
     assert ops(box)[5:] == [*(["t"] if statement.startswith("TRUNCATE") else []), "c"]
     assert {key: tuple(row.values())[1:] for key, row in held(box, "orders").items()} == texts(kinds)
+
+
+ORDERS = {
+    "a collation": ('id text COLLATE "C"', 'ALTER TABLE orders ALTER id TYPE text COLLATE "und-x-icu"'),
+    "none": ('id text COLLATE "C"', "ALTER TABLE orders ALTER state SET DEFAULT ''"),
+}
+
+
+@pytest.mark.parametrize("what", ORDERS)
+def test_a_snapshot_whose_key_gets_another_order_in_its_middle_begins_again(
+    server: PostgresServer, database: Database, tmp_path: Path, what: str
+) -> None:
+    key, altered = ORDERS[what]
+    database.execute(f"CREATE TABLE orders ({key} PRIMARY KEY, state text)")
+    keys = sorted("aBbA"[number % 4] + str(number) for number in range(12))
+    for one in keys:
+        database.execute("INSERT INTO orders VALUES (%s, 'new')", [one])
+    nothing: Any = None
+    (source,) = Node.of(
+        capture_of(server, tmp_path, nothing)("orders", rows=4).project, NodeKey("p", "changes")
+    ).sources
+    assert isinstance(source, LogSource)
+    step, read = source.step(None)[0], []
+    first = set(_keys_read(step.rows))
+    assert 0 < len(first) < len(keys)
+    database.execute(altered)
+    while step.more:
+        step, _ = source.step(CaptureMark.of(step.after.value, ""))
+        read += _keys_read(step.rows)
+    assert sorted(read) == (keys if what != "none" else sorted(set(keys) - first))
+
+
+def _keys_read(rows: Any) -> list[str]:
+    return [row["key"][0] for row in rows.to_pylist() if row["op"] == "r"]

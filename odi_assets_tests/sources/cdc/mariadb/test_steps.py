@@ -633,3 +633,25 @@ def test_how_far_a_capture_is_behind_is_measured_over_the_files_of_the_log(
     assert 0 <= after.seconds < 60
     assert 180_000 < after.bytes < 400_000
     assert "bytes" in found.source.plan(found.mark).summary
+
+
+KEY_ORDERS = {
+    "a collation": ("varchar(9) COLLATE utf8mb4_general_ci", "varchar(9) COLLATE utf8mb4_bin"),
+    "members": ("enum('z0','a1','m2','B3','q4','c5','Z6')", "enum('Z6','a1','m2','B3','c5','q4','z0')"),
+}
+
+
+@pytest.mark.parametrize("what", KEY_ORDERS)
+def test_a_snapshot_whose_key_gets_another_order_in_its_middle_holds_each_row(
+    steps: Made, orders: Database, what: str
+) -> None:
+    before, after = KEY_ORDERS[what]
+    orders.execute(f"CREATE TABLE named (id {before} NOT NULL PRIMARY KEY, n int)")
+    orders.execute("INSERT INTO named VALUES ('z0', 0), ('a1', 1), ('m2', 2), ('B3', 3), ('q4', 4), ('c5', 5)")
+    found = steps("named", rows=2)
+    first, _ = found.source.step(None)
+    found.log, found.mark = first.rows.to_pylist(), CaptureMark.of(first.after.value, "")
+    assert first.more
+    orders.execute(f"ALTER TABLE named MODIFY id {after} NOT NULL")
+    found.run()
+    assert sorted(found.held("named")) == sorted(texts_of(orders, "named"))

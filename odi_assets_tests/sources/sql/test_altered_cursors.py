@@ -1,0 +1,142 @@
+"""What a database does to cursors behind a mark: types, names and values change, and each message leads on."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from odi_assets.cli import main
+from odi_assets.config.graph import NodeKey
+from odi_assets.errors import IdentityMismatchError, IncrementError, SourceError
+from odi_assets.nodes.planning.planner import plan_node
+from odi_assets.nodes.project import Project
+from odi_assets.state.values.typed_text import to_text
+from odi_assets_tests.nodes.support import HEAD
+from odi_assets_tests.sources.sql.conftest import NODE, both
+from odi_assets_tests.sources.sql.servers import Server
+
+MOMENT = datetime(2024, 1, 1, 10, 0, 0, 7)
+CHANGES: list[tuple[Any, str, Any]] = [
+    (MOMENT.replace(tzinfo=UTC), "local", MOMENT),
+    (MOMENT, "instant", MOMENT.replace(tzinfo=UTC)),
+    (date(2024, 1, 1), "local", datetime(2024, 1, 1)),
+    (7, "decimal", Decimal(7)),
+    (Decimal("7.00"), "int", 7),
+    (7, "float", 7.0),
+]
+Made = Callable[..., Project]
+MODES: dict[str, Callable[[Any], Any]] = {
+    "{mode: stateful, column: at}": lambda value: value,
+    "{mode: cursors, columns: [made, at], snapshot: {by: [id]}}": lambda value: {"cursors": {"made": 3, "at": value}},
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """A project in the current folder, whose node follows `events`."""
+    monkeypatch.chdir(tmp_path)
+
+    def made(increment: str, table: str = "events") -> Project:
+        node = NODE.replace("READ", f"table: {table}, incremental: {increment}").replace("WRITE", "mode: append")
+        head = HEAD.replace("system:", f"{server.connection}system:")
+        (tmp_path / "odibi.yaml").write_text(head + node.replace("\n", "\n  "), encoding="utf-8")
+        # As an earlier run has left it.
+        write_deltalake(tmp_path / "lake" / "events", pa.table({"id": pa.array([1], pa.int64())}), mode="ignore")
+        return Project.load(tmp_path / "odibi.yaml")
+
+    return made
+
+
+@both
+@pytest.mark.parametrize("increment", MODES)
+def test_the_command_for_a_cursor_of_another_type_leads_on(server: Server, project: Made, increment: str) -> None:
+    found, key, stored = project(increment), NodeKey("p", "events"), MODES[increment]
+    state = found.open_state()
+    for before, kind, now in CHANGES:
+        columns = f"id bigint PRIMARY KEY, made int, at {server.types[kind]}"
+        server.execute("DROP TABLE IF EXISTS events", f"CREATE TABLE events ({columns})")
+        server.execute("INSERT INTO events (id, made) VALUES (1, 3)" if "made" in increment else "SELECT 1")
+        assert main(["state", "set", "p.events", to_text(stored(before))]) == 0
+        with pytest.raises(IncrementError, match=r"and its HWM .* is ") as stopped:
+            plan_node(found, state, key)
+        command = re.search(r"set the HWM to the same value of the new type: odi (.*); or load", str(stopped.value.fix))
+        assert command, stopped.value.fix
+        assert main(shlex.split(command[1])) == 0
+        assert state.get_hwm("p.events") == stored(now)
+        assert plan_node(found, state, key).nothing_new
+
+
+def test_a_type_in_which_the_mark_means_nothing_leaves_the_full_refresh(server: Server, project: Made) -> None:
+    found = project("{mode: stateful, column: at}")
+    for before, kind in ((7, "text"), (Decimal("7.5"), "bigint"), (MOMENT, "date")):
+        server.execute("DROP TABLE IF EXISTS events", f"CREATE TABLE events (id int, at {kind})")
+        assert main(["state", "set", "p.events", to_text(before)]) == 0
+        with pytest.raises(IncrementError) as stopped:
+            plan_node(found, found.open_state(), NodeKey("p", "events"))
+        fix = "if the column was changed on purpose, load everything again with odi run p --node events --full-refresh"
+        assert stopped.value.fix == fix
+
+
+@both
+@pytest.mark.parametrize("increment", MODES)
+def test_rows_that_lie_below_the_mark_alone_are_said_to(server: Server, project: Made, increment: str) -> None:
+    found, key = project(increment), NodeKey("p", "events")
+    columns = "id bigint PRIMARY KEY, made int, at bigint"
+    server.execute("DROP TABLE IF EXISTS events", f"CREATE TABLE events ({columns})")
+    assert main(["state", "set", "p.events", to_text(MODES[increment](7))]) == 0
+    plan = plan_node(found, found.open_state(), key)
+    assert plan.nothing_new
+    assert "the source has no row with a value of" in plan.summary
+    server.execute("INSERT INTO events VALUES (1, 2, 5)")
+    plan = plan_node(found, found.open_state(), key)
+    assert plan.nothing_new
+    name, now, then = ("made", 2, 3) if "made" in increment else ("at", 5, 7)
+    said = f"the newest row of the source lies below the mark: `{name}` is {now}, and was {then}. If it was restored"
+    assert said in plan.summary
+    assert plan.reads[0].warning is not None
+    assert said in plan.reads[0].warning
+    server.execute("UPDATE events SET at = 7, made = 3")
+    plan = plan_node(found, found.open_state(), key)
+    assert plan.nothing_new
+    assert "below the mark" not in plan.summary
+
+
+@both
+def test_a_renamed_cursor_or_table_is_adopted_and_the_first_message_says_so(server: Server, project: Made) -> None:
+    increment, key = "{mode: stateful, column: at}", NodeKey("p", "events")
+    server.execute(*(f"DROP TABLE IF EXISTS {name}" for name in ("events", "happenings")))
+    server.execute("CREATE TABLE events (id bigint, happened bigint)")
+    found = project(increment)
+    assert main(["state", "set", "p.events", "7"]) == 0
+    with pytest.raises(IncrementError) as stopped:
+        plan_node(found, found.open_state(), key)
+    assert "odi state adopt p.events goes on with the mark" in str(stopped.value.fix)
+    server.execute("DROP TABLE events", "CREATE TABLE happenings (id bigint, at bigint)")
+    with pytest.raises(SourceError) as gone:
+        plan_node(found, found.open_state(), key)
+    assert "odi state adopt p.events goes on with the mark" in str(gone.value.fix)
+    renamed = project(increment, "happenings")
+    with pytest.raises(IdentityMismatchError, match=r"events, and is .*happenings now"):
+        plan_node(renamed, renamed.open_state(), key)
+    assert main(["state", "adopt", "p.events", "--yes"]) == 0
+    assert plan_node(renamed, renamed.open_state(), key).nothing_new
+
+
+def test_another_mode_on_the_same_column_is_named(server: Server, project: Made) -> None:
+    server.execute("DROP TABLE IF EXISTS events", "CREATE TABLE events (id bigint PRIMARY KEY, at bigint)")
+    project("{mode: cursors, columns: [at]}")
+    assert main(["state", "set", "p.events", '{"cursors": {"at": 7}}']) == 0
+    found = project("{mode: stateful, column: at}")
+    with pytest.raises(IdentityMismatchError) as stopped:
+        plan_node(found, found.open_state(), NodeKey("p", "events"))
+    said = "was followed by the column `at` (mode: cursors), and is followed by the column `at` (mode: stateful) now"
+    assert said in str(stopped.value)
