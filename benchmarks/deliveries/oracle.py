@@ -223,7 +223,7 @@ def _csv(delivery: Delivery, text: str, by_name: bool) -> Expected:
         or (has_breaks and not delivery.options.get("multiLine"))
         or (is_blank and (delivery.options.get("sep") == "\t" or len(names) == 1))
         or (has_bare_quote and "\r" in text)
-        or (delivery.infers and any(_is_javas(value) for record in found for value, _ in record))
+        or (delivery.infers and any(_is_sparks(value) for record in found for value, _ in record))
     )
     result = Expected(asks=asks)
     for record in found:
@@ -283,8 +283,11 @@ def _typed(text: str, kind: str) -> Any:
     return _moment(text, kind)
 
 
-def _is_javas(text: str) -> bool:
-    """Whether Java alone has it for a finite number, by which Spark may find DOUBLE: a reader may stop at it."""
+def _is_sparks(text: str) -> bool:
+    """Whether Java alone takes it for a finite number, or Spark alone for a moment (today's): Spark may find this type
+    for a column, and a reader may stop at it."""
+    if re.fullmatch(r"T?\d\d?:\d\d?(:\d\d?(\.\d*)?)?", text):
+        return True
     return bool(_OF_JAVA.fullmatch(text)) and _typed(text.strip(" \t"), "DOUBLE") is UNFIT
 
 
