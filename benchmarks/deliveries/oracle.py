@@ -223,6 +223,7 @@ def _csv(delivery: Delivery, text: str, by_name: bool) -> Expected:
         or (has_breaks and not delivery.options.get("multiLine"))
         or (is_blank and (delivery.options.get("sep") == "\t" or len(names) == 1))
         or (has_bare_quote and "\r" in text)
+        or (delivery.infers and any(_is_sparks(value) for record in found for value, _ in record))
     )
     result = Expected(asks=asks)
     for record in found:
@@ -250,6 +251,9 @@ def _of_csv(text: str, quoted: bool, kind: str) -> Any:
 _BREAK = re.compile("\r\n|\r|\n")
 _BITS = {"BIGINT": 63, "INT": 31, "SMALLINT": 15, "TINYINT": 7}
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_OF_JAVA = re.compile(
+    rf"[\x00-\x20]*({_NUMBER.pattern}|[+-]?0[xX][\da-fA-F]+\.?[\da-fA-F]*[pP][+-]?\d+)[dDfF]?[\x00-\x20]*"
+)
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d?):(\d\d?)(?::(\d\d?))?(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?")
 
 
@@ -277,6 +281,14 @@ def _typed(text: str, kind: str) -> Any:
     if kind == "DATE":
         return _day(text)
     return _moment(text, kind)
+
+
+def _is_sparks(text: str) -> bool:
+    """Whether Java alone takes it for a finite number, or Spark alone for a moment (today's): Spark may find this type
+    for a column, and a reader may stop at it."""
+    if re.fullmatch(r"T?\d\d?:\d\d?(:\d\d?(\.\d*)?)?", text):
+        return True
+    return bool(_OF_JAVA.fullmatch(text)) and _typed(text.strip(" \t"), "DOUBLE") is UNFIT
 
 
 def _single(value: float) -> Any:

@@ -69,7 +69,8 @@ def delta_schema(df: DataFrame, uri: str) -> str:
             inside = "" if kind == field["type"] else ", within it,"
             raise TableError(
                 f"column `{field['name']}` has{inside} type {kind}, which Delta cannot store ({uri})",
-                fix=f"cast it in the transform, for example CAST({field['name']} AS STRING)",
+                fix=f"cast it in the transform, for example CAST({field['name']} AS STRING); or, if files have it, "
+                "name the columns to read in `read.schema`, without it",
                 uri=uri,
                 column=field["name"],
             )

@@ -12,11 +12,12 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
-from odi_assets.delta.types import fits_without_loss, plain_type
+from odi_assets.delta.types import plain_type
 from odi_assets.errors import SourceError
 from odi_assets.sources.files.deliveries import SPLIT, as_read, checked_columns, empty_option, reading_of
 from odi_assets.sources.files.folders import column_name, filled_from_folders
 from odi_assets.sources.files.groups import FileGroup, csv_columns, read_as_is
+from odi_assets.sources.files.parquet.columns import conversion
 from odi_assets.sources.files.parquet.texts import stopping_texts
 from odi_assets.sources.files.settings import FileFormat
 from odi_assets.spark.lazy import F, T, spark_errors
@@ -204,12 +205,16 @@ def _parquet_rows(
         value, field = F.col(quoted(own.name)), by_name.get(own.name.lower())
         is_text = files.strict and own.dataType.typeName() == "string"
         value = stopping.get(own.name, value)
-        if field is not None and _fits(own.dataType, field.dataType):
+        if field is not None and _is_same(own.dataType, field.dataType):
             fitting = as_type(value, own.dataType, field.dataType)
             is_utf_8 = F.is_valid_utf8(value)
             values[field.name] = F.when(is_utf_8, fitting) if is_text else fitting
             if is_text:
                 left.append(F.when(~is_utf_8, F.base64(value.cast("binary"))).alias(own.name))
+            continue
+        if field is not None and (found := conversion(own.dataType, field)) is not None:
+            values[field.name] = F.when(~found.misfits, found.value)
+            left.append(F.when(found.misfits, value).alias(own.name))
             continue
         if is_text:
             value = F.when(F.is_valid_utf8(value), value).otherwise(F.base64(value.cast("binary")))
@@ -220,9 +225,8 @@ def _parquet_rows(
     return _with_rescued(rows, group, wanted, column, values, left)
 
 
-def _fits(own: DataType, wanted: DataType) -> bool:
-    left, right = own.jsonValue(), wanted.jsonValue()
-    return plain_type(left) == plain_type(right) or fits_without_loss(left, right)
+def _is_same(own: DataType, wanted: DataType) -> bool:
+    return bool(plain_type(own.jsonValue()) == plain_type(wanted.jsonValue()))
 
 
 def _with_folders(own: StructType, group: FileGroup) -> StructType:

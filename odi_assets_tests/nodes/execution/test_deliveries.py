@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.deliveries.sweep import one_of_each, sweep
+from benchmarks.deliveries.sweep import drawn, one_of_each, sweep
 from odi_assets.cli import main
 from odi_assets.errors import ConfigError, IncrementError, SourceError, TransformError
 from odi_assets.sources.files.look import files as looks
@@ -37,6 +37,12 @@ def test_one_of_each_fault_is_loaded_kept_aside_or_named(tmp_path: Path, spark: 
     tally = sweep(spark, one_of_each(1), tmp_path, print)
     assert (tally.silent, tally.unclear, tally.needless) == ([], [], [])
     assert min(tally.loaded, tally.rescued, tally.stopped) > 10
+
+
+def test_drawn_files_that_once_fell_short_are_loaded_kept_aside_or_named(tmp_path: Path, spark: SparkSession) -> None:
+    seeds = (10842, 10819, 10456, 13459)  # uint8 for TINYINT, a duration beside nanoseconds, `1d`, `12:30` inferred
+    tally = sweep(spark, (one for seed in seeds for one in drawn(1, seed)), tmp_path, print)
+    assert (tally.files, tally.silent, tally.unclear, tally.needless) == (len(seeds), [], [], [])
 
 
 @pytest.mark.parametrize(

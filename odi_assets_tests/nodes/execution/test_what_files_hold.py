@@ -256,6 +256,54 @@ def test_a_value_of_parquet_that_the_schema_holds_in_part_stops_the_run(
     assert "a.x" in str(error.value)
 
 
+def test_values_of_another_type_of_parquet_are_kept_aside_one_by_one(tmp_path: Path, spark: SparkSession) -> None:
+    schema = "u TINYINT, i INT, d BIGINT, f DECIMAL(4,1), t STRING, b STRING, k BINARY, day DATE, at TIMESTAMP"
+    other = zone(tmp_path, spark, f'format: parquet, schema: "{schema}", rescued: rest')
+    other.parquet(
+        "in/a.x",
+        u=pa.array([1, 200, None], pa.uint8()),
+        i=pa.array([1, 2**31, None], pa.int64()),
+        d=pa.array([1, 2**63, None], pa.uint64()),
+        f=pa.array([1.5, 1.25, None]),
+        t=pa.array([7, 8, None]),
+        b=pa.array([b"a", b"\xff", None]),
+        k=pa.array(["a", "b", None]),
+        day=pa.array([5, 6, None]),
+        at=pa.array([0, 1, None], pa.timestamp("us")),
+    )
+    first, second, third = (dict(row) for row in other.load())
+    rest = [json.loads(one.pop("rest") or "{}") for one in (first, second, third)]
+    start = first["at"].replace(tzinfo=None)
+    assert first | {"at": start} == {
+        "u": 1, "i": 1, "d": 1, "f": Decimal("1.5"), "t": "7", "b": "a", "k": b"a", "day": None, "at": start
+    }  # fmt: skip
+    assert (second["t"], second["k"], second["u"], second["i"], second["d"]) == ("8", b"b", None, None, None)
+    assert rest == [{"day": 5}, {"u": 200, "i": 2**31, "d": 2**63, "f": 1.25, "b": "/w==", "day": 6}, {}]
+    assert set(third.values()) == {None}
+
+
+def test_durations_beside_times_in_nanoseconds_are_numbers_as_in_other_files(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    spans = {"span": pa.array([5], pa.duration("ms")), "spans": pa.array([[6]], pa.list_(pa.duration("ns")))}
+    for number, more in enumerate(({}, {"at": pa.array([1000], pa.timestamp("ns"))})):
+        other = zone(tmp_path / str(number), spark, "format: parquet")
+        other.parquet("in/a.x", **spans, **more)
+        (row,) = other.load()
+        assert (row["span"], list(row["spans"])) == (5, [6])
+
+
+def test_a_number_of_java_in_a_column_that_spark_infers_stops_the_run_and_a_type_leads_on(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    options = 'options: {header: "true", inferSchema: "true"}'
+    text = "id,v\n1,1d\n2,2.5\n"
+    error = stop(tmp_path, spark, f"format: csv, {options}", text, r"in/a\.x: column `v`: 1d is no value of double")
+    assert "give `v` a type in `read.schema`" in str(error.fix)
+    rows = landed(tmp_path, spark, CSV, text).load()
+    assert [row["v"] for row in rows] == ["1d", "2.5"]
+
+
 def test_parts_of_parquet_that_are_absent_are_null_and_narrow_ones_fit(tmp_path: Path, spark: SparkSession) -> None:
     other = zone(tmp_path, spark, 'format: parquet, schema: "v STRUCT<a: BIGINT, b: STRING>"')
     other.parquet("in/a.x", v=pa.array([{"A": 1}], pa.struct([("A", pa.int32())])))

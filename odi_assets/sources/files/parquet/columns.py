@@ -162,21 +162,32 @@ def _converted(files: FilesSnapshot, group: FileGroup, own: DataType, field: Str
     Raises:
         SourceError: no value of the one type is one of the other.
     """
+    found = conversion(own, field)
+    if found is None:
+        raise _other_type(files, group, field.name, own, field.dataType)
+    return value_or_stop(field, found)
+
+
+def conversion(own: DataType, field: StructField) -> Misfit | None:
+    """Values of the column ``field`` as its type, made of values of type ``own``, and which of them do not fit.
+
+    None: no value of the one type is one of the other.
+    """
     column, left, right = F.col(quoted(field.name)), own.typeName(), field.dataType.typeName()
     if fits_without_loss(own.jsonValue(), field.dataType.jsonValue()) or (left, right) in _EXACT:
-        return column.cast(field.dataType)
+        return Misfit(column.cast(field.dataType), F.lit(False))
     if left in _NUMBERS and right in _NUMBERS:
         value = column.try_cast(field.dataType)
         same = value.try_cast(own) == column
         if left in ("float", "double") and right in _BEYOND:
             # A cast takes the number beside the last one for that one.
             same = same & (column < F.lit(_BEYOND[right]))
-        return value_or_stop(field, Misfit(value, ~F.coalesce(same, F.lit(False))))
+        return Misfit(value, ~F.coalesce(same, F.lit(False)))
     if right == "string" and left in _WITH_TEXTS:
-        return column.cast("string")
+        return Misfit(column.cast("string"), F.lit(False))
     if (left, right) == ("binary", "string"):
-        return value_or_stop(field, Misfit(column.cast("string"), ~F.is_valid_utf8(column.cast("string"))))
-    raise _other_type(files, group, field.name, own, field.dataType)
+        return Misfit(column.cast("string"), ~F.is_valid_utf8(column.cast("string")))
+    return None
 
 
 def _require_parts(

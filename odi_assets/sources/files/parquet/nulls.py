@@ -42,9 +42,12 @@ def has_nulls(kind: DataType) -> bool:
 
 
 def readable(kind: DataType) -> DataType:
-    """The type that Spark reads files as that have a column of ``kind``: INT for the type of no value."""
+    """The type that Spark reads files as that have a column of ``kind``: INT for the type of no value, BIGINT for
+    Arrow's durations, which count units that Parquet does not name."""
     if isinstance(kind, T.NullType):
         return T.IntegerType()
+    if isinstance(kind, T.DayTimeIntervalType):
+        return T.LongType()
     if isinstance(kind, T.StructType):
         return T.StructType([T.StructField(field.name, readable(field.dataType), field.nullable) for field in kind])
     if isinstance(kind, T.ArrayType):
