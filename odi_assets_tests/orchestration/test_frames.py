@@ -226,10 +226,91 @@ class TestExactlyOnce:
         again = dg.execute_job(job, instance=instance, reexecution_options=options)
         assert again.success
         assert _rows(project, "prices") == [{"id": 1}]
-        # That was reported, so who executes it once more wants it once more.
         options = dg.ReexecutionOptions(parent_run_id=again.run_id)
         assert dg.execute_job(job, instance=instance, reexecution_options=options).success
+        assert _rows(project, "prices") == [{"id": 1}]
+        assert dg.execute_job(job, instance=instance).success
         assert _rows(project, "prices") == [{"id": 1}, {"id": 1}]
+
+    def test_a_run_that_failed_after_dagster_recorded_the_commit_appends_no_row_twice(
+        self, project: Project, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is executed again from the failure; and the next run, with all of its steps."""
+        monkeypatch.setenv("ODI_PROJECT", str(project.path))
+        job, faults = dg.reconstructable(job_that_fails_after_its_outputs), project.root / "faults"
+        for runs in (1, 2):
+            faults.write_text("retry late below")
+            failed = dg.execute_job(job, instance=instance)
+            assert (failed.success, faults.read_text()) == (False, "")
+            again = dg.ReexecutionOptions.from_failure(failed.run_id, instance)
+            if runs == 2:
+                again = dg.ReexecutionOptions(parent_run_id=failed.run_id)
+            assert dg.execute_job(job, instance=instance, reexecution_options=again).success
+            assert {name: _rows(project, name) for name in APPENDING} == dict.fromkeys(APPENDING, [{"id": 1}] * runs)
+            days = [{"day": f"2024-01-0{day}", "id": 1} for day in (1, 2) for _ in range(runs)]
+            assert sorted(_rows(project, "late"), key=str) == sorted(days, key=str)
+            # What an increment gave stays. What replaces a table is written again where all steps are.
+            assert _rows(project, "gained") == [{"id": 1}]
+            assert _versions(project, "whole") == (0 if runs == 1 else 2)
+
+
+APPENDING = ("plain", "one", "two", "below")
+
+
+def job_that_fails_after_its_outputs() -> dg.JobDefinition:
+    """A job of assets that fail once each where the file ``faults`` of the project names them."""
+    project = Project.load()
+    rows, faults = pa.table({"id": [1]}), project.root / "faults"
+    appended: dict[str, Any] = {"io_manager_key": MANAGER, "metadata": {"mode": "append"}}
+    daily: dict[str, Any] = {"partitions_def": DAILY, "backfill_policy": dg.BackfillPolicy.single_run()}
+
+    def fails(name: str) -> None:
+        left = faults.read_text().split()
+        if name in left:
+            faults.write_text(" ".join(other for other in left if other != name))
+            raise ValueError(name)
+
+    @dg.asset(**appended)
+    def plain() -> Any:
+        return rows
+
+    @dg.asset(io_manager_key=MANAGER)
+    def whole() -> Any:
+        return rows
+
+    @dg.asset(io_manager_key=MANAGER, ins={"plain": dg.AssetIn(metadata={"incremental": True})})
+    def gained(plain: pa.Table) -> Any:
+        return plain
+
+    @dg.multi_asset(
+        outs={name: dg.AssetOut(**appended) for name in ("one", "two")}, retry_policy=dg.RetryPolicy(max_retries=1)
+    )
+    def both() -> Any:
+        yield dg.Output(rows, "one")
+        fails("retry")
+        yield dg.Output(rows, "two")
+
+    @dg.asset(**appended, **daily, check_specs=[dg.AssetCheckSpec("checked", asset="late")])
+    def late() -> Any:
+        yield dg.Output(pa.table({"day": ["2024-01-01", "2024-01-02"], "id": [1, 1]}))
+        fails("late")
+        yield dg.AssetCheckResult(passed=True, check_name="checked")
+
+    @dg.asset(**appended, deps=[plain, whole, gained])
+    def below() -> Any:
+        fails("below")
+        return rows
+
+    assets = [plain, whole, gained, both, late, below]
+    first, last = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+    job = dg.define_asset_job(
+        "failing",
+        selection=[key for asset in assets for key in asset.keys],
+        executor_def=dg.in_process_executor,
+        tags={first: "2024-01-01", last: "2024-01-02"},
+    )
+    own = dg.Definitions(assets=assets, jobs=[job])
+    return dg.Definitions.merge(build_definitions(project), own).resolve_job_def("failing")
 
 
 def job_of_prices() -> dg.JobDefinition:
