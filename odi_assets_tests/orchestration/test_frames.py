@@ -226,9 +226,10 @@ class TestExactlyOnce:
         again = dg.execute_job(job, instance=instance, reexecution_options=options)
         assert again.success
         assert _rows(project, "prices") == [{"id": 1}]
-        # That was reported, so who executes it once more wants it once more.
         options = dg.ReexecutionOptions(parent_run_id=again.run_id)
         assert dg.execute_job(job, instance=instance, reexecution_options=options).success
+        assert _rows(project, "prices") == [{"id": 1}]
+        assert dg.execute_job(job, instance=instance).success
         assert _rows(project, "prices") == [{"id": 1}, {"id": 1}]
 
 

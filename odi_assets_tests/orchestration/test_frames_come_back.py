@@ -17,6 +17,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import odi_assets
@@ -24,6 +26,7 @@ from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError, TableError
+from odi_assets.orchestration.assets.arrow_frames import arrow_of
 from odi_assets.orchestration.assets.attempts import StepAttempt
 from odi_assets.orchestration.assets.frames import AssetTable, write_frame
 from odi_assets.orchestration.assets.inputs import Wanted, load_whole
@@ -196,6 +199,22 @@ REFUSED = {
     "durations in polars": (pl.DataFrame({"a": [dt.timedelta(1)]}), "column `a` has type"),
     "NULLs alone in polars": (pl.DataFrame({"a": [None]}), "give it a type: all of it is NULL"),
     "months in Arrow": (pa.table({"a": pa.array([(1, 2, 3)], pa.month_day_nano_interval())}), "column `a` has type"),
+    "decimals of hundreds": (pa.table({"a": pa.array([1200], pa.decimal128(5, -2))}), "column `a` has type decimal128"),
+    "fields of one name, capitals aside": (pd.DataFrame({"a": [{"x": 1, "X": 2}]}), "column `a` has type struct"),
+    "bytes as text": (
+        pa.table(
+            {
+                "a": pa.Array.from_buffers(
+                    pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")]
+                )
+            }
+        ),
+        "column `a` has values that string does not hold",
+    ),
+    "days and times as categories": (
+        pd.DataFrame({"a": pd.Categorical(pd.Series([dt.date(2024, 1, 1), dt.datetime(2024, 1, 1, 5)], dtype=object))}),
+        "column `a`",
+    ),
     "wide decimals": (pa.table({"a": pa.array([1], pa.decimal256(50, 0))}), "column `a` has type"),
 }
 
@@ -208,6 +227,45 @@ def test_what_would_not_come_back_is_refused_by_its_name(kind: str, write: Any, 
     assert message in str(raised.value)
     assert raised.value.fix
     assert not (tmp_path / "prices").exists()
+
+
+ONE = (
+    st.none()
+    | st.dates()
+    | st.datetimes()
+    | st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1)).map(pd.Timestamp)
+    | st.integers(0, 10**18).map(pd.Timestamp)
+    | st.text(max_size=2)
+    | st.binary(max_size=2)
+    | st.integers()
+    | st.floats()
+    | st.booleans()
+    | st.decimals()
+)
+CELL = st.recursive(
+    ONE,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("xy"), inner, max_size=2),
+    max_leaves=3,
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.one_of(st.lists(CELL, min_size=1, max_size=3), CELL.map(lambda cell: [cell, None])))
+def test_objects_of_python_come_back_equal_or_are_refused(cells: list[Any]) -> None:
+    frame = pd.DataFrame({"a": pd.Series(cells, dtype="object")})
+    try:
+        held = arrow_of(frame, "prices")["a"].to_pylist()
+    except TableError:
+        return
+    top = [None if isinstance(cell, float) and cell != cell else cell for cell in cells]
+    assert _without_none(held) == _without_none(top)
+
+
+def _without_none(value: Any) -> Any:
+    """A value whose dicts leave out what is NULL: Arrow gives all of a column the same fields."""
+    if isinstance(value, dict):
+        return {key: _without_none(one) for key, one in value.items() if one is not None}
+    return [_without_none(one) for one in value] if isinstance(value, list) else value
 
 
 class TestAnIndexOfPandas:

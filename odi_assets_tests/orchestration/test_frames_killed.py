@@ -77,8 +77,10 @@ SCRIPT = """
         io_manager_key="delta_io_manager", partitions_def=DAILY, metadata={"mode": "append", "partition_column": "day"},
         backfill_policy=dg.BackfillPolicy.single_run(),
     )
-    def prices(context) -> pd.DataFrame:
-        return pd.DataFrame({"day": list(context.partition_keys), "price": 1})
+    def prices(context):
+        yield dg.Output(pd.DataFrame({"day": list(context.partition_keys), "price": 1}))
+        if sys.argv[1] == "dies later":
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def job():
         job = dg.define_asset_job("alone", selection=[prices.key], executor_def=dg.in_process_executor)
@@ -95,6 +97,7 @@ SCRIPT = """
             again = dg.reconstructable(job)
             if what == "dies":
                 DeltaIOManager._write_frame = dies
+            if what != "again":
                 first, last = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
                 dg.execute_job(again, instance, tags={first: "2024-01-01", last: "2024-01-04"})
             (run,) = instance.get_runs(limit=1)
@@ -104,7 +107,11 @@ SCRIPT = """
 """
 
 
-def test_a_killed_run_at_a_range_is_executed_anew_without_a_second_commit(project: Project, tmp_path: Path) -> None:
+@pytest.mark.parametrize("killed", ["dies", "dies later"])
+def test_a_killed_run_at_a_range_is_executed_anew_without_a_second_commit(
+    killed: str, project: Project, tmp_path: Path
+) -> None:
+    """It dies before Dagster records the materialization, or between that and the end of the step."""
     home = tmp_path / "home"
     home.mkdir()
     script = tmp_path / "prices_script.py"
@@ -115,7 +122,7 @@ def test_a_killed_run_at_a_range_is_executed_anew_without_a_second_commit(projec
         command = [sys.executable, str(script), what]
         return subprocess.run(command, env=env, capture_output=True, text=True, timeout=240, check=False)
 
-    assert process("dies", 1).returncode == -signal.SIGKILL
+    assert process(killed, 1).returncode == -signal.SIGKILL
     location = Location(str(project.root / "lake" / "prices"))
     table = AssetTable("prices", location, WriteMode.APPEND, (), ("day",), "day")
     for number in range(60):

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+_HELD_AS_THEY_ARE = ("string", "bytes", "boolean", "integer", "floating", "empty")
+"""Kinds of Python's objects, as pandas infers them, whose values Arrow takes over or refuses."""
+
+
 def arrow_of(frame: Any, name: str) -> pa.Table:
     """A frame of pandas, pyarrow or polars as an Arrow table.
 
@@ -76,6 +80,7 @@ def _of_pandas(frame: pd.DataFrame, name: str) -> pa.Table:
     frame = _with_index(frame, name)
     rows = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
     _require_one_zone(frame, rows.schema, name)
+    _require_equal(frame, rows, name)
     return rows if len(frame) else _undecided(frame, rows)
 
 
@@ -126,6 +131,48 @@ def _times_in(value: Any) -> Iterator[datetime]:
     elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
         for one in value:
             yield from _times_in(one)
+
+
+def _require_equal(frame: pd.DataFrame, rows: pa.Table, name: str) -> None:
+    """Raises TableError if a value of a column of Python's objects is another one in Arrow."""
+    from pandas.api.types import infer_dtype
+
+    for place, (kind, column) in enumerate(zip(frame.dtypes, rows.columns, strict=True)):
+        given = frame.iloc[:, place]
+        if str(getattr(kind, "categories", given).dtype) != "object" or infer_dtype(given) in _HELD_AS_THEY_ARE:
+            continue
+        pairs = zip(given, column.to_pylist(), strict=True)
+        odd = next(
+            (
+                (one, held)
+                for one, held in pairs
+                if not _equal(one, held, missing=isinstance(one, float) and one != one)
+            ),
+            None,
+        )
+        if odd is not None:
+            raise _refused(
+                name,
+                f"has a column `{rows.column_names[place]}` in which {odd[0]!r} would become {odd[1]!r}",
+                "give its values one type, times no nanoseconds, and what is missing as None",
+            )
+
+
+def _equal(given: Any, held: Any, *, missing: bool = False) -> bool:
+    """Whether a value is what Arrow holds. pandas takes NaN for a missing value; within lists and dicts it is a number.
+
+    Args:
+        missing: the value is NaN of pandas, which NULL stands for.
+    """
+    if held is None or given is None:
+        return given is held or missing is True or type(given).__name__ in ("NAType", "NaTType")
+    if isinstance(given, Mapping) and isinstance(held, dict):
+        return given.keys() <= held.keys() and all(_equal(given.get(key), value) for key, value in held.items())
+    if isinstance(held, list):
+        return len(given) == len(held) and all(map(_equal, given, held))
+    if type(given).__name__ == "datetime64":
+        held = held.to_datetime64() if hasattr(held, "to_datetime64") else type(given)(held)
+    return bool(given == held) or (given != given and held != held)
 
 
 def _undecided(frame: pd.DataFrame, rows: pa.Table) -> pa.Table:

@@ -36,8 +36,8 @@ class StepAttempt:
     """The step that writes.
 
     Attributes:
-        identity: the same for all attempts at one materialization: retries of the step, and new executions of a run
-            that failed.
+        identity: the same for all attempts at one materialization: retries of the step, and new executions of a run.
+            A full refresh is a materialization of its own.
         run_id: of this attempt.
         began: when the first of these attempts began; None if Dagster no longer knows.
         reported: whether an attempt reported to Dagster, after this moment, that the asset is materialized.
@@ -69,16 +69,22 @@ class StepAttempt:
         own = ((self._app_id(asset), earliest + 1),)
         return Stamp.next_on(handle, fence, facts, transactions=own)
 
-    def earlier(self, asset: str, handle: TableHandle) -> CommittedStamp | None:
-        """The commit of an earlier attempt at the same materialization, if Dagster does not know of it."""
+    def earlier(self, asset: str, handle: TableHandle, *, once: bool) -> int | None:
+        """The version that an earlier attempt at the same materialization committed; None if this one is to commit.
+
+        Args:
+            once: whatever Dagster recorded. Otherwise a run that reported its materialization may write again.
+        """
         number = handle.transaction_number(self._app_id(asset))
         stamps = _from(handle, number - 1) if number else self._before_attempts_were_numbered(asset, handle)
         stamp = next((one for one in stamps if one.facts.get(_ATTEMPT_OF) == self.identity), None)
+        # What an increment gave, no later attempt is given.
+        if once or self.reads:
+            return stamp.version if stamp else number - 1 if number else None
         if stamp is None:
             return None
         own = stamp.facts.get("run_id") == self.run_id
-        # A run that reported its materialization and is executed again is meant to write again.
-        return None if not own and self.reported(stamp.committed_at) else stamp
+        return None if not own and self.reported(stamp.committed_at) else stamp.version
 
     def _app_id(self, asset: str) -> str:
         return f"odi_assets.attempt:{asset}:{self.identity}"
@@ -119,13 +125,15 @@ def attempt_of(
     step, run = context.step_context, context.step_context.dagster_run
     root = run.root_run_id or run.run_id
     began = step.instance.get_run_record_by_id(root) or step.instance.get_run_record_by_id(run.run_id)
+    full_refresh = run.tags.get(FULL_REFRESH_TAG) == "true"
+    ends = [partitions[0], partitions[-1]] if partitions else []
     return StepAttempt(
-        "/".join([root, step.step.key, *([partitions[0], partitions[-1]] if partitions else [])]),
+        "/".join([root, step.step.key, *ends, *(["full refresh"] if full_refresh else [])]),
         run.run_id,
         began.create_timestamp if began else None,
         lambda after: _is_reported(context, root, after),
         partitions,
-        run.tags.get(FULL_REFRESH_TAG) == "true",
+        full_refresh,
         reads,
         chosen,
     )

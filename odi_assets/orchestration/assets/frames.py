@@ -134,9 +134,9 @@ def write_frame(
 
     def write() -> tuple[WriteResult | None, int]:
         handle = TableHandle.open(table.location)
-        earlier = attempt.earlier(table.key, handle)
+        earlier = attempt.earlier(table.key, handle, once=not table.mode.traits.takes_rows_again)
         if earlier is not None:
-            return None, earlier.version
+            return None, earlier
         stamp = attempt.stamp(table.key, handle)
         result = _written(table, frame, handle, _spec(table, attempt), stamp, open_spark)
         return result, result.version

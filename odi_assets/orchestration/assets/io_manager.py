@@ -213,7 +213,8 @@ class DeltaIOManager(dg.IOManager):
             "delta_version": version,
         }
         if written is None:
-            context.log.info("%s was committed by an earlier attempt, as version %d", table.key, version)
+            found = "%s was committed by an earlier attempt, as version %d; a new run commits once more"
+            context.log.warning(found, table.key, version)
         else:
             metadata |= {
                 "dagster/row_count": written.rows_total,

@@ -147,6 +147,7 @@ def storable(rows: pa.Table, uri: str) -> pa.Table:
             )
         try:
             columns.append(rows[field.name].cast(kind))
+            columns[-1].validate(full=True)  # of text: it is UTF-8
         except pa.ArrowException as error:
             raise TableError(
                 f"column `{field.name}` has values that {kind} does not hold exactly ({uri}): {error}",
@@ -178,12 +179,13 @@ def _storable(kind: pa.DataType) -> pa.DataType | None:
         found = None if inner is None else pa.list_(inner)
     elif types.is_struct(kind):
         inner_types = {field.name: _storable(field.type) for field in kind}
-        found = None if None in inner_types.values() else pa.struct(list(inner_types.items()))
+        twice = len({name.lower() for name in inner_types}) < kind.num_fields
+        found = None if twice or None in inner_types.values() else pa.struct(list(inner_types.items()))
     elif types.is_map(kind):
         key, value = _storable(kind.key_type), _storable(kind.item_type)
         found = None if key is None or value is None else pa.map_(key, value)
     elif types.is_decimal(kind):
-        found = pa.decimal128(kind.precision, kind.scale) if kind.precision <= 38 else None
+        found = pa.decimal128(kind.precision, kind.scale) if kind.precision <= 38 and kind.scale >= 0 else None
     elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
         found = _WIDER.get(kind, kind)
     return found
