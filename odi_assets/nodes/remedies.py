@@ -18,7 +18,7 @@ from odi_assets.state.values.typed_text import to_text
 
 _OF_ANY_NODE = re.compile(r"odi run (?:… |--node NODE )?--full-refresh|run the node with --full-refresh")
 
-_OF_ITS_STATE = re.compile(r"odi state (rewind|adopt) NODE\b")
+_OF_ITS_STATE = re.compile(r"(odi state (?:rewind|adopt)) NODE\b")
 
 _OF_TRANSFORMS = re.compile(
     r"(?:cast it in the transform(?: \([^)]*\))?: CAST\(.+? AS .+?\)(?=, or|; or)|drop the column in the transform(?=,)"
@@ -67,5 +67,5 @@ def remedy_of(node: Node, fix: str | None) -> str | None:
         fix = _OF_TRANSFORMS.sub("", fix)
     if fix is not None:
         fix = _OF_ANY_NODE.sub(lambda _: f"odi run {node.command} --full-refresh", fix)
-        fix = _OF_ITS_STATE.sub(lambda found: f"odi state {found[1]} {node}", fix)
+        fix = _OF_ITS_STATE.sub(lambda found: f"{found[1]} {node}", fix)
     return fix

@@ -314,6 +314,12 @@ class UnresolvedWindow(UnresolvedRead):
                 label=self.label,
             )
 
+    def _nothing_after(self, hwm: Any, bound: Bound, excluded: int, late: Late) -> NothingNew:
+        text = f"nothing after {shown(hwm)}" if hwm is not None else "nothing to read"
+        back = bound.gone_back(self.increment.column, hwm) if self.snapshot.format == "sql" else None
+        nothing = self.nothing(f"{text}{held_text(bound.ahead)}{late}{f'; {back}' if back else ''}")
+        return replace(nothing, excluded=excluded, held=bound.ahead, late=late, warning=back)
+
     def bounded(self, kind: str, bound: Bound, spark: SparkSession | None = None) -> CursorWindow | NothingNew:
         """The read, once the type of the cursor and its upper bound are known.
 
@@ -340,30 +346,15 @@ class UnresolvedWindow(UnresolvedRead):
         before_start = hwm is None and upper is not None and start is not None and upper < start
         needed = (self._nulls and bound.without_cursor > 0) or bool(late.moved) or (self.from_start and hwm is not None)
         if not needed and (before_start or not (ahead or repeated)):
-            text = f"nothing after {shown(hwm)}" if hwm is not None else "nothing to read"
-            back = bound.gone_back(increment.column, hwm) if self.snapshot.format == "sql" else None
-            text = f"{text}{held_text(bound.ahead)}{late}{f'; {back}' if back else ''}"
-            nothing = replace(self, kind=kind, bound=bound, seen=seen).nothing(text)
-            return replace(nothing, excluded=excluded, held=bound.ahead, late=late, warning=back)
+            return replace(self, kind=kind, bound=bound, seen=seen)._nothing_after(hwm, bound, excluded, late)
         after = upper if ahead and not before_start else hwm
         # A lag that does not fit is an error now: else the mark would be committed, and stop the next run.
         less_lag_of(increment.watermark_lag, after, increment.column, self.label)
-        return self._read(
-            kind,
-            window,
-            None
-            if after is None
-            else CursorMark(
-                after,
-                seen,
-                measures=self.snapshot.identity,
-                held_then=self.snapshot.noted(self.before),
-                began_at=self._began_at(start),
-            ),
-            excluded,
-            bound.ahead,
-            late,
-        )
+        mark = None
+        if after is not None:
+            held, began_at = self.snapshot.noted(self.before), self._began_at(start)
+            mark = CursorMark(after, seen, measures=self.snapshot.identity, held_then=held, began_at=began_at)
+        return self._read(kind, window, mark, excluded, bound.ahead, late)
 
     def beyond(self, limit: Any, bound: Bound) -> UnresolvedWindow:
         """The read, if there are rows ahead of the clock: only the rows tell which they are, and what is below them."""

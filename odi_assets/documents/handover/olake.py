@@ -67,6 +67,21 @@ class Takeover:
     apply: Callable[[], object]
 
 
+def _state_in(document: CursorDocument, name: str, node: Node) -> Any:
+    if document.tool != Tool.OLAKE:
+        raise CursorDocumentError(
+            f"this is a document of {document.tool}, and a node takes over what OLake began",
+            fix="convert it first: odi cursors convert FILE --to olake",
+        )
+    states = states_of(document)
+    if name not in states:
+        raise CursorDocumentError(
+            f"the document has no state of {name}, which {node} reads",
+            fix=f"it has {', '.join(sorted(states)) or 'none at all'}: name one with --stream",
+        )
+    return states[name]
+
+
 def plan_takeover(
     project: Project,
     state: StateBackend,
@@ -94,17 +109,7 @@ def plan_takeover(
     """
     node = Node.of(project, key)
     source, name = _source(node), stream or stream_of(node)
-    if document.tool != Tool.OLAKE:
-        raise CursorDocumentError(
-            f"this is a document of {document.tool}, and a node takes over what OLake began",
-            fix="convert it first: odi cursors convert FILE --to olake",
-        )
-    states = states_of(document)
-    if name not in states:
-        raise CursorDocumentError(
-            f"the document has no state of {name}, which {node} reads",
-            fix=f"it has {', '.join(sorted(states)) or 'none at all'}: name one with --stream",
-        )
+    state_in_document = _state_in(document, name, node)
     target, start = table_and_start(node, state)
     if start.hwm is not None and not force:
         raise StateError(
@@ -112,7 +117,7 @@ def plan_takeover(
             fix="say --force to set it all the same; with --dry-run, it shows which rows these are and changes nothing",
             key=node.state_key,
         )
-    taken = source.taken_over(read_strict(states[name]))
+    taken = source.taken_over(read_strict(state_in_document))
     mark = _read(node).wrapped_mark(taken, start.hwm.value if start.hwm else None) or taken
     then = None if start.hwm is None else SnapshotMark.of(_read(node).unmarked(start.hwm.value), source.label)
     apply = partial(

@@ -151,7 +151,7 @@ def difference(then: Identity, now: Identity, *, moved: bool) -> str | None:
         differences = changes(then.reading, now.reading)
         return f"is read in another way: {'; '.join(differences)}" if differences else None
     if is_same:
-        # The same column in another mode, or columns of which one tells the mode.
+        # The same column in another mode, or columns of which one has the mode in its name.
         is_mode = _order(then) == _order(now)
         before, after = (f"{_order(one)}{f' (mode: {one.increment})' if is_mode else ''}" for one in (then, now))
         return f"was followed by {before}, and is followed by {after} now"
