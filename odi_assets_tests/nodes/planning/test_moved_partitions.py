@@ -211,7 +211,7 @@ def test_a_mark_that_knows_no_folders_goes_on_and_knows_them_after_its_next_comm
     box = make()
     land(box, "k=1/a.csv", 1)
     with monkeypatch.context() as patch:
-        patch.setattr("odi_assets.sources.files.source.known_files", _as_before)
+        patch.setattr("odi_assets.sources.files.snapshot.known_files", _as_before)
         box.run("raw")
     assert "|" not in _remembered(box.table("raw"))
     land(box, "k=3/c.csv", 2)
