@@ -64,7 +64,7 @@ test: java ## run all tests, in two workers, with one case of each; ODI_TEST_WHO
 	@$(BIN)/python -m compileall -q odi_assets benchmarks  # tests start hundreds of processes of them
 	$(BIN)/python -m pytest -n 2 --cases=$(CASES) $(ARGS)
 
-check: $(INSTALLED) ## for every edit: ruff, mypy and the quick tests, without Spark and servers; two minutes at most
+check: $(INSTALLED) ## for every edit: ruff, mypy and the quick tests, without Spark and servers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

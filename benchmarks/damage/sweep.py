@@ -141,10 +141,9 @@ class Tally:
 
 
 def files_by_kind(root: Path) -> dict[str, list[str]]:
-    """Every file and folder of the lake, of the local state and of a table that is a source, by what it is."""
+    """Every file and folder of the lake and of the local state, by what it is."""
     found: dict[str, list[str]] = defaultdict(list)
-    places = (root / "lake", root / ".odibi", root / "landing" / "table")
-    for path in sorted(path for place in places for path in place.rglob("*")):
+    for path in sorted([*(root / "lake").rglob("*"), *(root / ".odibi").rglob("*")]):
         kind = FOLDER if path.is_dir() else _kind(path.relative_to(root))
         found[kind].append(path.relative_to(root).as_posix())
     for files in list(found.values()):
@@ -157,7 +156,6 @@ def files_by_kind(root: Path) -> dict[str, list[str]]:
 
 def _kind(path: Path) -> str:
     system = next((f"{part} " for part in path.parts if part.startswith("meta_")), "")
-    system = "source's " if path.parts[0] == "landing" else system
     if "_odi_stream" in path.parts:
         below = path.parts[path.parts.index("_odi_stream") + 1]
         deeper = " description" if below == "state" and "_metadata" in path.parts else ""

@@ -37,9 +37,9 @@ def partitions_definition(config: PartitionConfig) -> dg.TimeWindowPartitionsDef
 
 
 def partition_mapping(config: PartitionConfig | None, above: PartitionConfig | None) -> dg.PartitionMapping | None:
-    """How the partitions of a node go with those of a node that it reads; None for Dagster's own way, by their times.
+    """Which partitions of a node ``above`` a node reads; None for Dagster's own way, by their times.
 
-    Dagster maps no times of one zone to those of another one: all partitions above are meant then.
+    Dagster does not map times between zones: all partitions above are meant then.
     """
     if config is None or above is None or config.timezone == above.timezone:
         return None
