@@ -18,7 +18,7 @@ _RANDOM_SHARE = 0.25
 _DONE_ENOUGH = 200
 
 _AT_MOST = 2
-"""How many times the wanted kills a sweep makes while a point is unreached."""
+"""How many times the wanted kills a sweep makes while a point or a scenario is unreached."""
 _FINDINGS = 50
 """So many findings that are no lost or repeated row end a sweep: its runs do not come so far as to be killed."""
 
@@ -57,8 +57,9 @@ class Tally:
 
     @property
     def enough(self) -> bool:
-        """Whether there is nothing more to learn: every point was reached, none more will be, or nothing works."""
-        wanted = self.wanted if not self.unreached else _AT_MOST * self.wanted
+        """Whether there is nothing more to learn: all was reached, nothing more will be, or nothing works."""
+        alive = any(not self.by_scenario[scenario.name] for scenario in self.weights)
+        wanted = _AT_MOST * self.wanted if alive or self.unreached else self.wanted
         return self.kills >= wanted or len(self.verdict.others) >= _FINDINGS
 
     def next_project(self) -> tuple[Scenario, int]:
