@@ -67,9 +67,11 @@ POINTS = {
     "result": f"{_EXECUTION}.run.StreamRun._result",
     "rewind: copy": f"{_REWIND}.CheckpointFolder.keep_copy",
     "rewind: checkpoint": f"{_REWIND}.CheckpointFolder.truncate",
-    "rewind: kept rows": f"{_REWIND}._forget_rows",
+    "rewind: kept rows": f"{_REWIND}.bring_in_step",
+    "redo: copy": f"{_REWIND}.CheckpointFolder.put_back",
+    "redo: kept rows": f"{_REWIND}.bring_in_step",
 }
-"""Where a run, or a rewind, is killed: functions that it comes by."""
+"""Where a run, a rewind, or the way forward again after one is killed: functions that it comes by."""
 _MOMENTS = ("before", "after")
 _VICTIMS = ("run", "JVM")
 _LEFT_SECONDS = 30.0
@@ -98,7 +100,7 @@ def kills(options: Options) -> list[Row]:
 def draw_point(draw: random.Random) -> str:
     """A point as a child takes it: ``VICTIM MOMENT NTH NAME``."""
     name = draw.choice(sorted(POINTS))
-    victim = "run" if name.startswith("rewind") else draw.choice(_VICTIMS)
+    victim = "run" if name.startswith(("rewind", "redo")) else draw.choice(_VICTIMS)
     nth = draw.randint(1, 3) if name in ("batch", "record of batches") else 1
     return f"{victim} {draw.choice(_MOMENTS)} {nth} {name}"
 
@@ -126,7 +128,7 @@ def run_killed(place: Path, point: str | None) -> bool:
     if done.returncode not in (-signal.SIGKILL, _DIED):
         _require_done(done)
         return False
-    if point is not None and "rewind" in point:
+    if point is not None and ("rewind" in point or "redo" in point):
         _require_done(_run(place, "rewind again"))
     return True
 
@@ -208,7 +210,8 @@ def outcome(place: Path) -> dict[str, Any]:
 
 
 def _child(place: Path, point: str | None) -> None:
-    """Run the node once, or take it back by two batches if ``point`` is one of a rewind; die at the point."""
+    """Run the node once, or take it back by two batches if ``point`` is one of a rewind, and forward again if it is one
+    of a redo; die at the point."""
     from odi_assets.config.graph import NodeKey
     from odi_assets.errors import SparkDiedError
     from odi_assets.nodes.project import Project
@@ -218,9 +221,12 @@ def _child(place: Path, point: str | None) -> None:
 
     project = Project.load(place / "odibi.yaml")
     state = project.open_state()
+    is_redo = point is not None and "redo" in point
+    if is_redo and not _rewind(project, state, place, forth=True):
+        return
     if point is not None and not point.startswith("rewind"):
         _install(*point.split(" ", 3))
-    if point is not None and "rewind" in point:
+    if point is not None and (is_redo or "rewind" in point):
         _rewind(project, state, place)
         return
     with ExitStack() as opened:
@@ -237,8 +243,16 @@ def _child(place: Path, point: str | None) -> None:
             sys.exit(_DIED)
 
 
-def _rewind(project: Any, state: Any, place: Path) -> None:
-    """Take the node back by two batches. The batch is noted: a rewind that was killed is repeated as it was."""
+def _rewind(project: Any, state: Any, place: Path, *, forth: bool = False) -> bool:
+    """Take the node to the batch that is noted; else back by two batches. The batch is noted: a rewind that was killed
+    is repeated as it was.
+
+    Args:
+        forth: note the batch that the node has now, for the next call.
+
+    Returns:
+        Whether there were enough batches.
+    """
     from odi_assets.config.graph import NodeKey
     from odi_assets.nodes.node import Node
     from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
@@ -248,11 +262,14 @@ def _rewind(project: Any, state: Any, place: Path) -> None:
     records = project.open_batches().of_node(str(key))
     if not noted.exists():
         if len(records) < 4:
-            return
+            return False
         noted.write_text(str(records[-3].batch), encoding="utf-8")
     batch = int(noted.read_text(encoding="utf-8"))
     apply_rewind(project, state, plan_rewind(project, state, key, at_batch(Node.of(project, key), batch)))
     noted.unlink()
+    if forth:
+        noted.write_text(str(records[-1].batch), encoding="utf-8")
+    return True
 
 
 def _install(victim: str, moment: str, nth: str, name: str) -> None:

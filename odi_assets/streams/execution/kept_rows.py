@@ -26,6 +26,7 @@ from odi_assets.streams.planning.kept_rows import (
     LATE,
     UNMATCHED,
     KeptMark,
+    UndoneRows,
     batches_text,
     kept_app_id,
     last_kept,
@@ -122,25 +123,23 @@ class KeptRows:
             self._commit(UNMATCHED, list(unmatched_rows(spark, log, whole, last.batch, inputs)), facts, whole)
         self._unmatched_upto = last.batch
 
-    def take_back(self, log: ProgressLog) -> None:
-        """Take out the rows of batches that the node's table does not have: it was put back from a copy.
+    def bring_in_step(self, log: ProgressLog) -> None:
+        """Take out the rows of batches that the node's table does not have, and put back those of batches that it has
+        again: it was put back from a copy, or a rewind died.
 
         Args:
             log: of the checkpoint that belongs to the node's table.
 
         Raises:
-            FencedError: another run committed to a table of kept rows; nothing was taken out of it.
+            FencedError: another run committed to a table of kept rows, which was left as it is.
         """
         for which, planned in self.marks.items():
-            if planned.undone is None:
-                continue
             # Another run may have done it since the plan was made.
-            table = self._open(which)
-            undone = mark_in_history(table, self.facts.node, which, log).undone
-            if undone is not None:
-                facts = replace(self.facts, mode=REWIND, stream=undone.base)
-                forget_rows(table, kept_app_id(self.facts.node, which), undone.condition(str(planned.query)), facts)
-                _log.warning("%s: %s of %s were taken out", self.facts.node, which, undone)
+            mark = bring_in_step(self._open(which), which, log, self.facts) if planned.is_apart else None
+            if mark is not None and mark.undone is not None:
+                _log.warning("%s: %s of %s were taken out", self.facts.node, which, mark.undone)
+            if mark is not None and mark.returns is not None:
+                _log.warning("%s: %s %s were put back", self.facts.node, which, mark.returns)
 
     def say(self, which: str, facts: StreamFacts) -> None:
         """Note that the table has the rows of all batches up to one: those since its last commit gave up none."""
@@ -198,7 +197,42 @@ def move_mark(table: TableHandle, fence: str, facts: CommitFacts) -> None:
     commit(table, schema, table.partition_columns if table.exists else (), FileChanges("rows", ()), stamp)
 
 
-def forget_rows(table: TableHandle, fence: str, condition: str, facts: CommitFacts) -> None:
+def bring_in_step(
+    table: TableHandle, which: str, log: ProgressLog, facts: CommitFacts, upto: int | None = None
+) -> KeptMark:
+    """Take the rows out of a table of kept rows that are of batches which the node's table does not have, and put back
+    those of batches which it has again. Needs no Spark.
+
+    Args:
+        log: of the checkpoint that belongs to the node's table, or that has this batch and those that a rewind undoes.
+        facts: what the commits say of the run.
+        upto: of a rewind, the batch that it goes to: the rows of later ones go as well.
+
+    Returns:
+        How far the table went, and what was apart.
+
+    Raises:
+        FencedError: another run committed to the table, which was left as it is.
+        TableError: Delta or the store refuses.
+    """
+    fence, facts = kept_app_id(facts.node, which), replace(facts, mode=REWIND)
+    mark = mark_in_history(table, facts.node, which, log)
+    undone = mark.undone
+    if mark.returns is not None:
+        stamp = Stamp.next_on(table, fence, replace(facts, stream=mark.returns.facts).to_json())
+        engine_of(table).restore(table, mark.returns.version, stamp)
+        table, undone = table.refreshed(), None
+    last = None if upto is None or mark.upto <= upto else log.batch(upto)
+    if last is not None:
+        gaps = spans_of(number for number in numbers(mark.gaps) if number <= last.batch)
+        base = replace(stream_facts(last, log.location), gaps=gaps)
+        undone = UndoneRows(last.batch, (), undone.queries if undone else (), base)
+    if undone is not None:
+        _forget_rows(table, fence, undone.condition(str(mark.query)), replace(facts, stream=undone.base))
+    return mark
+
+
+def _forget_rows(table: TableHandle, fence: str, condition: str, facts: CommitFacts) -> None:
     """Take the rows that meet ``condition`` out of a table of kept rows, and commit what ``facts`` say with that.
 
     Raises:

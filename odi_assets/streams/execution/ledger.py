@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
@@ -11,10 +11,9 @@ from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
-from odi_assets.nodes.result import ADOPT, REWIND
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.state.delta.batches import BatchLog, BatchRecord
-from odi_assets.streams.planning.marks import checkpoint_named, stream_stamps
+from odi_assets.streams.planning.marks import checkpoint_named, in_effect, stream_stamps
 from odi_assets.streams.query.run import BatchProgress
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -102,23 +101,9 @@ def records_of(node: Node, table: TableHandle, after: int = -1) -> list[BatchRec
 def _batches_of(node: Node, table: TableHandle, after: int = -1) -> Iterator[BatchRecord]:
     """The records of :func:`records_of`, newest first."""
     stamps = takewhile(lambda found: found[0].version > after, stream_stamps(table, app_id(node.key)))
-    for stamp, facts in _in_effect(stamp for stamp, _ in stamps):
+    for stamp, facts in in_effect(stamp for stamp, _ in stamps):
         if facts.stream is not None:
             yield record_of(node, stamp, facts.stream, facts)
-
-
-def _in_effect(stamps: Iterable[CommittedStamp]) -> Iterator[tuple[CommittedStamp, CommitFacts]]:
-    """The commits of batches, newest first, without those that a rewind has undone, and without commits that
-    add no rows: of rewinds and adoptions."""
-    undone_after: int | None = None
-    for stamp in stamps:
-        if undone_after is not None and stamp.version > undone_after:
-            continue
-        facts = CommitFacts.of(stamp)
-        if facts.rewound_to is not None:
-            undone_after = facts.rewound_to
-        elif facts.mode not in (REWIND, ADOPT):
-            yield stamp, facts
 
 
 def record_of(node: Node, stamp: CommittedStamp, batch: StreamFacts, facts: CommitFacts) -> BatchRecord:

@@ -217,7 +217,7 @@ class StreamRun:
         node, log = plan.node, ProgressLog(plan.checkpoint)
         commit = committer(plan, self.run)
         if commit.kept is not None:
-            commit.kept.take_back(log)
+            commit.kept.bring_in_step(log)
         if not self._runs_batches:
             table = _record(recorded.result(), log.query())
             self._keep_up(commit.kept, log, table)

@@ -2,7 +2,8 @@
 
 A query's id and a batch's number do not identify a batch: a table that was put back from a copy, with its checkpoint,
 comes to the same numbers with other rows. What was kept belongs to the history in which its batch was planned at the
-same moment.
+same moment. So the commits of a table of kept rows say alone what it has, what it lacks, and which of its versions has
+what it lacks: rows that were taken out come back with their batches.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from odi_assets.connections.location import Location
+from odi_assets.delta.history import CommittedStamp
+from odi_assets.delta.maintenance.restore import lost_files, returning
 from odi_assets.delta.table import TableHandle
+from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.result import REWIND
 from odi_assets.nodes.stream_facts import BatchSpan, StreamFacts
 from odi_assets.state.delta.batches import BatchRecord
 from odi_assets.state.delta.system_columns import Columns
 from odi_assets.state.delta.table import sql
-from odi_assets.streams.planning.marks import StreamMarks, settings_of, stream_stamps
+from odi_assets.streams.planning.marks import StreamMarks, in_effect, settings_of, stream_stamps
 from odi_assets.streams.query.progress_log import ProgressLog
 
 LATE, UNMATCHED = "late_rows", "unmatched_rows"
@@ -72,8 +77,24 @@ class UndoneRows:
 
 
 @dataclass(frozen=True)
+class ReturningRows:
+    """Kept rows of batches that the node's table has again: they were taken out when it went back.
+
+    Attributes:
+        version: the version of the table of kept rows that has them, and no others.
+        facts: what the last commit of kept rows in that version says of its batch.
+    """
+
+    version: int
+    facts: StreamFacts
+
+    def __str__(self) -> str:
+        return f"up to batch {self.facts.batch} from version {self.version}"
+
+
+@dataclass(frozen=True)
 class KeptMark:
-    """How far a table of kept rows goes.
+    """How far a table of kept rows goes, once ``undone`` rows have left and ``returns`` have come back.
 
     Attributes:
         which: ``late_rows`` or ``unmatched_rows``.
@@ -82,6 +103,7 @@ class KeptMark:
         gaps: batches before that whose rows were not kept, and are not known any more.
         missing: batches since that may have given up rows, and are committed.
         undone: rows of batches that the node's table does not have; None if there are none. A run takes them out.
+        returns: rows of batches that it has again; None if there are none. A run puts them back.
     """
 
     which: str
@@ -90,6 +112,7 @@ class KeptMark:
     gaps: tuple[BatchSpan, ...] = ()
     missing: tuple[int, ...] = ()
     undone: UndoneRows | None = None
+    returns: ReturningRows | None = None
 
     @property
     def is_behind(self) -> bool:
@@ -99,21 +122,28 @@ class KeptMark:
     @property
     def has_work(self) -> bool:
         """Whether a run has something to do in the table, even without a batch."""
-        return self.is_behind or self.undone is not None
+        return self.is_behind or self.is_apart
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether rows leave or come back, which takes no Spark."""
+        return self.undone is not None or self.returns is not None
 
     @property
     def work(self) -> tuple[str, ...]:
         """What a run would do in the table, in words."""
         goes = [] if self.undone is None else [f"{self.which} of {self.undone} go"]
+        back = [] if self.returns is None else [f"{self.which} {self.returns} come back"]
         comes = [f"{self.which} of {batches_text(spans_of(self.missing))}"] if self.is_behind else []
-        return (*goes, *comes)
+        return (*goes, *back, *comes)
 
     @property
     def apart(self) -> tuple[str, ...]:
         """What is not in step with the batches in the node's table, in words."""
         goes = [] if self.undone is None else [f"{self.which} has rows of {self.undone}"]
-        comes = [f"{text} are not kept yet" for text in self.work[len(goes) :]]
-        return (*goes, *comes)
+        back = [] if self.returns is None else [f"{self.which} lacks rows {self.returns}"]
+        comes = [f"{text} are not kept yet" for text in self.work[len(goes) + len(back) :]]
+        return (*goes, *back, *comes)
 
     @property
     def lost(self) -> tuple[BatchSpan, ...]:
@@ -178,6 +208,10 @@ class _History:
         planned = self.planned_ms(facts.batch)
         return facts.batch <= self.last and (planned is None or planned == facts.planned_ms)
 
+    def holds(self, facts: StreamFacts) -> bool:
+        """Whether the checkpoint holds this very batch."""
+        return facts.query == self.query and self.planned_ms(facts.batch) == facts.planned_ms
+
 
 def mark_in_history(table: TableHandle, node: str, which: str, log: ProgressLog) -> KeptMark:
     """How far a table of kept rows goes in the history of a checkpoint, by the table's own commits.
@@ -191,14 +225,15 @@ def mark_in_history(table: TableHandle, node: str, which: str, log: ProgressLog)
         return KeptMark(which, query)
     undone: list[StreamFacts] = []
     number = 0
-    for stamp, facts in stream_stamps(table, fence):
-        if facts is None:
-            # All that was kept before was taken out.
-            return _with_undone(KeptMark(which, query), undone)
-        if history.has(facts):
-            is_base = facts.query == query
-            mark = KeptMark(which, query, facts.batch, facts.gaps) if is_base else KeptMark(which, query)
-            return _with_undone(mark, undone, facts if is_base else None)
+    stamps = stream_stamps(table, fence)
+    for stamp, facts in stamps:
+        # Without facts, all that was kept before was taken out.
+        if facts is None or history.has(facts):
+            base = facts if facts is not None and facts.query == query else None
+            mark = KeptMark(which, query) if base is None else KeptMark(which, query, base.batch, base.gaps)
+            mark = _with_undone(mark, undone, base)
+            was_rewound = CommitFacts.of(stamp).mode == REWIND
+            return _with_returning(mark, table, history, stamp, stamps) if was_rewound else mark
         undone.append(facts)
         number = stamp.number
     if undone and number == 1:
@@ -213,6 +248,32 @@ def _with_undone(mark: KeptMark, undone: list[StreamFacts], base: StreamFacts | 
     batches = spans_of(facts.batch for facts in undone if facts.query == mark.query)
     queries = tuple(sorted({facts.query for facts in undone} - {str(mark.query)}))
     return replace(mark, undone=UndoneRows(mark.upto, batches, queries, base))
+
+
+def _with_returning(
+    mark: KeptMark,
+    table: TableHandle,
+    history: _History,
+    later: CommittedStamp,
+    older: Iterable[tuple[CommittedStamp, StreamFacts | None]],
+) -> KeptMark:
+    """The mark with the rows that went with batches which the history has again.
+
+    Args:
+        later: the commit that took rows out.
+        older: the commits before it, newest first.
+    """
+    found = []
+    for stamp, facts in older:
+        if facts is not None and facts.batch > mark.upto and history.holds(facts):
+            found.append(ReturningRows(later.version - 1, facts))
+        later = stamp
+    for one in sorted(found, key=lambda one: one.facts.batch, reverse=True):
+        if table.is_kept(one.version):
+            before = TableHandle.open(table.location, one.version)
+            if not lost_files(table.location, returning(table, before)):
+                return replace(mark, upto=one.facts.batch, gaps=one.facts.gaps, returns=one)
+    return mark
 
 
 def _last_in(table: TableHandle, query: str, last: int, undone: list[StreamFacts]) -> int:
@@ -236,12 +297,11 @@ def _given_up(which: str, record: BatchRecord) -> int | None:
 def _dropped(node: Node, target: TableHandle, query: str, upto: int) -> Mapping[int, int | None]:
     """By batch, the rows that came too late, as the commits after ``upto`` say it."""
     found: dict[int, int | None] = {}
-    for _, facts in stream_stamps(target, app_id(node.key)):
+    for _, commit in in_effect(stamp for stamp, _ in stream_stamps(target, app_id(node.key))):
+        facts = commit.stream
         if facts is None or facts.query != query or facts.batch <= upto:
             break
-        # A rewind has undone batches of higher numbers that are older.
-        if not found or facts.batch < min(found):
-            found[facts.batch] = None if facts.rows_dropped is None else sum(facts.rows_dropped)
+        found[facts.batch] = None if facts.rows_dropped is None else sum(facts.rows_dropped)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -14,7 +14,7 @@ from odi_assets.errors import CheckpointError, IdentityMismatchError, OdiError, 
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id, node_of_app
 from odi_assets.nodes.planning.target_check import rows_removed_since
-from odi_assets.nodes.result import ADOPT
+from odi_assets.nodes.result import ADOPT, REWIND
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.state.delta.batches import BatchRecord
 from odi_assets.streams.query.progress_log import PlannedBatch, ProgressLog
@@ -106,6 +106,20 @@ def stream_stamps(target: TableHandle, fence: str) -> Iterator[tuple[CommittedSt
             facts = CommitFacts.of(stamp)
             yield stamp, facts.stream
             wanted = None if facts.mode == ADOPT else wanted
+
+
+def in_effect(stamps: Iterable[CommittedStamp]) -> Iterator[tuple[CommittedStamp, CommitFacts]]:
+    """The commits of batches, newest first, without those that a rewind has undone, and without commits that
+    add no rows: of rewinds and adoptions."""
+    undone_after: int | None = None
+    for stamp in stamps:
+        if undone_after is not None and stamp.version > undone_after:
+            continue
+        facts = CommitFacts.of(stamp)
+        if facts.rewound_to is not None:
+            undone_after = facts.rewound_to
+        elif facts.mode not in (REWIND, ADOPT):
+            yield stamp, facts
 
 
 def batch_at(node: Node, target: TableHandle, version: int) -> StreamFacts | None:

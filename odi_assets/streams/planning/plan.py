@@ -77,6 +77,7 @@ class StreamPlan(NodePlan):
                 "behind": mark.is_behind,
                 "lost": [*map(list, mark.lost)],
                 "undone": [*map(list, mark.undone.batches if mark.undone else ())],
+                "returns_from": mark.returns.version if mark.returns else None,
             }
             for mark in self.kept
         }

@@ -1,12 +1,12 @@
 """Takes a stream node back: its table, its checkpoint, and what is recorded and kept of its batches, to one batch.
 
-A copy of the checkpoint is kept, so that one can go forward again. Should this die in the middle, the same command
-completes it: until the checkpoint is back, its node cannot run, and says so.
+A copy of the checkpoint is kept, so that one can go forward again, to rows that were kept of the batches too. Should
+this die in the middle, the same command completes it: until the checkpoint is back, its node cannot run, and says so.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.history import CommittedStamp
@@ -15,19 +15,10 @@ from odi_assets.errors import CheckpointError, ConfigError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.recovery.table_versions import Choice
-from odi_assets.nodes.result import REWIND
 from odi_assets.nodes.stream_facts import StreamFacts
-from odi_assets.streams.execution.kept_rows import forget_rows
+from odi_assets.streams.execution.kept_rows import bring_in_step
 from odi_assets.streams.execution.ledger import StreamLedger
-from odi_assets.streams.planning.kept_rows import (
-    UndoneRows,
-    kept_app_id,
-    kept_tables,
-    last_kept,
-    mark_in_history,
-    numbers,
-    spans_of,
-)
+from odi_assets.streams.planning.kept_rows import kept_tables
 from odi_assets.streams.planning.marks import batch_at, checkpoint_named, stream_marks, stream_stamps
 from odi_assets.streams.query.progress_log import ProgressLog
 from odi_assets.streams.query.truncate import CheckpointFolder
@@ -51,23 +42,25 @@ class CheckpointRewind:
 
     def apply(self, node: Node) -> None:
         """Take checkpoint, ``meta_batches`` and kept rows to the batch; the table is there already."""
-        folder = CheckpointFolder(self.checkpoint)
+        folder, batch = CheckpointFolder(self.checkpoint), self.facts.batch
         log = ProgressLog(self.checkpoint)
         if self.source != self.checkpoint:
             if log.query() is not None:
                 folder.keep_copy()
             folder.put_back(self.source)
-        if max(log.planned(), default=-1) > self.facts.batch:
-            if self.source == self.checkpoint:
-                folder.keep_copy()
-            folder.truncate(self.facts.batch)
-        node.project.open_batches().forget_after(str(node), self.facts.query, self.facts.batch)
-        # Queries that came after it go too: of full refreshes.
-        StreamLedger(node).write(TableHandle.open(node.target.location))
+        is_ahead = max(log.planned(), default=-1) > batch
+        if is_ahead and self.source == self.checkpoint:
+            folder.keep_copy()
         for which, place in kept_tables(node).items():
             table = TableHandle.open(place)
             if table.exists:
-                _forget_rows(node, table, which, self.facts, log)
+                # While the checkpoint has the batches that are undone, it is known which of their rows are there.
+                bring_in_step(table, which, log, CommitFacts(node=str(node)), batch)
+        if is_ahead:
+            folder.truncate(batch)
+        node.project.open_batches().forget_after(str(node), self.facts.query, batch)
+        # Queries that came after it go too: of full refreshes.
+        StreamLedger(node).write(TableHandle.open(node.target.location))
 
 
 def plan_checkpoint(node: Node, before: TableHandle) -> CheckpointRewind:
@@ -124,14 +117,3 @@ def at_batch(node: Node, number: int) -> Choice:
         )
 
     return choose
-
-
-def _forget_rows(node: Node, table: TableHandle, which: str, facts: StreamFacts, log: ProgressLog) -> None:
-    """Take the rows out that later batches of the query gave up, and the rows of queries that came after it."""
-    fence = kept_app_id(str(node), which)
-    last, mark = last_kept(table, fence), mark_in_history(table, str(node), which, log)
-    known = last.gaps if last is not None and last.query == facts.query else ()
-    gaps = spans_of(number for number in numbers(known) if number <= facts.batch)
-    later = UndoneRows(facts.batch, (), mark.undone.queries if mark.undone else ())
-    said = CommitFacts(node=str(node), mode=REWIND, stream=replace(facts, gaps=gaps))
-    forget_rows(table, fence, later.condition(facts.query), said)

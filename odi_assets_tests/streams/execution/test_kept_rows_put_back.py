@@ -1,4 +1,5 @@
-"""Kept rows of a stream whose table was put back from a copy: those of the undone batches go, those of the new come."""
+"""Kept rows of a stream whose table was put back from a copy, or rewound: those of the undone batches go, those of the
+new come, and those of batches that come again come with them."""
 
 from __future__ import annotations
 
@@ -6,17 +7,21 @@ import shutil
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.explain.stream import StreamExplainer
+from odi_assets.nodes.node import Node
 from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
-from odi_assets.nodes.recovery.table_versions import at_version
+from odi_assets.nodes.recovery.table_versions import Choice, at_version, before_last_rewind
 from odi_assets.nodes.result import RunInfo
 from odi_assets.state.records import RunStatus
-from odi_assets.streams.execution.run import committer
+from odi_assets.streams.execution.run import StreamRun, committer
 from odi_assets.streams.planning.plan import StreamPlan
+from odi_assets.streams.recovery import rewind
+from odi_assets.streams.recovery.rewind import at_batch
 from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.streams.execution.test_kept_rows import (
     MATCHED,
@@ -149,7 +154,7 @@ def test_a_run_that_was_planned_before_another_one_took_rows_out_leaves_the_new_
     box.run("matched")
     kept = committer(planned, RunInfo("another")).kept
     assert kept is not None
-    kept.take_back(planned.marks.log)
+    kept.bring_in_step(planned.marks.log)
     assert late(box) == ["comes", "gone"]
     assert kinds(box) == []
 
@@ -167,7 +172,7 @@ def test_a_full_refresh_that_was_undone_takes_its_rows_with_it(box: Sandbox, way
     if way == "copy":
         copies.put_back()
     else:
-        apply_rewind(box.project, box.state, plan_rewind(box.project, box.state, KEY, at_version(version or 0)))
+        go(box, at_version(version or 0))
     for file in [*box.root.glob("landing/*/50.json"), *box.root.glob("landing/*/02.json")]:
         file.unlink()
     box.run("matched")
@@ -178,7 +183,11 @@ def test_a_full_refresh_that_was_undone_takes_its_rows_with_it(box: Sandbox, way
     assert unmatched(box) == ["o0", "o1", "p0", "p1"]
 
 
-def test_a_copy_from_before_a_rewind_has_its_batches_and_says_what_is_not_kept(box: Sandbox) -> None:
+def go(box: Sandbox, choice: Choice) -> None:
+    apply_rewind(box.project, box.state, plan_rewind(box.project, box.state, KEY, choice))
+
+
+def test_a_copy_from_before_a_rewind_has_its_batches_and_gets_their_rows_back(box: Sandbox) -> None:
     begun(box)
     version = box.table("matched").version
     box.land("orders/50.json", [order("late", 0)])
@@ -186,15 +195,80 @@ def test_a_copy_from_before_a_rewind_has_its_batches_and_says_what_is_not_kept(b
     copies = Copies(box)
     shutil.rmtree(copies.copy)
     copies.make()
-    apply_rewind(box.project, box.state, plan_rewind(box.project, box.state, KEY, at_version(version or 0)))
+    go(box, at_version(version or 0))
     (box.root / "landing/orders/50.json").unlink()
     box.land("orders/51.json", [order("undone", 0)])
     box.run("matched")
     copies.put_back()
     (box.root / "landing/orders/51.json").unlink()
+    assert "late_rows up to batch 3 from version 0 come back" in box.plan("matched").summary
+    assert box.plan("matched").to_json()["kept"]["late_rows"]["returns_from"] == 0
+    assert "late_rows lacks rows up to batch 3 from version 0" in remedies(box)
     box.run("matched")
-    assert late(box) == []
-    assert box.plan("matched").to_json()["kept"]["late_rows"]["lost"] == [[3, 3]]
+    assert late(box) == ["late"]
+    assert kinds(box) == []
+    assert box.plan("matched").nothing_new
+
+
+def test_rows_of_batches_that_a_redo_brings_back_come_with_them(box: Sandbox) -> None:
+    begun(box)
+    box.land("orders/50.json", [order("late", 0)])
+    hours(box, [3])
+    box.run("matched")
+    kept, last = (late(box), unmatched(box)), batches(box)[-1][0]
+    assert kept[0] == ["late"]
+    for back, forth in ((2, last), (4, last), (2, last - 1)):
+        go(box, at_batch(Node.of(box.project, KEY), back))
+        assert late(box) == (["late"] if back == 4 else [])
+        go(box, at_batch(Node.of(box.project, KEY), forth))
+        assert (late(box), unmatched(box) == kept[1]) == (kept[0], forth == last)
+        assert box.plan("matched").nothing_new == (forth == last)
+    go(box, before_last_rewind(KEY))
+    go(box, at_batch(Node.of(box.project, KEY), last))
+    assert (late(box), unmatched(box)) == kept
+    assert kinds(box) == []
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_redo_that_died_before_its_kept_rows_is_completed_by_the_next_run(
+    box: Sandbox, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    begun(box)
+    box.land("orders/50.json", [order("late", 0)])
+    hours(box, [3])
+    box.run("matched")
+    kept = unmatched(box)
+    go(box, at_batch(Node.of(box.project, KEY), 2))
+    with monkeypatch.context() as dies:
+        dies.setattr(rewind, "bring_in_step", lambda *_: (_ for _ in ()).throw(OSError("died")))
+        with pytest.raises(OSError, match="died"):
+            go(box, before_last_rewind(KEY))
+    if not is_there:
+        for name in ("late", "unmatched"):
+            table = DeltaTable(box.root / "lake" / name)
+            table.vacuum(0, enforce_retention_duration=False, dry_run=False)
+    assert (Kind.KEPT_LOST in kinds(box)) != is_there
+    assert ("late_rows up to batch 3 from version 0 come back" in box.plan("matched").summary) == is_there
+    assert box.run("matched").status is RunStatus.NO_DATA
+    assert (late(box), unmatched(box)) == (["late"] if is_there else [], kept)
+    assert (Kind.KEPT_LOST in kinds(box)) != is_there
+
+
+def test_rows_that_were_not_kept_yet_are_kept_after_a_redo(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun(box)
+    hours(box, [3, 4])
+    with monkeypatch.context() as early:
+        early.setattr(StreamRun, "_keep_up", lambda *_: (_ for _ in ()).throw(OSError("ended early")))
+        with pytest.raises(OSError, match="ended early"):
+            box.run("matched")
+    pending = box.plan("matched").summary
+    go(box, at_batch(Node.of(box.project, KEY), batches(box)[-2][0]))
+    assert "unmatched_rows of batch" in box.plan("matched").summary
+    go(box, before_last_rewind(KEY))
+    assert box.plan("matched").summary == pending
+    box.run("matched")
+    assert unmatched(box) == [f"{side}{hour}" for side in "op" for hour in (0, 1, 3)]
+    assert kinds(box) == []
 
 
 def test_where_a_row_is_follows_the_batches_that_the_table_has(box: Sandbox) -> None:
