@@ -144,6 +144,13 @@ def _way(files: FilesSnapshot, path: str, found: Mapping[str, Any]) -> str:
     raise unnamed_part(files, path, found["why"]) if kind == "within" else _stopped(files, path, found)
 
 
+def way_of_all(files: FilesSnapshot) -> str:
+    """How files have to be read that nobody has looked at."""
+    has_texts = files.schema is not None and any(field.dataType.typeName() == "string" for field in files.schema)
+    may_be_empty = files.format == FileFormat.CSV and has_texts and not _says_what_is_null(files)
+    return EMPTY if files.strict and may_be_empty else ""
+
+
 def _can_be_split(files: FilesSnapshot, path: str) -> bool:
     has_own_lines = {"multiline", "linesep", "encoding", "charset"} & {name.lower() for name in files.options}
     is_json = files.format == FileFormat.JSON and files.schema_ddl is not None
