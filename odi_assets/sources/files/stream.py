@@ -222,7 +222,16 @@ class StreamedFiles(StreamedSource):
         if is_csv and paths:
             named = csv_columns(spark, files, FileGroup(paths, tuple(found)), schema.names)
             own = type(schema)([one for one in schema if one.name in named])
-        return _Columns(own, tuple(sorted(found)), way_of_all(files))
+        return _Columns(own, tuple(found), way_of_all(files))
+
+    def _in_order(self, keys: Sequence[str]) -> StructType:
+        """The columns of the schema in the order that states of queries have them in: Spark itself finds the columns of
+        folders below a folder, and has them last."""
+        schema = self.schema()
+        if _GLOB.search(self.source.path):
+            return schema
+        place = {column_name(key).lower(): number for number, key in enumerate(keys, 1)}
+        return type(schema)(sorted(schema, key=lambda one: place.get(one.name.lower(), 0)))
 
     def _load(
         self,
@@ -250,7 +259,7 @@ class StreamedFiles(StreamedSource):
         else:
             values = stopping_texts(rows, columns.own) if self.source.strict else {}
         if columns.keys or values:
-            rows = filled_from_folders(rows, columns.keys, self.schema(), values)
+            rows = filled_from_folders(rows, columns.keys, self._in_order(columns.keys), values)
         return without_missing(rows, self.schema(), None) if self.source.strict else rows
 
     @property
