@@ -255,12 +255,15 @@ class StreamedFiles(StreamedSource):
     def _as_wanted(self, rows: DataFrame, columns: _Columns) -> DataFrame:
         """``rows`` with the columns of the schema; what does not fit stops the batch."""
         if self._checks_values:
-            values = stopping_columns(self._snapshot(), columns.own, columns.way)
+            # Over a value that Spark does not know to be the same each time, as input_file_name(), conditions of joins
+            # do not reach the files, and whether a column of the state may be NULL would change from batch to batch.
+            place = rows.metadataColumn("_metadata").getField("file_path")
+            values = stopping_columns(self._snapshot(), columns.own, columns.way, place)
         else:
             values = stopping_texts(rows, columns.own) if self.source.strict else {}
         if columns.keys or values:
             rows = filled_from_folders(rows, columns.keys, self._in_order(columns.keys), values)
-        return without_missing(rows, self.schema(), None) if self.source.strict else rows
+        return without_missing(rows, self.schema(), None, F.lit(self.label)) if self.source.strict else rows
 
     @property
     def _ddl(self) -> str:
