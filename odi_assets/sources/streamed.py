@@ -243,11 +243,13 @@ class StreamedSource(ABC):
     def size(self, log: ReadLog, start: Offset | None, end: Offset) -> int | None:
         """Bytes of the files between two offsets; None if to find out would take long."""
 
-    def require_read_once(self, log: ReadLog, start: Offset | None, end: Offset) -> None:  # noqa: B027  most can be
-        """Make sure that Spark reads each row between two offsets once.
+    def require_readable(  # noqa: B027  most can be
+        self, spark: SparkSession, log: ReadLog, start: Offset | None, end: Offset
+    ) -> None:
+        """Make sure that Spark reads each row between two offsets once, and as it is.
 
         Raises:
-            SourceError: it reads some twice.
+            SourceError: it does not.
         """
 
     @abstractmethod

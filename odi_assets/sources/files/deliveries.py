@@ -144,6 +144,13 @@ def _way(files: FilesSnapshot, path: str, found: Mapping[str, Any]) -> str:
     raise unnamed_part(files, path, found["why"]) if kind == "within" else _stopped(files, path, found)
 
 
+def way_of_all(files: FilesSnapshot) -> str:
+    """How files have to be read that nobody has looked at."""
+    has_texts = files.schema is not None and any(field.dataType.typeName() == "string" for field in files.schema)
+    may_be_empty = files.format == FileFormat.CSV and has_texts and not _says_what_is_null(files)
+    return EMPTY if files.strict and may_be_empty else ""
+
+
 def _can_be_split(files: FilesSnapshot, path: str) -> bool:
     has_own_lines = {"multiline", "linesep", "encoding", "charset"} & {name.lower() for name in files.options}
     is_json = files.format == FileFormat.JSON and files.schema_ddl is not None
@@ -244,9 +251,15 @@ def checked_columns(files: FilesSnapshot, schema: StructType, way: str) -> dict[
     return {name: one for name, one in found.items() if one is not None}
 
 
-def stopping_columns(files: FilesSnapshot, schema: StructType, way: str) -> dict[str, Column]:
+def stopping_columns(
+    files: FilesSnapshot, schema: StructType, way: str, place: Column | None = None
+) -> dict[str, Column]:
     """The columns of ``schema`` that need a look. What does not fit stops the read, or is kept by the column of
-    ``schema`` that keeps what Spark cannot parse."""
+    ``schema`` that keeps what Spark cannot parse.
+
+    Args:
+        place: of a row, in messages; by default its file.
+    """
     checked, kept = checked_columns(files, schema, way), files.corrupt_column
     if kept is not None and checked:
         wrong = [F.when(one.misfits, F.col(quoted(name))).alias(name) for name, one in checked.items()]
@@ -254,12 +267,13 @@ def stopping_columns(files: FilesSnapshot, schema: StructType, way: str) -> dict
         values = {name: F.when(~one.misfits, one.value) for name, one in checked.items()}
         return {**values, kept: F.coalesce(F.col(quoted(kept)), F.when(text != "{}", text))}
     fields = {field.name: field for field in schema}
-    return {name: value_or_stop(fields[name], Misfit(*one)) for name, one in checked.items()}
+    return {name: value_or_stop(fields[name], Misfit(*one), place) for name, one in checked.items()}
 
 
-def without_missing(rows: DataFrame, schema: StructType, rescued: str | None) -> DataFrame:
+def without_missing(rows: DataFrame, schema: StructType, rescued: str | None, place: Column | None = None) -> DataFrame:
     """``rows``; one that has no value where ``schema`` has NOT NULL stops the read, unless it was kept aside."""
     found = {}
+    place = F.input_file_name() if place is None else place
     for field in schema:
         own = F.col(quoted(field.name))
         lacks = _lacks(own, field.dataType, field.nullable)
@@ -271,7 +285,7 @@ def without_missing(rows: DataFrame, schema: StructType, rescued: str | None) ->
             "file, and land it again; nothing was loaded"
         )
         what = f": column `{field.name}` has no value in a row, and is NOT NULL in `read.schema`"
-        stopped = stopped_by(F.input_file_name(), what, fix=fix).cast(field.dataType)
+        stopped = stopped_by(place, what, fix=fix).cast(field.dataType)
         found[field.name] = F.when(lacks & ~is_kept, stopped).otherwise(own)
     return rows.withColumns(found) if found else rows
 
@@ -346,11 +360,12 @@ def _json_error(files: FilesSnapshot, path: str) -> SourceError | None:
     return None
 
 
-def value_or_stop(field: StructField, found: Misfit) -> Column:
+def value_or_stop(field: StructField, found: Misfit, place: Column | None = None) -> Column:
     """The values of a column; one that does not fit stops the read, and is named with its file."""
     name, kind = field.name, field.dataType.simpleString()
     text = F.substring(F.col(quoted(name)).cast("string"), 1, 100)
     fix = _fix_of_type(name)
     what = f" {found.why} is no value of {kind}".replace("  ", " ")
-    stopped = stopped_by(F.input_file_name(), f": column `{name}`: ", text, what, fix=fix)
+    place = F.input_file_name() if place is None else place
+    stopped = stopped_by(place, f": column `{name}`: ", text, what, fix=fix)
     return F.when(F.col(quoted(name)).isNotNull() & found.misfits, stopped.cast(field.dataType)).otherwise(found.value)

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from odi_assets.errors import SourceError
 from odi_assets.sources.errors import is_about_header, unreadable_file, unreadable_place
+from odi_assets.sources.files.deliveries import (
+    as_read,
+    checked_columns,
+    empty_option,
+    stopping_columns,
+    way_of_all,
+    without_missing,
+)
+from odi_assets.sources.files.folders import column_name, filled_from_folders, folder_keys
+from odi_assets.sources.files.groups import FileGroup, csv_columns
 from odi_assets.sources.files.listing import SourceFile, list_files
 from odi_assets.sources.files.options import reader_options
+from odi_assets.sources.files.parquet.texts import stopping_texts
+from odi_assets.sources.files.settings import FileFormat
 from odi_assets.sources.losses import Loss
 from odi_assets.sources.streamed import Offset, ReadBefore, ReadLog, RowsByFile, StreamedSource, StreamRead
 from odi_assets.spark.ddl import struct_of
 from odi_assets.spark.lazy import F
+from odi_assets.spark.raised import stop_message
 from odi_assets.tables.reader import file_uri_key, place_key
 from odi_assets.util.words import counted
 
@@ -24,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from odi_assets.sources.files.snapshot import FilesSnapshot
     from odi_assets.sources.files.source import LandingFiles
 
 _GLOB = re.compile(r"[\\*?\[\]{}]")
@@ -35,13 +49,30 @@ _FIX_OF_HEADER = (
     "order; or load the files with a node that has `read.rescued: COLUMN`, which reads them by the names in their "
     'headers, and stream its table; `options: {enforceSchema: "true"}` takes columns by position, whatever headers say'
 )
+_NODE_INSTEAD = "or load the files with a node that has `read.rescued: COLUMN`, and stream its table"
+
+
+class _Columns(NamedTuple):
+    """Where the columns of ``read.schema`` come from.
+
+    Attributes:
+        own: those that the files have themselves.
+        keys: of folders, as ``folder_keys`` has them.
+        way: how the files are read, as ``deliveries.looks`` would find it.
+    """
+
+    own: StructType
+    keys: tuple[str, ...]
+    way: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamedFiles(StreamedSource):
-    """Landing files as an input of a query."""
+    """Landing files as an input of a query: with the rows that a node without ``stream`` would have of them."""
 
     source: LandingFiles
+    _keys: set[str] = field(init=False, default_factory=set, repr=False, compare=False)
+    """The columns of folders that the query looks for."""
 
     def plan(self, log: ReadLog, start: Offset | None) -> StreamRead:
         read = {} if start is None else log.read_files(self.name, int(start["logOffset"]))
@@ -161,28 +192,78 @@ class StreamedFiles(StreamedSource):
             self.settings.max_files_per_batch,
         )
         limit = {} if most is None else {"maxFilesPerTrigger": str(most)}
-        return self._load(reader, self._listed(), self._spark_path(), {**self._recursion(), **limit})
+        listed = self._listed()
+        columns = self._columns(spark, listed)
+        self._keys.update(columns.keys)
+        return self._as_wanted(
+            self._load(reader, listed, self._spark_path(), columns, {**self._recursion(), **limit}), columns
+        )
 
     def raw_batch(self, spark: SparkSession, log: ReadLog, start: Offset | None, end: Offset) -> DataFrame | None:
         files = self._files(log, start, end)
+        if not files:
+            return None
         # The log has URIs; Spark takes paths, and globs in them.
         paths = [replace(self.source.base, uri=unquote(uri)).spark_path for uri in files]
-        return self._load(spark.read, map(file_uri_key, files), paths, self._partitions(files)) if files else None
+        columns = self._columns(spark, self._listed())
+        return self._as_wanted(self._load(spark.read, map(file_uri_key, files), paths, columns), columns)
+
+    def _snapshot(self, files: Sequence[SourceFile] = ()) -> FilesSnapshot:
+        return self.source.snapshot_of(tuple(files), files)
+
+    def _columns(self, spark: SparkSession, listed: Mapping[str, SourceFile]) -> _Columns:
+        schema, files = self.schema(), self._snapshot()
+        names = {name.lower() for name in schema.names}
+        paths = [self.source.path, *(file.path for file in listed.values() if file.size)]
+        found = {key: path for path in paths for key in folder_keys(path) if column_name(key).lower() in names}
+        is_csv = self.source.format == FileFormat.CSV
+        paths = [path for path in found.values() if path != self.source.path]
+        own = schema
+        if is_csv and paths:
+            named = csv_columns(spark, files, FileGroup(paths, tuple(found)), schema.names)
+            own = type(schema)([one for one in schema if one.name in named])
+        return _Columns(own, tuple(found), way_of_all(files))
+
+    def _in_order(self, keys: Sequence[str]) -> StructType:
+        """The columns of the schema in the order that states of queries have them in: Spark itself finds the columns of
+        folders below a folder, and has them last."""
+        schema = self.schema()
+        if _GLOB.search(self.source.path):
+            return schema
+        place = {column_name(key).lower(): number for number, key in enumerate(keys, 1)}
+        return type(schema)(sorted(schema, key=lambda one: place.get(one.name.lower(), 0)))
 
     def _load(
-        self, reader: Any, names: Iterable[str], paths: str | Sequence[str], more: Mapping[str, str]
+        self,
+        reader: Any,
+        names: Iterable[str],
+        paths: str | Sequence[str],
+        columns: _Columns,
+        more: Mapping[str, str] | None = None,
     ) -> DataFrame:
         # Not under a name of its own for these credentials: the checkpoint would know the files by that name.
-        options = reader_options(self.source.snapshot_of((), ()), self.source.base, names, more)
-        rows: DataFrame = reader.format(self.source.format.value).schema(self._ddl).options(**options).load(paths)
+        files = self._snapshot()
+        options = reader_options(files, self.source.base, names, {**empty_option(columns.way), **(more or {})})
+        types = as_read(files, columns.own, columns.way) if self._checks_values else columns.own
+        rows: DataFrame = reader.format(self.source.format.value).schema(types).options(**options).load(paths)
         return rows
 
-    def _partitions(self, files: Sequence[str]) -> dict[str, str]:
-        """What makes columns of folders named ``column=value``, as in the stream: Spark looks for them below a folder,
-        not in a glob."""
-        folder = f"{place_key(self.source.base.child(self.source.path))}/"
-        is_below = "**" not in self.source.path and all(file_uri_key(uri).startswith(folder) for uri in files)
-        return {"basePath": self._spark_path()} if is_below else {}
+    @property
+    def _checks_values(self) -> bool:
+        return self.source.strict and self.source.format != FileFormat.PARQUET
+
+    def _as_wanted(self, rows: DataFrame, columns: _Columns) -> DataFrame:
+        """``rows`` with the columns of the schema; what does not fit stops the batch."""
+        if self._checks_values:
+            # Over a value that Spark does not know to be the same each time, as input_file_name(), conditions of joins
+            # do not reach the files, and whether a column of the state may be NULL would change from batch to batch.
+            place = rows.metadataColumn("_metadata").getField("file_path")
+            values = stopping_columns(self._snapshot(), columns.own, columns.way, place)
+        else:
+            values = stopping_texts(rows, columns.own) if self.source.strict else {}
+        if columns.keys or values:
+            rows = filled_from_folders(rows, columns.keys, self._in_order(columns.keys), values)
+        return without_missing(rows, self.schema(), None, F.lit(self.label)) if self.source.strict else rows
 
     @property
     def _ddl(self) -> str:
@@ -197,10 +278,16 @@ class StreamedFiles(StreamedSource):
         place = unreadable_place(text)
         if place is not None and file_uri_key(place) not in self._listed():
             return None
+        stopped = stop_message(text)
+        if stopped is not None and "://" in stopped[0] and not self._has_file_of(stopped[0]):
+            return None
         found = self.source.snapshot().read_error(text) or unreadable_file(self.label, text)
         if found is None or not is_about_header(text):
-            return found
+            return found and _of_stream(found)
         return SourceError(found.message, fix=_FIX_OF_HEADER, **found.fields)
+
+    def _has_file_of(self, message: str) -> bool:
+        return any(file_uri_key(message).startswith(f"{uri}:") for uri in self._listed())
 
     def rows_by_file(
         self, spark: SparkSession, log: ReadLog, ends: Mapping[int, Offset | None], file_as: str
@@ -215,15 +302,37 @@ class StreamedFiles(StreamedSource):
         if listed:
             # A line that does not fit has stopped the stream; here it must not hide the others.
             lenient = {"mode": "PERMISSIVE", "enforceSchema": "true", **self.source.options}
-            rows = self._load(spark.read, listed, self._spark_path(), {**lenient, **self._recursion()})
-            rows = rows.select("*", F.col("_metadata.file_path").alias(file_as))
+            columns = self._columns(spark, listed)
+            rows = self._load(spark.read, listed, self._spark_path(), columns, {**lenient, **self._recursion()})
+            checked = checked_columns(self._snapshot(), columns.own, columns.way) if self._checks_values else {}
+            values = {name: F.when(~one.misfits, one.value) for name, one in checked.items()}
+            file = F.col("_metadata.file_path").alias(file_as)
+            rows = filled_from_folders(rows, columns.keys, self.schema(), values, [file])
         return RowsByFile(rows, batches_of_files(numbers, offsets), text, root)
 
-    def require_read_once(self, log: ReadLog, start: Offset | None, end: Offset) -> None:
+    def require_readable(self, spark: SparkSession, log: ReadLog, start: Offset | None, end: Offset) -> None:
         # Files may have come since the run was planned.
-        self._require_plain_names(
-            self._files(log, start, end), "rename it, and start the stream over: odi run … --full-refresh"
-        )
+        uris, listed = self._files(log, start, end), self._listed()
+        self._require_plain_names(uris, "rename it, and start the stream over: odi run … --full-refresh")
+        files = [file for uri in uris if (file := listed.get(file_uri_key(uri))) is not None and file.size]
+        names = {name.lower() for name in self.schema().names}
+        for file in files:
+            new = [key for key in folder_keys(file.path) if column_name(key).lower() in names and key not in self._keys]
+            if new:
+                raise SourceError(
+                    f"{self.label}: {file.path} is the first file whose folders name the column `{new[0]}`, and came "
+                    "after the query had begun",
+                    fix="nothing of the batch was written: run the node again, and the column is read from the folders",
+                    path=file.path,
+                    column=new[0],
+                )
+        if self.source.strict and files:
+            from odi_assets.sources.files.united import require_read_alike
+
+            try:
+                require_read_alike(spark, self._snapshot(files), [file.path for file in files])
+            except SourceError as error:
+                raise _of_stream(error) from error
 
     def _require_plain_names(self, uris: Sequence[str], fix: str) -> None:
         """If one of a batch's files has characters of globs in its path, the batch gives rows of the others twice:
@@ -243,11 +352,26 @@ class StreamedFiles(StreamedSource):
     def _recursion(self) -> dict[str, str]:
         _, stars, name = self.source.path.partition("**")
         if not stars:
-            return {}
+            # Columns of folders are found here, and not by Spark: it would find none below a glob.
+            return {} if _GLOB.search(self.source.path) else {"recursiveFileLookup": "true"}
         return {"recursiveFileLookup": "true", **({"pathGlobFilter": name.strip("/")} if name.strip("/") else {})}
 
     def _spark_path(self) -> str:
         return f"{self.source.base.spark_path}/{self.source.path.partition('**')[0].rstrip('/')}".rstrip("/")
+
+
+def _of_stream(error: SourceError) -> SourceError:
+    """``error`` with what there is to do about it where a stream has met it."""
+    given = error.fix or ""
+    if "stream" in given:
+        return error
+    parts = [part for part in given.split("; ") if "read.rescued" not in part and part != "nothing was loaded"]
+    ways = "; ".join(parts).removeprefix("nothing was loaded: ").removeprefix("or ")
+    return SourceError(
+        error.message,
+        fix=f"nothing of the batch was written: put the file right, under its name: {ways}; {_NODE_INSTEAD}",
+        **error.fields,
+    )
 
 
 def batches_of_files(numbers: Mapping[str, int], ends: Mapping[int, int]) -> dict[str, tuple[int, int]]:

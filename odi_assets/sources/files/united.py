@@ -29,7 +29,7 @@ from odi_assets.sources.files.folders import (
     with_folder_columns,
 )
 from odi_assets.sources.files.groups import SHOWN, FileGroup, csv_columns, differing, listed, read_as_is
-from odi_assets.sources.files.parquet.columns import parquet_rows, require_whole_microseconds
+from odi_assets.sources.files.parquet.columns import parquet_rows, require_own_types, require_whole_microseconds
 from odi_assets.sources.files.parquet.misread import without_columns
 from odi_assets.sources.files.parquet.nulls import marked_as_open
 from odi_assets.sources.files.rescued import rescued_rows
@@ -51,15 +51,7 @@ def united_rows(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str])
         SourceError: the columns of the files differ, and the node's ``write.schema`` is ``fail``; or a column has types
             that no type holds all values of; or a file cannot be read with its columns.
     """
-    declared = files.schema
-    wanted = None if declared is None else {name.lower() for name in declared.names}
-    groups = _groups(spark, files, paths, wanted)
-    if files.format == FileFormat.PARQUET and (files.strict or declared is None):
-        for group in groups:
-            if (error := without_columns(files, group.paths[0])) is not None:
-                raise error
-            if files.strict:
-                require_whole_microseconds(spark, files, group, wanted)
+    declared, groups = files.schema, _groups(spark, files, paths)
     if files.rescued:
         frames = [rescued_rows(spark, files, group, files.rescued) for group in groups]
     elif declared is not None:
@@ -78,22 +70,39 @@ def united_rows(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str])
     return rows
 
 
-def _groups(
-    spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], wanted: set[str] | None
-) -> list[FileGroup]:
-    """``paths`` in groups; the group of the oldest file is the first.
+def require_read_alike(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str]) -> None:
+    """Make sure that Spark, asked for the columns that the project file names, gives the rows of :func:`united_rows`.
 
-    Args:
-        wanted: the columns that the project file names, in small letters; other columns of folders do not count.
+    Raises:
+        SourceError: it does not, or there are none.
     """
+    assert files.schema is not None
+    for group in _groups(spark, files, paths):
+        if files.format == FileFormat.PARQUET:
+            parquet_rows(spark, files, group, files.schema)
+            require_own_types(files, group, files.schema)
+
+
+def _groups(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str]) -> list[FileGroup]:
+    """``paths`` in groups, which were looked at; the group of the oldest file is the first."""
+    declared = files.schema
+    # Other columns of folders do not count.
+    wanted = None if declared is None else {name.lower() for name in declared.names}
     keys = {path: _wanted_keys(path, wanted) for path in paths}
     is_text = files.format in (FileFormat.CSV, FileFormat.JSON)
     ways = looks(spark, files, paths) if files.strict and is_text else {}
-    groups: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
+    found: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
     for shape, alike in _shapes(spark, files, paths, has_keys=any(keys.values())).items():
         for path in alike:
-            groups.setdefault((shape, keys[path], ways.get(path, "")), []).append(path)
-    return [FileGroup(alike, named, way) for (_, named, way), alike in groups.items()]
+            found.setdefault((shape, keys[path], ways.get(path, "")), []).append(path)
+    groups = [FileGroup(alike, named, way) for (_, named, way), alike in found.items()]
+    if files.format == FileFormat.PARQUET and (files.strict or declared is None):
+        for group in groups:
+            if (error := without_columns(files, group.paths[0])) is not None:
+                raise error
+            if files.strict:
+                require_whole_microseconds(spark, files, group, wanted)
+    return groups
 
 
 def _wanted_keys(path: str, wanted: set[str] | None) -> tuple[str, ...]:

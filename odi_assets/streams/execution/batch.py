@@ -81,7 +81,7 @@ class BatchCommitter:
         state and watermark need it.
 
         Raises:
-            SourceError: Spark reads rows of the batch twice.
+            SourceError: Spark reads rows of the batch twice, or not as they are.
             FencedError: another run commits batches of this node.
             CheckpointError: the batch is not the one that follows those in the table.
             TableError: the table cannot take the rows.
@@ -103,7 +103,7 @@ class BatchCommitter:
             self._require_next(last, facts)
             ranges = self._ranges(facts)
             for one, start, end in ranges or ():
-                one.require_read_once(self._log, start, end)
+                one.require_readable(rows.sparkSession, self._log, start, end)
             self._write(rows, handle, facts, self._is_small(ranges))
         self._begun = True
         if self.kept is not None:

@@ -106,7 +106,7 @@ def test_doubled_quotes_are_one_and_others_stop_the_batch(tmp_path: Path, spark:
     box.run("rows")
     assert box.rows("rows") == [(1, 'say "x"', "y")]
     box.land("rows/2.csv", ["id,a,b", '2,"say "x"",y'])
-    with pytest.raises(SourceError, match=r"2\.csv .*(.|\n)*doubled"):
+    with pytest.raises(SourceError, match=r"2\.csv:2 (.|\n)*doubled"):
         box.run("rows")
 
 

@@ -21,7 +21,7 @@ from odi_assets.streams.query.run import query_conf
 from odi_assets_tests.checkpoints.queries import settings
 
 
-@pytest.mark.parametrize(("path", "day"), [("days", "2024 05"), ("days/day=2024 05/*.json", None)])
+@pytest.mark.parametrize(("path", "day"), [("days", "2024 05"), ("days/day=2024 05/*.json", "2024 05")])
 def test_files_with_odd_names_and_folders_that_are_columns(
     spark: SparkSession, tmp_path: Path, path: str, day: str | None
 ) -> None:

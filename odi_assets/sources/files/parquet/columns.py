@@ -43,6 +43,8 @@ _WITH_TEXTS = (*_NUMBERS, "boolean", "date", "timestamp", "timestamp_ntz")
 _BEYOND = {"integer": 2.0**31, "long": 2.0**63}
 _EXACT = {("timestamp_ntz", "timestamp"), ("date", "timestamp"), ("string", "binary")}
 """Types, and others that a cast makes of them with nothing lost: the session's zone is UTC."""
+_READ_AS_IS = {*_EXACT, ("binary", "string")} - {("date", "timestamp")}
+"""Types, and others that Spark reads their values as."""
 
 _NANOSECONDS = "nanoseconds"
 _NULL = "void"
@@ -111,6 +113,25 @@ def require_whole_microseconds(
     names = [name for name in times if "." not in name and (wanted is None or name.lower() in wanted)]
     if names:
         require_standard(spark, files, group.paths, int96_look(remote_options(files), names))
+
+
+def require_own_types(files: FilesSnapshot, group: FileGroup, wanted: StructType) -> None:
+    """Raises SourceError if files have a column with a type of which Spark, asked for the type in ``wanted``, does not
+    give the values as they are: where :func:`parquet_rows` converts them, Spark stops, or reinterprets their bits."""
+    names, kinds = _columns(files, group.paths[0])
+    own = {name.lower(): name for name in names}
+    for field in wanted:
+        kind = kinds.get(own.get(field.name.lower(), ""))
+        if kind in (None, _NULL):
+            continue
+        given, is_long = (
+            _spark_type("bigint" if kind == _NANOSECONDS else str(kind)),
+            field.dataType.typeName() == "long",
+        )
+        pair = given.typeName(), field.dataType.typeName()
+        same = fits_without_loss(given.jsonValue(), field.dataType.jsonValue()) or pair in _READ_AS_IS
+        if not (is_long if kind == _NANOSECONDS else same or given == field.dataType):
+            raise _other_type(files, group, field.name, given, field.dataType)
 
 
 def _columns(files: FilesSnapshot, path: str) -> tuple[list[str], dict[str, str]]:
