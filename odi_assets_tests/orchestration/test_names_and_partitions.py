@@ -49,12 +49,12 @@ def _partition(every: str, end: date | None = date(2013, 3, 1)) -> PartitionConf
     ],
 )
 def test_partitions_go_from_the_start_until_before_the_end(every: str, count: int, first: str, last: str) -> None:
-    keys = partitions_definition(_partition(every)).get_partition_keys()
+    keys = partitions_definition(_partition(every), "p").get_partition_keys()
     assert (len(keys), keys[0], keys[-1]) == (count, first, last)
 
 
 def test_partitions_without_an_end_go_on_until_now() -> None:
-    definition = partitions_definition(_partition("day", end=None))
+    definition = partitions_definition(_partition("day", end=None), "p")
     assert isinstance(definition, dg.DailyPartitionsDefinition)
     assert definition.get_last_partition_key() > "2024-01-01"
 
@@ -72,4 +72,4 @@ def test_values_of_the_partition_column_name_dagster_partitions(
     every: str, values: list[str | None], expected: list[str]
 ) -> None:
     kind = "timestamp" if every == "hour" else "date"
-    assert PartitionKeys(_partition(every), kind).of_all(values) == expected
+    assert PartitionKeys(_partition(every), {"day": kind}).of_all([(value,) for value in values]) == expected
