@@ -37,7 +37,7 @@ def partitions_definition(config: PartitionConfig, name: str) -> dg.PartitionsDe
 
 def _of_values(named: ValuesConfig, name: str) -> dg.PartitionsDefinition[Any]:
     return (
-        dg.DynamicPartitionsDefinition(name=name) if named.is_dynamic else dg.StaticPartitionsDefinition(named.values)
+        dg.DynamicPartitionsDefinition(name=name) if named.is_dynamic else dg.StaticPartitionsDefinition(list(named.values))
     )
 
 
