@@ -36,9 +36,9 @@ def partitions_definition(config: PartitionConfig, name: str) -> dg.PartitionsDe
 
 
 def _of_values(named: ValuesConfig, name: str) -> dg.PartitionsDefinition[Any]:
-    return (
-        dg.DynamicPartitionsDefinition(name=name) if named.is_dynamic else dg.StaticPartitionsDefinition(list(named.values))
-    )
+    if named.is_dynamic:
+        return dg.DynamicPartitionsDefinition(name=name)
+    return dg.StaticPartitionsDefinition(list(named.values))
 
 
 def _of_times(config: PartitionConfig) -> dg.TimeWindowPartitionsDefinition:
