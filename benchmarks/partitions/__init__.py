@@ -1,14 +1,14 @@
-"""Partitions of nodes: each length, column type, write mode and time zone, across changes of the clock."""
+"""Partitions of nodes: each length, column type, write mode and time zone, across changes of the clock; and values."""
 
 from __future__ import annotations
 
 from benchmarks.harness import Benchmark
-from benchmarks.partitions import sweep
+from benchmarks.partitions import sweep, value_sweep
 
 BENCHMARK = Benchmark(
     "partitions",
-    "backfills of single partitions beside increments, across changes of the clock: rows lost, repeated, or in another "
-    "partition; --steps says how many tables",
-    {"backfills": sweep.backfills},
+    "backfills of single partitions beside increments, of times across changes of the clock, of values, and of both: "
+    "rows lost, repeated, or in another partition; --steps says how many tables of times, and of values",
+    {"backfills": sweep.backfills, "values": value_sweep.backfills},
     in_all=False,
 )

@@ -92,9 +92,9 @@ def lived(case: Case, mode: str, spark: SparkSession, folder: Path, draw: random
         what = " ".join(part.key for part in one.parts)
         if mode != MODES[2] and result.rows_written != len(loaded):
             found.append(f"{what}: {result.rows_written} rows written, and {len(loaded)} are its own")
-        found += _wrong(box, there, what)
+        found += wrong(box, there, what)
     box.run("raw")
-    return [f"{case}, {mode}: {line}" for line in [*found, *_wrong(box, every, "the increment")]]
+    return [f"{case}, {mode}: {line}" for line in [*found, *wrong(box, every, "the increment")]]
 
 
 def _land(box: Sandbox, name: str, case: Case, ids: set[int]) -> None:
@@ -109,7 +109,8 @@ def _refused(box: Sandbox, part: Part) -> bool:
     return False
 
 
-def _wrong(box: Sandbox, wanted: set[int], after: str) -> list[str]:
+def wrong(box: Sandbox, wanted: set[int], after: str) -> list[str]:
+    """What the table lacks of the rows ``wanted``, and has besides or twice."""
     ids = [row[0] for row in box.rows("raw")]
     if sorted(ids) == sorted(wanted):
         return []

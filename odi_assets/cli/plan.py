@@ -16,6 +16,7 @@ from odi_assets.cli.terminal.options import (
     FullRefreshOption,
     JsonOption,
     NodeOption,
+    PartitionOption,
     PipelineArgument,
     Settings,
     ToOption,
@@ -47,11 +48,12 @@ def plan(
     full_refresh: FullRefreshOption = False,
     from_: FromOption = None,
     to: ToOption = None,
+    partition: PartitionOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a run would read and write. Nothing is run."""
     project = settings.project()
-    request = RunRequest(full_refresh, bounds=bounds_of(from_, to))
+    request = RunRequest(full_refresh, bounds=bounds_of(from_, to), partitions=tuple(partition or ()))
     keys = selected_nodes(project, pipeline, node, downstream=downstream)
     both = list(map(_with_quarantine, forecast(project, project.open_state(), keys, request)))
     found = [one for one, _ in both]

@@ -33,7 +33,7 @@ def identifying_columns(node: NodeConfig) -> tuple[str, ...]:
     if keys and not traits.needs_keys:
         found += [name for one in node.increments.values() if _reads_again(one) for name in _cursors(one)]
     if traits.increment == "partitions":
-        found += write.partition_by or ((node.partition.column,) if node.partition else ())
+        found += write.partition_by or (node.partition.columns if node.partition else ())
     return tuple(dict.fromkeys(found))
 
 

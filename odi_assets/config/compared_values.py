@@ -26,9 +26,12 @@ _FLOATS = frozenset({"float", "double"})
 TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
 """Types of dates and times."""
 _TEXTS = frozenset({"string", "char", "varchar"})
+NAMED_BY = frozenset({"string", "date", "boolean", *_WHOLE})
+"""Types of which each value may be a partition, named as the project file and Dagster write it."""
 _SQL_NAMES = {"byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT"}
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?( ?(Z|[+-][0-9]{2}(:?[0-9]{2})?))?)?"
@@ -51,6 +54,26 @@ def family(kind: str) -> str:
     if base in _WHOLE or base in _FLOATS or base == "decimal":
         return "number"
     return "time" if base in TIMES else "text" if base in _TEXTS else base
+
+
+def names_value(name: str, kind: str) -> bool:
+    """Whether a partition of this name is a value of a column, whose type is one of :data:`NAMED_BY`.
+
+    Example:
+        >>> names_value("7", "byte"), names_value("700", "byte"), names_value("eu", "date"), names_value("eu", "string")
+        (True, False, False, True)
+    """
+    if kind in _WHOLE:
+        most = 1 << (_WHOLE[kind] - 1)
+        return _INTEGER.fullmatch(name) is not None and -most <= int(name) < most
+    if kind == "boolean":
+        return name in ("true", "false")
+    if kind == "date":
+        try:
+            return date.fromisoformat(name).isoformat() == name
+        except ValueError:
+            return False
+    return True
 
 
 def exact(value: Scalar, kind: str, *, ordered: bool) -> Exact:

@@ -143,6 +143,7 @@ class CommitFacts:
         partial: the run was of only some of the pipeline's nodes.
         bounds: start and end of a bounded run.
         ranges: of a bounded run, by source whose cursor was in ``bounds``: what the source consisted of.
+        partitions: those of a column of values that a run was bounded to.
         hwm: the HWM that belongs to the table's rows from this commit on.
         before_first_run: of a rewind: the version it went back to holds no row of the node's runs.
         rewound_to: of a rewind: the version it went back to.
@@ -169,6 +170,7 @@ class CommitFacts:
     partial: bool = False
     bounds: tuple[str, str] | None = None
     ranges: Mapping[str, Any] | None = None
+    partitions: tuple[str, ...] | None = None
     hwm: CommittedHwm | None = None
     before_first_run: bool | None = None
     rewound_to: int | None = None
@@ -188,6 +190,7 @@ class CommitFacts:
         found = {
             **vars(self),
             "bounds": list(self.bounds) if self.bounds else None,
+            "partitions": list(self.partitions) if self.partitions else None,
             "hwm": self.hwm.to_json() if self.hwm else None,
             "partial": self.partial or None,
             "stream": self.stream.to_json() if self.stream else None,
@@ -209,6 +212,7 @@ class CommitFacts:
             "state_updated_at": datetime.fromisoformat(updated_at) if updated_at else None,
             "partial": bool(facts.get("partial")),
             "bounds": (str(bounds[0]), str(bounds[1])) if bounds else None,
+            "partitions": tuple(map(str, facts["partitions"])) if facts.get("partitions") else None,
             "hwm": CommittedHwm.from_json(facts["hwm"]) if facts.get("hwm") else None,
             "rewound_to": None if rewound_to is None else int(rewound_to),
         }

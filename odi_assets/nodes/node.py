@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 NODE_PREFIX, _BOUNDED = "odi_assets:", ":range"
 _HASH_LENGTH = 12
-_OF_BACKFILLS = ("timezone", "hour_offset", "minute_offset", "in_dagster", "max_partitions_per_run")
+_OF_BACKFILLS = ("timezone", "hour_offset", "minute_offset", "values", "in_dagster", "max_partitions_per_run")
 _NOT_CODE: dict[str, Any] = {
     **dict.fromkeys(("description", "owner", "tags", "automation", "freshness"), True),
-    "partition": set(_OF_BACKFILLS),
+    "partition": {**dict.fromkeys(_OF_BACKFILLS, True), "also": {"values"}},
 }
 _OF_ALL_READS = {
     **dict.fromkeys(("schema_ddl", "rescued", "table", "query", "partition_column")),
@@ -90,7 +90,7 @@ class Node:
         """
         config = project.graph.node(key)
         write, partition = config.write, config.partition
-        partition_by = tuple(write.partition_by or ((partition.column,) if partition else ()))
+        partition_by = tuple(write.partition_by or (partition.columns if partition else ()))
         traits, keys = write.mode.traits, tuple(write.keys)
         target = Target(str(key), project.target(key), traits, keys, write.schema_policy, partition_by)
         waits_for = tuple(project.graph.resolve(key, name) for name in config.depends_on)
@@ -200,6 +200,8 @@ def code_version(project: Project, key: NodeKey) -> str:
     definition = kind_of(node).definition(dumped)
     if node.cursor is not None and not node.cursor.numbers:
         del definition["cursor"]["numbers"]
+    if node.partition is not None and node.partition.also is None:
+        del definition["partition"]["also"]
     for name in ("checks", "quarantine"):
         if not definition[name]:
             del definition[name]

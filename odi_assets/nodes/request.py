@@ -5,7 +5,8 @@ Dagster carries it in run tags, so the shell and the UI ask in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ RESUME_TAG = "odi/resume"
 ADOPT_TAG = "odi/adopt"
 ACCEPT_LOSS_TAG = "odi/accept_loss"
 FROM_TAG, TO_TAG = "odi/from", "odi/to"
+PARTITION_TAG = "odi/partition"
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class RunRequest:
         full_refresh: read the sources from the beginning and replace the tables.
         resume: leave out nodes that succeeded in the last run and for which nothing changed.
         bounds: run only this range, and leave the HWMs as they are.
+        partitions: run only these partitions of a column of values, and leave the HWMs as they are; with ``bounds``,
+            what they have in this range.
         adopt: first take over tables and HWMs whose node, project or source changed; their rows are the same.
         accept_loss: a full refresh may take rows out of the tables that the sources no longer give.
         inputs_wait: nodes above it were looked at in this run, had nothing to read, and have no table yet.
@@ -69,19 +73,38 @@ class RunRequest:
     inputs_wait: bool = False
     until: Mapping[str, Any] = field(default_factory=dict)
     log: TableHandle | None = field(default=None, compare=False, repr=False)
+    partitions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.full_refresh and self.bounds is not None:
+        if self.full_refresh and self.is_bounded:
             raise ConfigError(
-                f"a full refresh replaces the whole table, and this run is bounded ({self.bounds})",
+                f"a full refresh replaces the whole table, and this run is bounded ({self.part})",
                 fix="run it without partitions or range, or without the full refresh",
             )
-        if self.resume and (self.full_refresh or self.bounds is not None):
-            repeated = "everything" if self.full_refresh else f"a range ({self.bounds})"
+        if self.resume and (self.full_refresh or self.is_bounded):
+            repeated = "everything" if self.full_refresh else f"a part ({self.part})"
             raise ConfigError(
                 f"a resumed run leaves out what is done, and this one is to do {repeated} again",
                 fix="ask for one of the two",
             )
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether only a part of the rows is run, which no HWM measures."""
+        return self.bounds is not None or bool(self.partitions)
+
+    @property
+    def part(self) -> str:
+        """The part that a bounded run is of, in words; empty for other runs.
+
+        Example:
+            >>> RunRequest(bounds=Bounds.of("2024-01-01", "2024-01-02"), partitions=("eu",)).part
+            'from 2024-01-01 until before 2024-01-02, of the partition eu'
+        """
+        words = [] if self.bounds is None else [str(self.bounds)]
+        if self.partitions:
+            words.append(f"of the partition{'s' * (len(self.partitions) > 1)} {', '.join(self.partitions)}")
+        return ", ".join(words)
 
     @property
     def tags(self) -> dict[str, str]:
@@ -95,6 +118,8 @@ class RunRequest:
         found = {tag: "true" for tag, wanted in tags.items() if wanted}
         if self.bounds is not None:
             found |= {FROM_TAG: self.bounds.start.isoformat(), TO_TAG: self.bounds.end.isoformat()}
+        if self.partitions:
+            found[PARTITION_TAG] = _listed(self.partitions)
         return found
 
     @classmethod
@@ -105,9 +130,13 @@ class RunRequest:
         full_refresh: bool = False,
         adopt: bool = False,
         accept_loss: bool = False,
-        partitions: Bounds | None = None,
+        bounds: Bounds | None = None,
+        partitions: Sequence[str] = (),
     ) -> RunRequest:
         """The request in the tags of a run, its launchpad's switches and its partitions.
+
+        Args:
+            bounds, partitions: what the run's partitions in Dagster are.
 
         Raises:
             ConfigError: a tag has a wrong value, or two of them exclude each other.
@@ -115,9 +144,11 @@ class RunRequest:
         given = [tag for tag in (FROM_TAG, TO_TAG) if tag in tags]
         if len(given) == 1:
             raise ConfigError(f"the run has the tag {given[0]} alone", fix=f"a range needs {FROM_TAG} and {TO_TAG}")
-        bounds = Bounds.of(tags[FROM_TAG], tags[TO_TAG]) if given else None
-        if bounds is not None and partitions is not None:
-            raise ConfigError(f"this run has partitions and the tag {FROM_TAG}", fix="give one of the two")
+        tagged = [*given, *[tag for tag in (PARTITION_TAG,) if tag in tags]]
+        if tagged and (bounds is not None or partitions):
+            raise ConfigError(f"this run has partitions and the tag {tagged[0]}", fix="give one of the two")
+        bounds = Bounds.of(tags[FROM_TAG], tags[TO_TAG]) if given else bounds
+        partitions = partitions_in(tags) or tuple(partitions)
         switched: dict[str, bool] = {}
         for tag in (FULL_REFRESH_TAG, RESUME_TAG, ADOPT_TAG, ACCEPT_LOSS_TAG):
             value = tags.get(tag, "false").strip().lower()
@@ -127,10 +158,47 @@ class RunRequest:
         return cls(
             full_refresh or switched[FULL_REFRESH_TAG],
             switched[RESUME_TAG],
-            bounds or partitions,
+            bounds,
             adopt or switched[ADOPT_TAG],
             accept_loss or switched[ACCEPT_LOSS_TAG],
+            partitions=tuple(partitions),
         )
+
+
+def partitions_in(tags: Mapping[str, str]) -> tuple[str, ...]:
+    """The partitions that the tags of a run name: one as it is, several as a list in JSON.
+
+    Raises:
+        ConfigError: the tag holds no such list.
+    """
+    text = tags.get(PARTITION_TAG, "")
+    if not text.startswith("["):
+        return (text,) if text else ()
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not found or not all(isinstance(one, str) for one in found):
+        raise ConfigError(
+            f"the run tag {PARTITION_TAG} is `{text}`, which is no list of texts", fix='write it as ["eu", "us"]'
+        )
+    return tuple(found)
+
+
+def partition_label(bounds: tuple[str, str] | None, partitions: Sequence[str]) -> str | None:
+    """The part that a run was of, as run history names it; None for a run of what is new.
+
+    Example:
+        >>> partition_label(("2024-01-01", "2024-01-02"), ["eu"]), partition_label(None, ["eu", "us"])
+        ('2024-01-01...2024-01-02|eu', 'eu,us')
+    """
+    words = [*(["...".join(bounds)] if bounds else []), *([",".join(partitions)] if partitions else [])]
+    return "|".join(words) or None
+
+
+def _listed(partitions: Sequence[str]) -> str:
+    alone = len(partitions) == 1 and not partitions[0].startswith("[")
+    return partitions[0] if alone else json.dumps(list(partitions), ensure_ascii=False)
 
 
 def _moment(value: str | date | datetime) -> datetime:

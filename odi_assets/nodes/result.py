@@ -74,8 +74,8 @@ class NodeResult:
         rows_read: rows read from all sources; None if counting them would take a second pass.
         rows_written: rows that are new or changed in the target, by Parquet footers.
         rows_total: rows in the target afterwards.
-        partitions: values of the node's partition column whose partitions were written or replaced.
-        partition_rows: how many of ``rows_written`` each of them got.
+        partition_rows: how many of ``rows_written`` each partition got that was written or replaced, by the values of
+            the node's partition columns.
         columns: name and Spark type of each column of the target.
         seconds: from the start of the node's plan to its end.
     """
@@ -92,10 +92,14 @@ class NodeResult:
     hwm_after: NodeMark | None = None
     table_version: int | None = None
     columns: tuple[tuple[str, str], ...] = ()
-    partitions: tuple[str | None, ...] = ()
-    partition_rows: Mapping[str | None, int] = field(default_factory=dict)
+    partition_rows: Mapping[tuple[str | None, ...], int] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
+
+    @property
+    def partitions(self) -> tuple[str | None, ...]:
+        """Values of the node's first partition column whose partitions were written or replaced."""
+        return tuple(dict.fromkeys(values[0] for values in self.partition_rows))
 
     def to_json(self) -> dict[str, Any]:
         """The result as JSON-ready values."""

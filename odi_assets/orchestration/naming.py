@@ -69,6 +69,10 @@ class DagsterNames:
         """The step that takes in what is new of a node, as run configuration names it; or the step of its backfills."""
         return "__".join([*self.prefix, key.pipeline, key.node, *([_RANGES] if of_ranges else [])])
 
+    def partitions(self, key: NodeKey) -> str:
+        """The name under which Dagster keeps the partitions of a node that runs add."""
+        return self.asset(key).to_user_string()
+
     def pipeline(self, pipeline: str) -> str:
         """The job of a pipeline, and its group of assets; or a job of nodes with a tag."""
         return "_".join([*self.prefix, pipeline])

@@ -69,8 +69,8 @@ def run_pipelines(
         pipelines: the nodes to run of each pipeline, in the order they are run.
         on_pipeline: called with the name of each pipeline that begins, and how many of its nodes are run.
     """
-    if request.bounds is not None:
-        require_ranges(project, [key for keys in pipelines.values() for key in keys], request.bounds)
+    if request.is_bounded:
+        require_ranges(project, [key for keys in pipelines.values() for key in keys], request)
     with nullcontext(instance) if instance is not None else open_instance(project.root) as opened:
         summaries: list[RunSummary] = []
         for name, keys in pipelines.items():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.delta.files.spans import TIMES, Span
+from odi_assets.delta.files.spans import TIMES, NamedPartitions, PartitionBox, Span
 from odi_assets.errors import SourceError
 from odi_assets.sources.cursor.columns import spark_bound, window_condition
 from odi_assets.sources.cursor.late import NONE_LATE, Late
@@ -33,12 +35,12 @@ class Partitions:
     """Whole partitions of a node's table: values of ``column`` as Delta writes them; None stands for NULL.
 
     Attributes:
-        span: of a range: the partitions in it are meant, and ``values`` names none.
+        box: of a bounded run: the partitions in it are meant, and ``values`` names none.
     """
 
     column: str
     values: tuple[str | None, ...] = ()
-    span: Span | None = None
+    box: PartitionBox | None = None
 
     @classmethod
     def of(cls, column: str, values: Iterable[str | None]) -> Partitions:
@@ -47,24 +49,38 @@ class Partitions:
 
     def condition(self, rows: DataFrame) -> Column:
         """Whether a row is in one of them."""
-        kind = rows.schema[self.column].dataType
-        name = F.col(quoted(self.column))
-        values: Iterable[str | None] = self.values
-        if self.span is not None:
-            if kind.typeName() in TIMES:
-                start, end = (F.lit(bound).cast(kind) for bound in self.span.texts(kind.typeName()))
-                return (name >= start) & (name < end)
-            values = sorted(self.span.names(kind.jsonValue()))
-        filled = [F.lit(value).cast(kind) for value in values if value is not None]
-        if kind.simpleString() in ("float", "double"):
-            # Parquet's filters take -0.0 for less than 0.0, and would skip its rows. A sum is not pushed down to them.
-            name = name + F.lit(0.0)
-        condition = name.isin(filled) if filled else F.lit(False)
-        if None not in self.values:
-            return condition
-        # A table has NULL where rows have an empty text: Delta's log does not tell them apart.
-        missing = name.isNull() | (name == "") if kind.simpleString() == "string" else name.isNull()
-        return condition | missing
+        if self.box is not None:
+            return reduce(and_, (_is_in(side, rows) for side in self.box.sides))
+        return _among(rows, self.column, self.values)
+
+    def where(self, rows: DataFrame) -> DataFrame:
+        """Those of ``rows`` that are in them, as far as the columns of the rows say so."""
+        box = self.box.within(rows.columns) if self.box is not None else None
+        return rows if box is None else rows.where(replace(self, box=box).condition(rows))
+
+
+def _among(rows: DataFrame, column: str, values: Collection[str | None]) -> Column:
+    kind = rows.schema[column].dataType
+    name = F.col(quoted(column))
+    filled = [F.lit(value).cast(kind) for value in values if value is not None]
+    if kind.simpleString() in ("float", "double"):
+        # Parquet's filters take -0.0 for less than 0.0, and would skip its rows. A sum is not pushed down to them.
+        name = name + F.lit(0.0)
+    condition = name.isin(filled) if filled else F.lit(False)
+    if None not in values:
+        return condition
+    # A table has NULL where rows have an empty text: Delta's log does not tell them apart.
+    missing = name.isNull() | (name == "") if kind.simpleString() == "string" else name.isNull()
+    return condition | missing
+
+
+def _is_in(side: Span | NamedPartitions, rows: DataFrame) -> Column:
+    kind = rows.schema[side.column].dataType
+    if isinstance(side, Span) and kind.typeName() in TIMES:
+        name = F.col(quoted(side.column))
+        start, end = (F.lit(bound).cast(kind) for bound in side.texts(kind.typeName()))
+        return (name >= start) & (name < end)
+    return _among(rows, side.column, sorted(side.names(kind.jsonValue())))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,10 +56,10 @@ def open_node_store(plan: NodePlan) -> NodeStore:
         StateError: the store cannot be read.
     """
     node = plan.node
-    if plan.request.bounds is not None:
+    if plan.request.is_bounded:
         raise ConfigError(
             f"the function of {node} asks for its state store, which has no state for a range",
-            fix=f"run the node without --from and --to, or rebuild its table and its store: "
+            fix=f"run the node without a range or partitions, or rebuild its table and its store: "
             f"odi run {node.command} --full-refresh",
             node=str(node),
         )

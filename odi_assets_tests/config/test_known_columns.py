@@ -80,6 +80,12 @@ def test_a_column_that_the_schema_lacks_or_has_otherwise_is_a_mistake(
         ("column: day", "column: dayy", "`dayy` is no column of what the transform gives: day, n, did you mean `day`?"),
         ("start: 2024", "every: hour, start: 2024", "`day` is a date, and has no hours"),
         ("day DATE", "day DOUBLE", "`day` is double, which does not say to which partition a row belongs"),
+        ("start: 2024-01-01", "values: [2024-01-01, eu]", "`eu` is no value of `day`, which is DATE"),
+        (
+            "start: 2024-01-01",
+            "start: 2024-01-01, and: {column: x, values: [1]}",
+            "`x` is no column of what the transform",
+        ),
         ("FROM df", "FROM dff", "reads `dff`, which is no view of the node: it has df, did you mean `df`?"),
         ("SELECT day,", "SELECT trunc(at, 'MM') AS month,", "`day` is no column of what the transform gives"),
         (

@@ -116,6 +116,23 @@ def broken(old: str, new: str) -> str:
          "max_partitions_per_run: 1}", "1}", "is for backfills in Dagster"),
         ("- name: one", "- name: one\n  automation: eager\n  partition: {column: d, start: 2013-02-01, in_dagster: "
          "true}", "true}", "is not for a node with `automation`"),
+        ("- name: one", "- name: one\n  partition: {column: d}", "{column: d}", "says no partitions: give `start`, of "
+         "partitions of times, or `values`"),
+        ("- name: one", "- name: one\n  partition: {column: d, values: eu}", "eu}", "is no list: write `[eu]`, or "
+         "`dynamic`"),
+        ("- name: one", "- name: one\n  partition: {column: d, values: []}", "[]}", "names no partition: list the "
+         "values"),
+        ("- name: one", "- name: one\n  partition: {column: d, values: [a, b, a]}", "a]}", "`a` is there twice"),
+        ("- name: one", "- name: one\n  partition: {column: d, values: [a, 'b|c']}", "'b|c'", "has `|`, which Dagster "
+         "allows in no name of a partition"),
+        ("- name: one", "- name: one\n  partition: {column: d, values: [a], every: day}", "day}", "is for partitions "
+         "of times, and `values` names others"),
+        ("- name: one", "- name: one\n  partition: {column: d, start: 2013-01-01, and: {column: D, values: [a]}}",
+         "D, values", "is the column of the times: name another one"),
+        ("- name: one", "- name: one\n  partition: {column: d, start: 2013-01-01, and: {column: e}}", "and",
+         "missing key `values`"),
+        ("keys: [id]", "keys: [id]\n    partition_by: [d]\n  partition: {column: d, start: 2013-01-01, and: {column: "
+         "e, values: dynamic}}", "e, values", "`e` is not in `write.partition_by`"),
         ("keys: [id]", "keys: [id]\n    partition_by: [e]\n  partition: {column: d, start: 2013-01-01}", "d, start",
          "`d` is not in `write.partition_by`"),
         ("- name: one", "- name: one\n  inputs: [two]", "two", "unknown node `two`"),

@@ -18,7 +18,7 @@ from odi_assets.config.models import WriteMode
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import changes
 from odi_assets.delta.commit import Stamp
-from odi_assets.delta.files.spans import Span, TimePartition
+from odi_assets.delta.files.spans import PartitionBox, Span, TimePartition
 from odi_assets.errors import FencedError, TableError
 from odi_assets.tables.engine import WriteSpec, engine_of
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of
@@ -300,7 +300,7 @@ def test_partition_overwrite_of_a_span_replaces_all_partitions_in_it(
     write(frame, **spec)
     january = TimePartition("2013-01-01", datetime(2013, 1, 1, tzinfo=UTC), datetime(2013, 2, 1, tzinfo=UTC))
     rows = spark.sql(f"SELECT CAST('2013-01-31 05:00:00' AS {kind}) AS p, 2 AS n")
-    write(rows, replace=({"p": "2013-01-01"},), span=Span("p", (january,), "month"), **spec)
+    write(rows, replace=({"p": "2013-01-01"},), span=PartitionBox((Span("p", (january,), "month"),)), **spec)
     assert sorted(row[1] for row in rows_of(spark, table)) == [1, 2]
 
 

@@ -19,6 +19,7 @@ from odi_assets.cli.terminal.options import (
     FullRefreshOption,
     JsonOption,
     NodeOption,
+    PartitionOption,
     PipelineArgument,
     ResumeOption,
     Settings,
@@ -47,6 +48,7 @@ def run(
     resume: ResumeOption = False,
     from_: FromOption = None,
     to: ToOption = None,
+    partition: PartitionOption = None,
     yes: YesOption = False,
     every: EveryOption = None,
     as_json: JsonOption = False,
@@ -63,7 +65,8 @@ def run(
     from odi_assets.cli.terminal.selection import pipelines_in_order, selected_nodes
 
     project = settings.project()
-    request = RunRequest(full_refresh, resume, bounds_of(from_, to) if from_ or to else None, accept_loss=yes)
+    bounds, partitions = bounds_of(from_, to) if from_ or to else None, tuple(partition or ())
+    request = RunRequest(full_refresh, resume, bounds, accept_loss=yes, partitions=partitions)
     keys = selected_nodes(project, pipeline, node, downstream=downstream)
     if not keys:
         note("The project file has no pipelines: there is nothing to run.")
@@ -106,7 +109,7 @@ def _serve(project: Project, keys: Sequence[NodeKey], every: str, request: RunRe
     if request != RunRequest(accept_loss=request.accept_loss) or as_json:
         raise ConfigError(
             "a service loads what is new, and ends when it is stopped: --every goes without --full-refresh, --resume, "
-            "--from, --to and --json",
+            "--from, --to, --partition and --json",
             fix="leave them out; odi runs list --json shows its runs",
         )
     if not project.config.spark.remote and _need_spark(project, keys, request):

@@ -56,6 +56,14 @@ FromOption = Annotated[
 ToOption = Annotated[
     str | None, typer.Option("--to", metavar="TIME", help="Where the range ends; this moment is not in it.")
 ]
+PartitionOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--partition",
+        metavar="VALUE",
+        help="Run this partition of a column of values; may be given again. High-water marks stay where they are.",
+    ),
+]
 DownstreamOption = Annotated[
     bool, typer.Option("--downstream", help="Every node below those as well, in other pipelines too.")
 ]

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from odi_assets.config.checks.view import NodeView, ProjectView
+from odi_assets.config.compared_values import NAMED_BY, names_value, sql_type
 from odi_assets.config.cursor_values import INTEGERS, cursor_value
 from odi_assets.config.diagnostics.mistakes import Mistake, Path, about, closest
 from odi_assets.config.known_columns import READ, KnownColumns, columns_read, columns_written, unknown_views
-from odi_assets.config.models import ReadConfig, RollingWindowIncrement, StatefulIncrement
+from odi_assets.config.models import PartitionConfig, ReadConfig, RollingWindowIncrement, StatefulIncrement
 from odi_assets.errors import ConfigError
 
 _TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
@@ -114,8 +115,10 @@ def _of_partition(node: NodeView, read: KnownColumns | None, written: KnownColum
     at = (*node.path, "partition", "column")
     if partition is not None and written is not None:
         whose = "`read.schema`" if config.transform is None else "what the transform gives"
-        yield from _missing(partition.column, written, whose, at)
-        kind = written.kind(partition.column)
+        for where, column in partition.places.items():
+            yield from _missing(column, written, whose, (*node.path, "partition", *where))
+        yield from _of_values(partition, written, node.path)
+        kind = written.kind(partition.column) if partition.is_timed else None
         if partition.every == "hour" and kind == "date":
             text = f"`{partition.column}` is a date, and has no hours: write `every: day`, or take a time"
             yield Mistake(text, at=(*node.path, "partition", "every"))
@@ -132,6 +135,23 @@ def _of_partition(node: NodeView, read: KnownColumns | None, written: KnownColum
             "`append` or `upsert`, and let a second node write by partitions"
         )
         yield about(name, text, at=at if partition is not None else (*node.path, "write", "partition_by", 0))
+
+
+def _of_values(partition: PartitionConfig, written: KnownColumns, node: Path) -> Iterator[Mistake]:
+    """Partitions that are values, and that a column of its type does not hold."""
+    named = partition.named
+    kind = written.kind(named.column) if named is not None else None
+    if named is None or kind is None:
+        return
+    at = (*node, "partition", "and") if partition.is_timed else (*node, "partition")
+    if kind not in NAMED_BY:
+        text = f"is {kind}, whose values are no partitions by their names: take texts, integers, dates or booleans"
+        yield about(named.column, text, at=(*at, "column"))
+        return
+    for index, value in enumerate(named.values):
+        if not names_value(value, kind):
+            text = f"is no value of `{named.column}`, which is {sql_type(kind)}"
+            yield about(value, text, at=(*at, "values", index))
 
 
 def _of_inputs(project: ProjectView, node: NodeView) -> Iterator[Mistake]:

@@ -162,6 +162,7 @@ def partitions(project: ProjectView) -> Iterator[Mistake]:
             message = f"`{write.mode}` needs `partition_by`, or `partition` on the node: what to overwrite"
             yield Mistake(message, at=(*node.path, "write", "mode"), absence=True)
         lower = [column.lower() for column in write.partition_by]
-        if partition is not None and partition.column and lower and partition.column.lower() not in lower:
-            text = "is not in `write.partition_by`: add it there, or leave `partition_by` out"
-            yield about(partition.column, text, at=(*node.path, "partition", "column"))
+        for at, column in (partition.places if partition is not None else {}).items():
+            if column and lower and column.lower() not in lower:
+                text = "is not in `write.partition_by`: add it there, or leave `partition_by` out"
+                yield about(column, text, at=(*node.path, "partition", *at))

@@ -35,7 +35,7 @@ from odi_assets.config.models.increments import (
 from odi_assets.config.models.nodes import InputConfig, NodeConfig, PipelineConfig, TransformConfig
 from odi_assets.config.models.operation.alerts import AlertConfig, EmailAlert, LogAlert, WebhookAlert
 from odi_assets.config.models.operation.automation import AutomationConfig, FreshnessConfig, JobConfig, NodeAutomation
-from odi_assets.config.models.operation.partitions import PartitionConfig
+from odi_assets.config.models.operation.partitions import PartitionConfig, ValuesConfig, is_key
 from odi_assets.config.models.project import ProjectConfig, RetryConfig, SparkConfig, SystemConfig
 from odi_assets.config.models.reads import Read, ReadConfig
 from odi_assets.config.models.stream import OutputMode, StateStoreKind, StreamInput, StreamSettings, Watermark
@@ -95,9 +95,11 @@ __all__ = [
     "Strict",
     "SystemConfig",
     "TransformConfig",
+    "ValuesConfig",
     "VersionIncrement",
     "Watermark",
     "WebhookAlert",
     "WriteConfig",
     "WriteMode",
+    "is_key",
 ]

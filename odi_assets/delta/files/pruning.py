@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from odi_assets.delta.files.spans import TIMES, Span
+from odi_assets.delta.files.spans import TIMES, PartitionBox, Span
 from odi_assets.delta.partition_values import partition_string
 from odi_assets.delta.table import LiveFile, TableHandle
 
@@ -29,19 +29,23 @@ def uncut(high: Any) -> Any:
         return datetime.max.replace(tzinfo=high.tzinfo)
 
 
-def files_in_partitions(
-    handle: TableHandle, column: str, values: Sequence[str | None], span: Span | None = None
-) -> list[LiveFile]:
-    """Live files that may hold a row whose ``column`` is one of ``values``.
+def files_in_box(handle: TableHandle, box: PartitionBox) -> list[LiveFile]:
+    """Live files that may hold a row of the partitions in ``box``."""
+    found = list(handle.live_files)
+    for side in box.sides:
+        kind = handle.columns.get(side.column)
+        if isinstance(side, Span) and kind in TIMES:
+            some = _files_in_span(handle, side, str(kind))
+        else:
+            some = files_in_partitions(handle, side.column, list(side.names(kind)))
+        paths = {file.path for file in some}
+        found = [file for file in found if file.path in paths]
+    return found
 
-    Args:
-        span: the partitions that are wanted, in the place of ``values``.
-    """
-    wanted, kind = set(values), handle.columns.get(column)
-    if span is not None:
-        if kind in TIMES:
-            return _files_in_span(handle, span, str(kind))
-        wanted = set(span.names(kind))
+
+def files_in_partitions(handle: TableHandle, column: str, values: Sequence[str | None]) -> list[LiveFile]:
+    """Live files that may hold a row whose ``column`` is one of ``values``."""
+    wanted = set(values)
     if column in handle.partition_columns:
         return [file for file in handle.live_files if file.partition[column] in wanted]
     low, high = handle.bounds("min", column), handle.bounds("max", column)

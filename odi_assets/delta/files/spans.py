@@ -1,4 +1,4 @@
-"""The partitions of a range of times, however many there are, and which rows are theirs by the type of the column."""
+"""Partitions of a range of times, and partitions that are single values: whose rows are whose, by a column's type."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from itertools import product
 from typing import Any, Protocol
 
+from odi_assets.config.compared_values import NAMED_BY, names_value
 from odi_assets.delta.partition_values import INTEGERS, PartitionValues, same_spelling
 from odi_assets.errors import ConfigError
 
@@ -127,23 +129,153 @@ class Span:
                 require_once(self.column, bound, kind)
         return frozenset().union(*(names_of(self.column, one, self.every, kind) for one in self.partitions))
 
+    def among(self, values: Iterable[str | None], kind: Any) -> set[str]:
+        """Those of a column's ``values`` that lie in it, and what each of its partitions begins with, whether the table
+        has it or not."""
+        if kind not in TIMES:
+            return set(self.names(kind))
+        starts = [_clock(one.start, kind) for one in self.partitions]
+        firsts = {str(same_spelling(bound_text(start, kind), kind)) for start in starts}
+        return firsts | {value for value in values if value is not None and self.holds(value, kind)}
+
+
+@dataclass(frozen=True)
+class NamedPartitions:
+    """Partitions of which each is one value of ``column``.
+
+    Attributes:
+        keys: the values, as Dagster and the project file name them.
+
+    Example:
+        >>> some = NamedPartitions("year", ("2023", "2024"))
+        >>> some.holds("2024", "integer"), some.holds("2025", "integer"), some.holds(None, "integer")
+        (True, False, False)
+    """
+
+    column: str
+    keys: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.column} {', '.join(self.keys)}"
+
+    def holds(self, value: str | None, kind: Any) -> bool:
+        """Whether a value of the type ``kind``, as Delta's log writes it, is one of these partitions."""
+        return self.key_of(value, kind) is not None
+
+    def key_of(self, value: str | None, kind: Any) -> str | None:
+        """The partition that a value, as Delta's log writes it, belongs to."""
+        return None if value is None else self._by_text(kind).get(str(same_spelling(value, kind)))
+
+    def names(self, kind: Any) -> Collection[str]:
+        """What the column holds in these partitions, as Delta writes it.
+
+        Raises:
+            ConfigError: a column of this type holds no such partitions.
+        """
+        return self._by_text(kind).keys()
+
+    def require(self, kind: Any) -> None:
+        """Raise ConfigError if a column of the type ``kind`` holds no such partitions."""
+        self._by_text(kind)
+
+    def among(self, values: Iterable[str | None], kind: Any) -> set[str]:  # noqa: ARG002  as of Span
+        """What the column holds in these partitions, whether the table has it or not."""
+        return set(self.names(kind))
+
+    @cached_property
+    def _known(self) -> dict[str, dict[str, str]]:
+        return {}
+
+    def _by_text(self, kind: Any) -> dict[str, str]:
+        if (name := str(kind)) not in self._known:
+            self._known[name] = key_by_text(self.column, {key: self._texts(key, kind) for key in self.keys}, kind)
+        return self._known[name]
+
+    def _texts(self, key: str, kind: Any) -> set[str]:
+        if kind not in NAMED_BY:
+            raise ConfigError(
+                f"`{self.column}` is {_shown(kind)}, whose values are no partitions by their names",
+                fix="take a column of texts, integers, dates or booleans as the column of the partitions",
+                column=self.column,
+            )
+        text = value_text(key, kind)
+        if text is None:
+            raise ConfigError(
+                f"the partition {key} is no value of `{self.column}`, which is {_shown(kind)}",
+                fix="let the column hold the names of the partitions as texts, or correct the name",
+                column=self.column,
+            )
+        return {text}
+
+
+@dataclass(frozen=True)
+class PartitionBox:
+    """Partitions of a table by one column, or by several: those that lie in each of ``sides``.
+
+    Example:
+        >>> box = PartitionBox((NamedPartitions("year", ("2024",)), NamedPartitions("shop", ("a", "b"))))
+        >>> box.among([{"year": "2024", "shop": "c"}], {"year": "integer", "shop": "string"})
+        [{'year': '2024', 'shop': 'a'}, {'year': '2024', 'shop': 'b'}]
+    """
+
+    sides: tuple[Span | NamedPartitions, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that say whether a row is in it."""
+        return tuple(side.column for side in self.sides)
+
+    def within(self, columns: Collection[str]) -> PartitionBox | None:
+        """What these columns alone say of it; None if they say nothing."""
+        sides = tuple(side for side in self.sides if side.column in columns)
+        return PartitionBox(sides) if sides else None
+
+    def require(self, kinds: Mapping[str, Any]) -> None:
+        """Raise ConfigError if columns of these types do not say which rows are in it; those not known may."""
+        for side in self.sides:
+            if side.column in kinds:
+                side.require(kinds[side.column])
+
     def among(self, partitions: Iterable[PartitionValues], kinds: Mapping[str, Any]) -> list[PartitionValues]:
-        """Those of a table's ``partitions`` that lie in it, each once, by its column alone; and what each of its own
+        """Those of a table's ``partitions`` that lie in it, each once, by its columns alone; and what each of its own
         begins with, whether the table has it or not.
 
         Args:
             kinds: the types of the table's columns.
         """
-        kind = kinds.get(self.column)
-        values = {partition.get(self.column) for partition in partitions}
-        found = {value for value in values if value is not None and self.holds(value, kind)}
-        return [{self.column: value} for value in sorted(found | self._firsts(kind))]
+        there = list(partitions)
+        values = [
+            sorted(side.among({one.get(side.column) for one in there}, kinds.get(side.column))) for side in self.sides
+        ]
+        return [dict(zip(self.columns, found, strict=True)) for found in product(*values)]
 
-    def _firsts(self, kind: Any) -> set[str]:
-        if kind not in TIMES:
-            return set(self.names(kind))
-        starts = [_clock(one.start, kind) for one in self.partitions]
-        return {str(same_spelling(bound_text(start, kind), kind)) for start in starts}
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.sides))
+
+
+def key_by_text(column: str, texts: Mapping[str, Iterable[str]], kind: Any) -> dict[str, str]:
+    """The partition of each value, as Delta writes it, by what a column holds in each partition.
+
+    Raises:
+        ConfigError: two of the partitions are one value.
+    """
+    found: dict[str, str] = {}
+    for key, values in texts.items():
+        for text in values:
+            if found.setdefault(text, key) != key:
+                raise ConfigError(
+                    f"the partitions {found[text]} and {key} are one value of `{column}`, which is "
+                    f"{str(kind).upper()}: {text}",
+                    fix="let the column hold the keys of the partitions as texts",
+                    column=column,
+                )
+    return found
+
+
+def value_text(key: str, kind: Any) -> str | None:
+    """What a column of the type ``kind`` holds where a partition is named ``key``, as Delta writes it; None if no value
+    of that type is so named."""
+    return same_spelling(key, kind) if kind not in NAMED_BY or names_value(key, kind) else None
 
 
 def clock_bounds(column: str, start: datetime, end: datetime, kind: str, *, hours: bool) -> tuple[datetime, datetime]:

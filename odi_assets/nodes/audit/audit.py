@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -397,9 +398,21 @@ def _command(node: Node, one: RangeDifference, ranges: RangeOf, scope: _Scope) -
     if one.agrees:
         return None
     bounds = _bounds(node, one, ranges)
-    if bounds is None or not _a_range_repairs(node, one, scope):
+    part = None if bounds is None else f"--from {bounds[0]} --to {bounds[1]}"
+    if part is None and _is_partition(node, one, ranges):
+        part = f"--partition {shlex.quote(str(one.range))}"
+    if part is None or not _a_range_repairs(node, one, scope):
         return f"odi run {node.command} --full-refresh"
-    return f"odi run {node.command} --from {bounds[0]} --to {bounds[1]}"
+    return f"odi run {node.command} {part}"
+
+
+def _is_partition(node: Node, one: RangeDifference, ranges: RangeOf) -> bool:
+    """Whether a range is one value of a column whose values are partitions."""
+    partition = node.config.partition
+    is_value = ranges.window is not None and not ranges.unit and not ranges.width
+    if partition is None or partition.is_timed or not is_value or one.range is None:
+        return False
+    return one.range in (partition.values or (one.range,))
 
 
 def _a_range_repairs(node: Node, one: RangeDifference, scope: _Scope) -> bool:
@@ -424,9 +437,9 @@ def _a_range_repairs(node: Node, one: RangeDifference, scope: _Scope) -> bool:
 def _bounds(node: Node, one: RangeDifference, ranges: RangeOf) -> tuple[str, str] | None:
     """Where a range begins and ends, whole partitions, as a run takes it; None if it is no range of time, if one of its
     bounds is outside the years 1 to 9999, or in an hour that a clock shows twice."""
-    if ranges.unit is None or one.range is None:
-        return None
     partition = node.config.partition
+    if ranges.unit is None or one.range is None or (partition is not None and not partition.is_timed):
+        return None
     try:
         start = datetime.fromisoformat(f"{one.range}-01" if ranges.unit == "month" else one.range)
         last = _end(start, ranges.unit) - timedelta(microseconds=1)

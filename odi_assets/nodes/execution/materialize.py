@@ -18,6 +18,7 @@ from odi_assets.nodes.execution.errors import computation_named
 from odi_assets.nodes.execution.kept_aside import KnownKeys
 from odi_assets.nodes.execution.ordering import require_typed_order
 from odi_assets.nodes.execution.outcomes import succeeded
+from odi_assets.nodes.execution.outside_partitions import in_partitions_only
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
 from odi_assets.nodes.kinds import CommitsItself, OpenedStore, Service, open_node_store
@@ -93,7 +94,8 @@ Computed = NodeRows | ArrowRows | NoRows | CommitsItself
 
 def arrow_rows(plan: NodePlan, open_spark: Callable[[], SparkSession]) -> ArrowRows | NoRows | None:
     """The rows that ``plan`` names, read without Spark; None if only Spark can read them, or check them."""
-    if len(plan.reads) != 1 or plan.node.config.checks:
+    config = plan.node.config
+    if len(plan.reads) != 1 or config.checks or (config.partition is not None and config.partition.listed):
         return None
     with remedies_named(plan.node):
         if plan.node.config.apply is None:
@@ -164,10 +166,10 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
 
                 open_store = _store_opener(resolved, opened)
                 df = made = transformed(spark, node.config, node.project.root, sources, str(node), open_store)
-        if within is not None and df is not None and within.column in df.columns:
-            df = df.where(within.condition(df))
+        if within is not None and df is not None:
+            df = within.where(df)
         if df is not None:
-            df = KnownKeys.of(node).required_of(df)
+            df = in_partitions_only(KnownKeys.of(node).required_of(df), resolved)
         if df is not None and known_rows(node.config):
             df = each_once(df, resolved)
         overlaps = [read.overlap for read in resolved.reads if read.overlap is not None]
@@ -214,7 +216,7 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
             )
         guard = Guard(plan)
     late = guard.facts if guard is not None else None
-    stamp = Stamp(plan.write.app_id, plan.write.number, facts, fences=plan.request.bounds is None, late_facts=late)
+    stamp = Stamp(plan.write.app_id, plan.write.number, facts, fences=not plan.request.is_bounded, late_facts=late)
     if plan.moves_hwm:
         for read in plan.reads:
             read.before_commit()

@@ -57,8 +57,7 @@ def succeeded(
         hwm_after=plan.hwm_after,
         table_version=written.version,
         columns=written.columns,
-        partitions=_partition_values(plan, written.partitions),
-        partition_rows=_rows_by_value(plan, zip(written.partitions, written.partition_rows, strict=True)),
+        partition_rows=_rows_by_values(plan, zip(written.partitions, written.partition_rows, strict=True)),
         metrics=metrics,
     )
 
@@ -66,7 +65,9 @@ def succeeded(
 def as_one(results: Sequence[NodeResult]) -> NodeResult:
     """The result of a run that committed the steps of a snapshot one by one."""
     first, last = results[0], results[-1]
-    partitions = dict.fromkeys(value for one in results for value in one.partitions)
+    rows = Counter[tuple[str | None, ...]]()
+    for one in results:
+        rows.update(one.partition_rows)
     lag = {name: first.metrics[name] for name in LAG if name in first.metrics}
     metrics = {**last.metrics, **lag, STEPS: len(results)}
     for name in ("rows_updated", "files_added", "files_removed", "bytes_written", "rows_deleted", QUARANTINED):
@@ -84,8 +85,7 @@ def as_one(results: Sequence[NodeResult]) -> NodeResult:
         rows_read=_sum([one.rows_read for one in results]),
         rows_written=_sum([one.rows_written for one in results]),
         hwm_before=first.hwm_before,
-        partitions=tuple(partitions),
-        partition_rows=sum((Counter(one.partition_rows) for one in results), Counter()),
+        partition_rows=rows,
         metrics=metrics,
     )
 
@@ -132,9 +132,12 @@ def succeeded_before(plan: NodePlan, result: NodeResult, stamp: CommittedStamp) 
         rows_written=facts.rows_written,
         hwm_before=NodeMark.in_state(plan.start.current) if plan.start.repaired else plan.start.hwm,
         table_version=stamp.version,
-        partitions=_partition_values(plan, [partition for one in committed for partition in one.partitions]),
-        partition_rows=_rows_by_value(
-            plan, [(file.partition, file.rows or 0) for one in committed for file in one.files]
+        partition_rows=_rows_by_values(
+            plan,
+            [
+                *((partition, 0) for one in committed for partition in one.partitions),
+                *((file.partition, file.rows or 0) for one in committed for file in one.files),
+            ],
         ),
         metrics={
             **{name: value for name, value in counted.items() if value is not None},
@@ -207,28 +210,24 @@ def _special_metrics(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
     if written.columns_ignored:
         found["columns_ignored"] = list(written.columns_ignored)
         _log.warning("%s: left out new columns of its source: %s", plan.node.key, ", ".join(written.columns_ignored))
-    bounds = plan.request.bounds
-    if bounds is not None and not written.rows_written and written.rows_total is not None:
+    if plan.request.is_bounded and not written.rows_written and written.rows_total is not None:
         removed = (plan.target.rows or 0) - written.rows_total
         if removed > 0:
             found["rows_removed"] = removed
             rows = counted(removed, "row")
             text = "%s: its sources have no rows %s: what its table had there is gone, %s"
-            _log.warning(text, plan.node.key, bounds, rows)
+            _log.warning(text, plan.node.key, plan.request.part, rows)
     return found
 
 
-def _partition_values(plan: NodePlan, partitions: Iterable[Mapping[str, str | None]]) -> tuple[str | None, ...]:
-    config = plan.node.config.partition
-    return tuple(partition[config.column] for partition in partitions) if config else ()
-
-
-def _rows_by_value(plan: NodePlan, rows: Iterable[tuple[Mapping[str, str | None], int]]) -> Mapping[str | None, int]:
-    """Rows by the value of the node's partition column: its table may be partitioned by others, too."""
-    config, found = plan.node.config.partition, Counter[str | None]()
+def _rows_by_values(
+    plan: NodePlan, rows: Iterable[tuple[Mapping[str, str | None], int]]
+) -> Mapping[tuple[str | None, ...], int]:
+    """Rows by the values of the node's partition columns: its table may be partitioned by others, too."""
+    config, found = plan.node.config.partition, Counter[tuple[str | None, ...]]()
     if config is not None:
         for partition, count in rows:
-            found[partition[config.column]] += count
+            found[tuple(map(partition.get, config.columns))] += count
     return found
 
 

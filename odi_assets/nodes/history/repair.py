@@ -14,6 +14,7 @@ from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.history.attempts import NodeAttempt, run_record
 from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.request import partition_label
 from odi_assets.nodes.result import PARTIAL, REWIND
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
@@ -189,7 +190,7 @@ def attempt_of(key: NodeKey, stamp: CommittedStamp) -> NodeAttempt:
         started_at=stamp.committed_at,
         partial=facts.partial,
         key=key,
-        partition_key="...".join(facts.bounds) if facts.bounds else None,
+        partition_key=partition_label(facts.bounds, facts.partitions or ()),
     )
 
 

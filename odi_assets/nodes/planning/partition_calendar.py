@@ -153,7 +153,7 @@ class PartitionCalendar:
 
     def _first_day(self, day: date) -> date:
         if self.config.every == "week":
-            return day - timedelta(days=(day.weekday() - self.config.start.weekday()) % 7)
+            return day - timedelta(days=(day.weekday() - self.config.first_day.weekday()) % 7)
         if self.config.every == "month":
             return day.replace(day=1)
         return day.replace(month=1, day=1) if self.config.every == "year" else day

@@ -79,7 +79,7 @@ class NodePlan:
     @property
     def moves_hwm(self) -> bool:
         """Whether a commit of this plan carries an HWM."""
-        return self.request.bounds is None and bool(self.node.following)
+        return not self.request.is_bounded and bool(self.node.following)
 
     @property
     def ends_hwm(self) -> bool:
@@ -129,8 +129,8 @@ class NodePlan:
     @property
     def summary(self) -> str:
         """What will be read, in words."""
-        if self.request.bounds is not None:
-            return str(self.request.bounds)
+        if self.request.is_bounded:
+            return self.request.part
         # If nothing is to be done, the inputs that would be read whole are not read either.
         reads = [read for read in self.reads if read.follows or not self.nothing_new or len(self.reads) == 1]
         text = "; ".join(read.summary if len(self.reads) == 1 else f"{read.name}: {read.summary}" for read in reads)
@@ -177,7 +177,7 @@ class NodePlan:
             write.delete_when,
             write.only_if_newer,
             write.mode,
-            span=None if replaced is None else replaced.span,
+            span=None if replaced is None else replaced.box,
         )
 
     def commit_facts(self, run: RunInfo) -> CommitFacts:
@@ -209,7 +209,7 @@ class NodePlan:
             "hwm_after": mark_text(self.hwm_after),
             "table_version": self.target.version,
             "full_refresh": self.request.full_refresh,
-            "bounds": str(self.request.bounds) if self.request.bounds else None,
+            "bounds": self.request.part or None,
             "reads": [read.to_json() for read in self.reads],
             "losses": [{"what": loss.what, "names": list(loss.names)} for loss in self.losses],
         }
@@ -247,6 +247,7 @@ class ResolvedPlan(NodePlan):
             inputs={str(resolve(self.node.key, inputs[name].node)): version for name, version in versions.items()},
             bounds=(bounds.start.isoformat(), bounds.end.isoformat()) if bounds else None,
             ranges={read.name: held for read in self.reads if (held := read.range_held) is not None} or None,
+            partitions=self.request.partitions or None,
             hwm=hwm,
             known_by=known_by(self.node),
         )

@@ -99,7 +99,7 @@ def _planned(node: Node, state: Hwms, request: RunRequest) -> NodePlan:
         require_no_quarantine(node, target)
     elif target.exists or start.origin is not None:
         require_own(node, start, target)
-    fence = app_id(key, bounded=request.bounds is not None)
+    fence = app_id(key, bounded=request.is_bounded)
     plan = NodePlan(
         node,
         request,
@@ -111,8 +111,8 @@ def _planned(node: Node, state: Hwms, request: RunRequest) -> NodePlan:
     )
     if request.inputs_wait:
         return _waiting(plan)
-    if request.bounds is not None:
-        return planned_range(plan, request.bounds)
+    if request.is_bounded:
+        return planned_range(plan)
     if request.full_refresh or (start.hwm is None and target.exists and _starts_over(node, start, target)):
         from odi_assets.nodes.planning.refresh import planned_refresh
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
 from itertools import islice
-from typing import Any
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.config.models import PartitionConfig, WriteMode
-from odi_assets.delta.files.spans import Span, TimePartition
+from odi_assets.config.models import PartitionConfig, ValuesConfig, WriteMode
+from odi_assets.delta.files.spans import NamedPartitions, PartitionBox, Span, TimePartition
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.partition_calendar import PartitionCalendar
@@ -18,7 +17,7 @@ from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.same_history import in_same_history
 from odi_assets.nodes.planning.start import hwm_in_target, marks_of
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.request import Bounds
+from odi_assets.nodes.request import Bounds, RunRequest
 from odi_assets.sources.marks import Mark
 from odi_assets.sources.reads import PlannedRead
 from odi_assets.sources.snapshot import Partitions
@@ -46,7 +45,7 @@ class RangeWay:
 def range_way(node: Node) -> RangeWay:
     """What a range means for ``node``.
 
-    A partitioned node replaces whole partitions. If its keys do not hold the partition column, a key may be in another
+    A partitioned node replaces whole partitions. If its keys do not hold the partition columns, a key may be in another
     partition too, so its rows are upserted. A node without partitions that writes by keys takes a range of its cursor.
 
     Raises:
@@ -54,7 +53,7 @@ def range_way(node: Node) -> RangeWay:
     """
     write, partition = node.config.write, node.config.partition
     if partition is not None:
-        in_keys = partition.column.lower() in [name.lower() for name in write.keys]
+        in_keys = {name.lower() for name in partition.columns} <= {name.lower() for name in write.keys}
         by_keys = write.mode.traits.needs_keys and not in_keys
         return RangeWay(partition.column, None, write.mode if by_keys else WriteMode.PARTITION_OVERWRITE)
     if not write.mode.traits.needs_keys:
@@ -79,12 +78,12 @@ def range_way(node: Node) -> RangeWay:
     return RangeWay(column, source, write.mode)
 
 
-def require_ranges(project: Project, keys: Iterable[NodeKey], bounds: Bounds) -> None:
-    """Raises ConfigError unless each of ``keys`` takes this range; names all that do not."""
+def require_ranges(project: Project, keys: Iterable[NodeKey], request: RunRequest) -> None:
+    """Raises ConfigError unless each of ``keys`` takes the part that ``request`` asks for; names all that do not."""
     wrong: list[ConfigError] = []
     for key in keys:
         try:
-            _partitions_within(Node.of(project, key), bounds)
+            _partitions_within(Node.of(project, key), request)
         except ConfigError as error:
             wrong.append(error)
     if len(wrong) == 1:
@@ -92,27 +91,29 @@ def require_ranges(project: Project, keys: Iterable[NodeKey], bounds: Bounds) ->
     if wrong:
         lines = "\n".join(f"  {error.message}" for error in wrong)
         raise ConfigError(
-            f"{len(wrong)} of the nodes take no such range:\n{lines}", fix="name the nodes that do with --node"
+            f"{len(wrong)} of the nodes take no such {'range' if request.bounds else 'partition'}:\n{lines}",
+            fix="name the nodes that do with --node",
         )
 
 
-def planned_range(plan: NodePlan, bounds: Bounds) -> NodePlan:
-    """``plan`` with the reads that the node's rows in ``bounds`` are made of. They move no mark.
+def planned_range(plan: NodePlan) -> NodePlan:
+    """``plan`` with the reads that the node's rows of its request's part are made of. They move no mark.
 
     Raises:
-        ConfigError: the node takes no such range, or rows that it is made of are gone from a source.
+        ConfigError: the node takes no such part, or rows that it is made of are gone from a source.
     """
+    wanted, bounds = _partitions_within(plan.node, plan.request), plan.request.bounds
     way, sources = range_way(plan.node), plan.node.sources
     write = replace(plan.write, mode=way.mode)
     if way.source is not None:
+        assert bounds is not None
         reads = tuple(
             source.between(bounds.start, bounds.end) if source.name == way.source else source.whole()
             for source in sources
         )
         return replace(plan, reads=reads, write=write)
-    wanted = _partitions_within(plan.node, bounds)
-    if wanted.span is not None and (stored := _kind_stored(plan, wanted.column)) is not None:
-        wanted.span.require(stored)
+    if wanted.box is not None and plan.target.exists:
+        wanted.box.require(plan.target.columns)
     replaced = wanted if way.mode.traits.increment == "partitions" else None
     return replace(
         plan,
@@ -148,24 +149,57 @@ def _loaded(node: Node, source: Source, mark: Mark | None) -> PlannedRead:
 def _in_partitions(plan: NodePlan, read: PlannedRead, wanted: Partitions) -> PlannedRead:
     # If the transform makes the column, rows outside the range are left out after it. So are they where the column is
     # of another type in the source, which may mean other partitions by it.
-    columns = read.snapshot.columns
-    if columns is None or wanted.column not in columns:
-        return read
-    alike = plan.node.config.transform is None or columns[wanted.column] == _kind_stored(plan, wanted.column)
-    return read.in_partitions(wanted) if alike else read
+    columns, stored = read.snapshot.columns, plan.target.columns if plan.target.exists else {}
+    alike = [
+        name for name, kind in (columns or {}).items() if plan.node.config.transform is None or kind == stored.get(name)
+    ]
+    box = wanted.box.within(alike) if wanted.box is not None else None
+    return read if box is None else read.in_partitions(Partitions(box.columns[0], box=box))
 
 
-def _kind_stored(plan: NodePlan, column: str) -> Any:
-    """The type of a column of the node's table; None if there is none yet."""
-    return plan.target.columns.get(column) if plan.target.exists else None
+def _partitions_within(node: Node, request: RunRequest) -> Partitions:
+    """The partitions of the node that ``request`` asks for; none for a node that takes a range of a cursor.
 
-
-def _partitions_within(node: Node, bounds: Bounds) -> Partitions:
-    """The partitions of the node in ``bounds``; none for a node that takes a range of a cursor."""
-    way, partition = range_way(node), node.config.partition
+    Raises:
+        ConfigError: the node has no such partitions.
+    """
+    partition, bounds = node.config.partition, request.bounds
+    named = partition.named if partition is not None else None
+    if request.partitions and named is None:
+        raise ConfigError(
+            f"{node} has no partitions that are named by a value" + (", but of times" if partition is not None else ""),
+            fix="run a range of times of it: --from TIME --to TIME"
+            if partition is not None
+            else "add `partition: {column: …, values: […]}` to the node, or run it without --partition",
+            node=str(node),
+        )
+    sides: list[Span | NamedPartitions] = []
+    if bounds is not None and partition is not None:
+        if not partition.is_timed:
+            raise ConfigError(
+                f"{node} has no partitions of times: each is a value of `{partition.column}`",
+                fix=f"name partitions of it: --partition {_some(partition.named)}",
+                node=str(node),
+            )
+        sides.append(Span(partition.column, partitions_within(partition, bounds), partition.every))
+    if request.partitions and named is not None:
+        sides.append(NamedPartitions(named.column, _known(node, named, request.partitions)))
     if partition is None:
-        return Partitions(way.column)
-    return Partitions(way.column, span=Span(way.column, partitions_within(partition, bounds), partition.every))
+        return Partitions(range_way(node).column)
+    return Partitions(sides[0].column, box=PartitionBox(tuple(sides)))
+
+
+def _known(node: Node, named: ValuesConfig, wanted: Sequence[str]) -> tuple[str, ...]:
+    """``wanted``, each once."""
+    unknown = [one for one in wanted if not named.is_dynamic and one not in named.values]
+    if unknown:
+        known = f"its partitions are {', '.join(named.values)}"
+        raise ConfigError(f"{node} has no partition {', '.join(unknown)}", fix=known, node=str(node))
+    return tuple(dict.fromkeys(wanted))
+
+
+def _some(named: ValuesConfig | None) -> str:
+    return named.values[0] if named is not None and named.values else "VALUE"
 
 
 def partitions_within(partition: PartitionConfig, bounds: Bounds) -> tuple[TimePartition, ...]:

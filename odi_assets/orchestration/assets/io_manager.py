@@ -106,6 +106,8 @@ class DeltaIOManager(dg.IOManager):
                     report_stopped(context, error)
                 raise
             partition = partition_of(self.project, result.key)
+            if partition is not None:
+                self._add_partitions(context, result, partition)
             if result.status is RunStatus.NO_DATA:
                 _report_nothing_new(context, result)
                 return
@@ -116,6 +118,16 @@ class DeltaIOManager(dg.IOManager):
                 context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(result.table_version)))
                 context.add_output_metadata({**materialization_metadata(result), **made_of})
 
+    def _add_partitions(self, context: dg.OutputContext, result: NodeResult, partition: PartitionConfig) -> None:
+        """Let the instance know the partitions of values that rows of the table have, where runs add them."""
+        if partition.named is None or not partition.named.is_dynamic:
+            return
+        table = TableHandle.open(self.project.target(result.key), result.table_version)
+        instance, name = context.step_context.instance, DagsterNames.of(self.project).partitions(result.key)
+        found = PartitionKeys(partition, table.columns if table.exists else {}).dynamic(table)
+        if new := sorted(found - set(instance.get_dynamic_partitions(name))):
+            instance.add_dynamic_partitions(name, new)
+
     def _report_partitions(
         self,
         context: dg.OutputContext,
@@ -125,17 +137,17 @@ class DeltaIOManager(dg.IOManager):
         made_of: Mapping[str, Any],
     ) -> None:
         table = TableHandle.open(self.project.target(result.key), result.table_version)
-        keys_of = PartitionKeys(partition, table.columns.get(partition.column))
+        keys_of = PartitionKeys(partition, table.columns)
         if context.has_asset_partitions:
-            asked = context.asset_partition_keys
-            for key, shown in _by_partition(result, table, partition.column, keys_of, asked).items():
+            asked = list(map(str, context.asset_partition_keys))
+            for key, shown in _by_partition(result, table, keys_of, asked).items():
                 context.step_context.add_asset_metadata({**shown, **made_of}, context.asset_key, key)
             return
         # A run of the pipeline writes to whichever partitions its rows belong to; Dagster does not know which.
         suppress_materialization(context)
         tags = {"dagster/code_version": run.code_version} if run.code_version else None
-        keys = keys_of.of_all(result.partitions)
-        for key, shown in _by_partition(result, table, partition.column, keys_of, keys).items():
+        keys = keys_of.of_all(result.partition_rows)
+        for key, shown in _by_partition(result, table, keys_of, keys).items():
             shown = {**shown, **made_of}
             context.log_event(dg.AssetMaterialization(context.asset_key, metadata=shown, partition=key, tags=tags))
         if not keys:
@@ -181,7 +193,8 @@ class DeltaIOManager(dg.IOManager):
         node = node_of(self.project, context.asset_key)
         if node is not None:
             partition = self.project.graph.node(node).partition
-            return self.project.target(node), {"": partition.column} if partition else {}
+            columns = partition.columns if partition else ()
+            return self.project.target(node), dict(zip(columns if len(columns) > 1 else ("",), columns, strict=False))
         output = context.upstream_output
         metadata = (output.definition_metadata if output else None) or {}
         table = AssetTable.of(self.project, context.asset_key, metadata)
@@ -226,10 +239,10 @@ class DeltaIOManager(dg.IOManager):
 
 
 def _by_partition(
-    result: NodeResult, table: TableHandle, column: str, keys_of: PartitionKeys, keys: Sequence[str]
+    result: NodeResult, table: TableHandle, keys_of: PartitionKeys, keys: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
     """The metadata of each partition. The first one has the figures of the run, so that sums over events are right."""
-    written, sizes = keys_of.rows(result.partition_rows), keys_of.sizes(table, column)
+    written, sizes = keys_of.rows(result.partition_rows), keys_of.sizes(table)
     rest = (result.rows_written or 0) - sum(written.get(key, 0) for key in keys)
     found: dict[str, dict[str, Any]] = {}
     for key in keys:

@@ -20,7 +20,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import PartitionConfig
 from odi_assets.nodes.node import code_version
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.request import FROM_TAG, TO_TAG, RunRequest
+from odi_assets.nodes.request import FROM_TAG, TO_TAG, RunRequest, partition_label, partitions_in
 from odi_assets.nodes.run_node import NodeRun, prepare
 from odi_assets.orchestration.assets.checks import check_results, check_specs, up_to_date
 from odi_assets.orchestration.assets.conditions import condition_of
@@ -37,7 +37,7 @@ from odi_assets.orchestration.assets.partitions.of_nodes import (
     backfill_policy,
     partition_mapping,
     partitions_definition,
-    run_bounds,
+    run_part,
 )
 from odi_assets.orchestration.assets.suppress_materialization import PLANNED
 from odi_assets.orchestration.metadata import UP_TO_DATE, definition_attributes
@@ -137,7 +137,7 @@ def node_asset(
             deps=_mapped(project, deps, partition),
             group_name=names.pipeline(key.pipeline),
             code_version=version,
-            partitions_def=partitions_definition(partition) if partition else None,
+            partitions_def=partitions_definition(partition, names.partitions(key)) if partition else None,
             automation_condition=None if sources is None else condition_of(project, key, sources, deps),
             **shown,
         )
@@ -229,12 +229,15 @@ def _computed(
             log=context.log,
         )
         with remedy_first(context.asset_key, run), run.failures_recorded():
+            names = DagsterNames.of(project)
+            bounds, values = run_part(context, partition, names.partitions(key)) if partition else (None, ())
             request = RunRequest.of_run(
                 context.run.tags,
                 full_refresh=config.full_refresh,
                 adopt=config.adopt,
                 accept_loss=config.accept_loss,
-                partitions=run_bounds(context, partition) if partition else None,
+                bounds=bounds,
+                partitions=values,
             )
         with remedy_first(context.asset_key, run):
             return StepOutput(run, prepare(run, request))
@@ -246,4 +249,5 @@ def _partition_label(context: dg.OpExecutionContext, *, has_partitions: bool) ->
     if has_partitions and context.has_partition_key_range:
         return f"{context.partition_key_range.start}...{context.partition_key_range.end}"
     tags = context.run.tags
-    return f"{tags[FROM_TAG]}...{tags[TO_TAG]}" if FROM_TAG in tags and TO_TAG in tags else None
+    bounds = (tags[FROM_TAG], tags[TO_TAG]) if FROM_TAG in tags and TO_TAG in tags else None
+    return partition_label(bounds, partitions_in(tags))

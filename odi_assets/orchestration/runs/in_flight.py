@@ -8,7 +8,7 @@ import dagster as dg
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.request import FROM_TAG
+from odi_assets.nodes.request import FROM_TAG, PARTITION_TAG
 from odi_assets.orchestration.naming import DagsterNames, partition_of
 from odi_assets.util.process import is_gone
 
@@ -26,6 +26,7 @@ _UNFINISHED = [
     dg.DagsterRunStatus.CANCELING,
 ]
 _NOT_BEGUN = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED)
+_PART_TAGS = frozenset({FROM_TAG, PARTITION_TAG})
 _PARTITION_TAGS = frozenset(
     {"dagster/partition", "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"}
 )
@@ -96,7 +97,7 @@ def increments_in_flight(project: Project, instance: dg.DagsterInstance) -> dict
     """The nodes whose increment a run is about to take in or is taking in, with that run. Backfills take in none."""
     found: dict[NodeKey, dg.DagsterRun] = {}
     for run in unfinished_runs(instance):
-        if FROM_TAG in run.tags or is_of_other_environment(project, run):
+        if not _PART_TAGS.isdisjoint(run.tags) or is_of_other_environment(project, run):
             continue
         of_partitions = not _PARTITION_TAGS.isdisjoint(run.tags)
         for key in nodes_of_run(project, instance, run):
@@ -112,7 +113,7 @@ def whole_run_to_begin(
     """A run of all of these nodes that is requested and has not begun; it will take in all that is new."""
     wanted = set(nodes)
     for run in unfinished_runs(instance):
-        bounded = FROM_TAG in run.tags or not _PARTITION_TAGS.isdisjoint(run.tags)
+        bounded = not (_PART_TAGS | _PARTITION_TAGS).isdisjoint(run.tags)
         if bounded or is_of_other_environment(project, run):
             continue
         if run.status in _NOT_BEGUN and wanted <= set(nodes_of_run(project, instance, run)):

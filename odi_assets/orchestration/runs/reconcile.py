@@ -18,11 +18,11 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import OdiError
+from odi_assets.errors import ConfigError, OdiError
 from odi_assets.nodes.history.attempts import NodeAttempt, end, only_one, open_attempts
 from odi_assets.nodes.history.repair import GRACE, commits_without_row, is_recorded, row_of
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.request import FROM_TAG, TO_TAG
+from odi_assets.nodes.request import FROM_TAG, TO_TAG, partition_label, partitions_in
 from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.orchestration.runs.history import is_partial, run_trigger
 from odi_assets.orchestration.runs.in_flight import (
@@ -213,5 +213,15 @@ def _never_begun(project: Project, run: dg.DagsterRun, key: NodeKey, number: int
 
 def _partition(run: dg.DagsterRun) -> str | None:
     start, stop = (run.tags.get(f"dagster/asset_partition_range_{end}") for end in ("start", "end"))
-    start, stop = start or run.tags.get(FROM_TAG), stop or run.tags.get(TO_TAG)
-    return f"{start}...{stop}" if start and stop else run.tags.get("dagster/partition")
+    if start and stop:
+        return f"{start}...{stop}"
+    bounds = (run.tags[FROM_TAG], run.tags[TO_TAG]) if {FROM_TAG, TO_TAG} <= run.tags.keys() else None
+    return partition_label(bounds, _values(run)) or run.tags.get("dagster/partition")
+
+
+def _values(run: dg.DagsterRun) -> tuple[str, ...]:
+    try:
+        return partitions_in(run.tags)
+    except ConfigError:
+        # The run has stopped for that.
+        return ()

@@ -12,7 +12,7 @@ from odi_assets.config.models import FilesIncrement, StatefulIncrement, StreamIn
 from odi_assets.connections.location import Location
 from odi_assets.delta.changes import is_other_history, table_change
 from odi_assets.delta.damage import require_no_remains
-from odi_assets.delta.files.pruning import files_in_partitions, values_of
+from odi_assets.delta.files.pruning import files_in_box, files_in_partitions, values_of
 from odi_assets.delta.history import TableCommit, commit_at, replaces_rows, restored_version, versions_in_effect
 from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.position import table_position
@@ -299,7 +299,9 @@ class TableSnapshot(SourceSnapshot):
         return self.handle.live_files if self.only is None else self._files_of(self.only)
 
     def _files_of(self, only: Partitions) -> Sequence[LiveFile]:
-        return files_in_partitions(self.handle, only.column, only.values, only.span)
+        if only.box is not None:
+            return files_in_box(self.handle, only.box)
+        return files_in_partitions(self.handle, only.column, only.values)
 
     def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
         only = self.only if only is None else only

@@ -99,10 +99,11 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
         LossError: a full refresh would lose rows, and the request does not say that it may.
         SourceError, TableError: an input cannot be examined.
     """
-    if request.bounds is not None:
+    if request.is_bounded:
         raise ConfigError(
-            f"{node} is a stream, which goes on from its checkpoint, and the run is to take a range ({request.bounds})",
-            fix=f"run it without --from and --to, or read all its inputs again: odi run {node.command} --full-refresh",
+            f"{node} is a stream, which goes on from its checkpoint, and the run is to take a part ({request.part})",
+            fix="run it without a range or partitions, or read all its inputs again: "
+            f"odi run {node.command} --full-refresh",
             node=str(node),
         )
     (require_no_quarantine if request.full_refresh else require_own_stream)(node, target)

@@ -28,11 +28,13 @@ class PartitionOverwrite(Mode):
             _require_within(new, named, write)
         is_replaced = membership([*(file.partition for file in new), *(named or ())])
         removed = [file for file in write.handle.live_files if is_replaced(file.partition)]
+        # Those that are named may stand for others, by some of the table's columns alone.
+        replaced = [*(named or ()), *(file.partition for file in removed)]
         if not removed or not write.adds_columns:
-            return FileChanges("partitions", new, removed=removed, partitions=named or ())
+            return FileChanges("partitions", new, removed=removed, partitions=replaced)
         others = [file for file in write.handle.live_files if not is_replaced(file.partition)]
         moved = write.stage(read_files(write.spark, write.handle, others), "-moved") if others else []
-        return FileChanges("partitions", new, moved, write.handle.live_files, partitions=named or ())
+        return FileChanges("partitions", new, moved, write.handle.live_files, partitions=replaced)
 
 
 def _require_partition_columns(write: Write) -> None:

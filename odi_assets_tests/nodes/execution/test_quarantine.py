@@ -604,6 +604,29 @@ def test_rows_of_a_quarantine_that_is_gone_are_missed_only_until_their_partition
     assert (missed(), box.bad()) == ([], [(2, -3.0, NEGATIVE), (3, -1.0, NEGATIVE)])
 
 
+def test_a_run_of_a_partition_needs_no_quarantine_as_long_as_no_row_is_bad(tmp_path: Path, spark: SparkSession) -> None:
+    box = ByDay(tmp_path, spark)
+    box.deliver("1", (1, 5.0, "2024-01-01"))
+    box.both()
+    assert box.run("orders", start="2024-01-01", end="2024-01-02").rows_written == 1
+    box.deliver("2", (2, -3.0, "2024-01-01"))
+    box.run("raw")
+    box.run("orders", start="2024-01-01", end="2024-01-02")
+    assert (box.good(), box.bad()) == ([(1, 5.0)], [(2, -3.0, NEGATIVE)])
+
+
+def test_checks_send_rows_of_no_partition_to_the_quarantine(tmp_path: Path, spark: SparkSession) -> None:
+    checks = "- accepted_values: {column: day, values: ['2024-01-01']}\n    - not_null: day"
+    text = BY_DAY.replace("every: day, start: 2024-01-01", "values: [2024-01-01]")
+    box = Orders.__new__(Orders)
+    Sandbox.__init__(box, tmp_path, spark, text.replace("- range: {column: amount, min: 0}", checks))
+    box.deliver("1", (1, 5.0, "2024-01-01"), (2, 6.0, "2024-01-02"), (3, 7.0, None))
+    box.run("raw")
+    box.run("orders")
+    assert box.good() == [(1, 5.0)]
+    assert box.bad() == [(2, 6.0, "accepted_values_day"), (3, 7.0, "not_null_day")]
+
+
 def test_a_rewind_takes_the_undone_rows_out_of_the_quarantine_and_they_come_back_once(
     tmp_path: Path, spark: SparkSession
 ) -> None:

@@ -1,4 +1,4 @@
-"""Backfills of single partitions beside increments, across changes of the clock: each row is there once."""
+"""Backfills of single partitions beside increments, across changes of the clock, or of values: each row once."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.partitions.cases import Case
 from benchmarks.partitions.sweep import lived
+from benchmarks.partitions.values import ValueCase, lived_by_values
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,18 @@ def test_a_partition_gets_its_own_rows_once_and_leaves_those_of_its_neighbours(
     tmp_path: Path, spark: SparkSession, mode: str, case: Case
 ) -> None:
     assert lived(case, mode, spark, tmp_path / "home", random.Random(7)) == []
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ValueCase("INT", "days and listed", "partition_overwrite"),
+        ValueCase("STRING", "listed", "append"),
+        ValueCase("DATE", "dynamic", "upsert, keys: [id]"),
+    ],
+    ids=str,
+)
+def test_a_partition_of_a_value_gets_its_own_rows_once_and_a_row_of_none_stops_the_run(
+    tmp_path: Path, spark: SparkSession, case: ValueCase
+) -> None:
+    assert lived_by_values(case, spark, tmp_path / "home", random.Random(7), most=3) == []

@@ -64,7 +64,7 @@ def test_dagster_has_these_partitions(zone: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for case in [one for one in BY_ZONE[zone] if one.kind == "TIMESTAMP"]:
-            definition = partitions_definition(config(case))
+            definition = partitions_definition(config(case), "p")
             for part in case.parts:
                 window = definition.time_window_for_partition_key(part.key)
                 found = (window.start.astimezone(UTC), window.end.astimezone(UTC))
@@ -74,7 +74,7 @@ def test_dagster_has_these_partitions(zone: str) -> None:
 
 def test_rows_are_counted_by_the_partitions_that_dagster_knows() -> None:
     case = Case("day", "TIMESTAMP", "Europe/Berlin", "back", 6)
-    keys = PartitionKeys(config(case), "timestamp")
+    keys = PartitionKeys(config(case), {"at": "timestamp"})
     # In Berlin, 6 o'clock is 4 o'clock in UTC before the change, and 5 o'clock after it.
     values = {
         "2024-10-27 03:59:59": 1,
@@ -83,7 +83,7 @@ def test_rows_are_counted_by_the_partitions_that_dagster_knows() -> None:
         "2030-01-01 00:00:00": 8,
         None: 9,
     }
-    assert keys.rows(values) == {"2024-10-26": 3, "2024-10-27": 4}
+    assert keys.rows({(value,): count for value, count in values.items()}) == {"2024-10-26": 3, "2024-10-27": 4}
 
 
 def test_texts_and_integers_name_a_partition_in_several_ways() -> None:

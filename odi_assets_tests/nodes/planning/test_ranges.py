@@ -15,7 +15,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.materialize import Computed, compute
 from odi_assets.nodes.planning.range import require_ranges
-from odi_assets.nodes.request import Bounds
+from odi_assets.nodes.request import Bounds, RunRequest
 from odi_assets.nodes.result import RunInfo
 from odi_assets.nodes.run_node import commit
 from odi_assets.state.records import RunStatus
@@ -234,7 +234,7 @@ def test_what_takes_no_range_is_refused_with_its_remedy(box: Sandbox) -> None:
         box.plan("by_day", bounds=Bounds.of("2024-01-01T05:00", D2))
     keys = [NodeKey("p", name) for name in ("by_day", "log")]
     with pytest.raises(ConfigError, match=r"p\.log has no"):
-        require_ranges(box.project, keys, bounds)
+        require_ranges(box.project, keys, RunRequest(bounds=bounds))
 
 
 def test_a_range_of_a_cursor_that_is_no_time_is_refused_before_spark_meets_it(

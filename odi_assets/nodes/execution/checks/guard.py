@@ -158,7 +158,7 @@ class Guard:
         """What of the quarantine the increment replaces, as it does in the node's table."""
         mode, spec = self.plan.write.mode, self.plan.write_spec
         there = [file.partition for file in table.live_files] if table.exists else []
-        named = spec.replaced_in(there, table.columns if table.exists else {}) or ()
+        named = (spec.replaced_in(there, table.columns) or ()) if table.exists else ()
         if mode is WriteMode.OVERWRITE:
             return "table" if table.exists and table.live_files else None
         if mode is WriteMode.PARTITION_OVERWRITE:
@@ -210,7 +210,7 @@ class Guard:
     def _checks(self) -> tuple[Check, ...]:
         """Rows of a range are as old as the range is: how fresh they are says nothing."""
         checks = self.plan.node.config.all_checks
-        return checks if self.plan.request.bounds is None else tuple(one for one in checks if one.kind != "freshness")
+        return checks if not self.plan.request.is_bounded else tuple(one for one in checks if one.kind != "freshness")
 
     def _kept(self) -> Column | None:
         """Which rows are looked at: all but those that delete others."""

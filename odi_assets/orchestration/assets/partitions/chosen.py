@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from odi_assets.delta.files.spans import TIMES, TimePartition, bound_text, clock_bounds, names_of, time_of
+from odi_assets.delta.files.spans import (
+    TIMES,
+    TimePartition,
+    bound_text,
+    clock_bounds,
+    key_by_text,
+    names_of,
+    time_of,
+    value_text,
+)
 from odi_assets.delta.partition_values import INTEGERS, same_spelling
 from odi_assets.errors import ConfigError
 from odi_assets.spark.lazy import F
@@ -85,30 +94,15 @@ class Dimension:
         """
         name = str(kind)
         if name not in self._known:
-            self._known[name] = self._by_text(kind)
+            self._known[name] = key_by_text(self.column, {key: self._texts(key, kind) for key in self.keys}, kind)
         found: dict[str, str] = self._known[name]
-        return found
-
-    def _by_text(self, kind: Any) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for key in self.keys:
-            for text in self._texts(key, kind):
-                if found.setdefault(text, key) != key:
-                    raise ConfigError(
-                        f"the partitions {found[text]} and {key} are one value of `{self.column}`, which is "
-                        f"{str(kind).upper()}: {text}",
-                        fix="let the column hold the keys of the partitions as texts",
-                        column=self.column,
-                    )
         return found
 
     def _texts(self, key: str, kind: Any) -> set[str]:
         window = self._window_of.get(key)
         if window is not None:
             return names_of(self.column, TimePartition(key, window.start, window.end), self._every, kind)
-        if kind in INTEGERS and not re.fullmatch(r"[+-]?\d+", key):
-            return set()
-        return {text} if (text := same_spelling(key, kind)) else set()
+        return {text} if (text := value_text(key, kind)) else set()
 
     @cached_property
     def _window_of(self) -> Mapping[str, dg.TimeWindow]:

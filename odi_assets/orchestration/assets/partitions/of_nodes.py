@@ -6,29 +6,53 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, time
+from functools import cached_property
 from typing import Any
 
 import dagster as dg
 
-from odi_assets.config.models import PartitionConfig
+from odi_assets.config.models import PartitionConfig, ValuesConfig, is_key
+from odi_assets.delta.files.spans import NamedPartitions
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.planning.partition_calendar import KEYS, PartitionCalendar
 from odi_assets.nodes.request import Bounds
 
 
-def partitions_definition(config: PartitionConfig) -> dg.TimeWindowPartitionsDefinition:
+def partitions_definition(config: PartitionConfig, name: str) -> dg.PartitionsDefinition[Any]:
+    """The partitions of a node: times, values of a column, or both.
+
+    Args:
+        name: under which the instance keeps partitions that runs add; unique among assets.
+    """
+    named = config.named
+    of_values = None if named is None else _of_values(named, name)
+    if not config.is_timed:
+        assert of_values is not None
+        return of_values
+    of_times = _of_times(config)
+    if named is None or of_values is None:
+        return of_times
+    return dg.MultiPartitionsDefinition({config.column: of_times, named.column: of_values})
+
+
+def _of_values(named: ValuesConfig, name: str) -> dg.PartitionsDefinition[Any]:
+    if named.is_dynamic:
+        return dg.DynamicPartitionsDefinition(name=name)
+    return dg.StaticPartitionsDefinition(list(named.values))
+
+
+def _of_times(config: PartitionConfig) -> dg.TimeWindowPartitionsDefinition:
     """The time windows of a partitioned node; ``end`` is the first day without one."""
     hour, minute = config.hour_offset, config.minute_offset
-    start, end = (None if day is None else datetime.combine(day, time()) for day in (config.start, config.end))
-    assert start is not None
-    end = None if end is None else end.replace(hour=hour, minute=minute)
+    start = datetime.combine(config.first_day, time())
+    end = None if config.end is None else datetime.combine(config.end, time(hour, minute))
     zone = config.timezone
     if config.every == "hour":
         return dg.HourlyPartitionsDefinition(start, end, minute, zone)
     if config.every == "day":
         return dg.DailyPartitionsDefinition(start, end, minute, hour, zone)
     if config.every == "week":
-        weekday = config.start.isoweekday() % 7
+        weekday = config.first_day.isoweekday() % 7
         return dg.WeeklyPartitionsDefinition(start, end, minute, hour, weekday, zone)
     if config.every == "month":
         return dg.MonthlyPartitionsDefinition(start, end, minute, hour, timezone=zone)
@@ -37,13 +61,26 @@ def partitions_definition(config: PartitionConfig) -> dg.TimeWindowPartitionsDef
 
 
 def partition_mapping(config: PartitionConfig | None, above: PartitionConfig | None) -> dg.PartitionMapping | None:
-    """Which partitions of a node ``above`` a node reads; None for Dagster's own way, by their times.
+    """Which partitions of a node ``above`` a node reads; None for Dagster's own way, by their times or by equal values.
 
-    Dagster does not map times between zones: all partitions above are meant then.
+    All partitions above are meant where Dagster has no way: between time zones, and between different values.
     """
-    if config is None or above is None or config.timezone == above.timezone:
+    if config is None or above is None:
         return None
-    return dg.AllPartitionMapping()
+    if config.is_timed and above.is_timed and config.timezone != above.timezone:
+        return dg.AllPartitionMapping()
+    if config.is_timed and above.is_timed and None in (config.also, above.also):
+        return None
+    if any(one.named is not None and one.named.is_dynamic for one in (config, above)):
+        return dg.AllPartitionMapping()
+    own, other = (partitions_definition(one, "") for one in (config, above))
+    sides = [*_sides(own), *_sides(other)]
+    return None if own == other or other in sides or own in sides else dg.AllPartitionMapping()
+
+
+def _sides(definition: dg.PartitionsDefinition[Any]) -> list[dg.PartitionsDefinition[Any]]:
+    several = definition.partitions_defs if isinstance(definition, dg.MultiPartitionsDefinition) else ()
+    return [part.partitions_def for part in several]
 
 
 def backfill_policy(config: PartitionConfig) -> dg.BackfillPolicy:
@@ -52,18 +89,42 @@ def backfill_policy(config: PartitionConfig) -> dg.BackfillPolicy:
     return dg.BackfillPolicy.single_run() if most is None else dg.BackfillPolicy.multi_run(most)
 
 
-def run_bounds(context: dg.OpExecutionContext, config: PartitionConfig) -> Bounds | None:
-    """The half-open range of time that this run is bounded to; None for a run without partitions."""
+def run_part(
+    context: dg.OpExecutionContext, config: PartitionConfig, name: str
+) -> tuple[Bounds | None, tuple[str, ...]]:
+    """The range of time and the values of a column that this run is bounded to; neither for one without partitions."""
     if context.has_partition_key:
         first = last = str(context.partition_key)
     elif context.has_partition_key_range:
-        first, last = context.partition_key_range
+        first, last = map(str, context.partition_key_range)
     else:
-        return None
+        return None, ()
     # The context has no window here: in a pipeline's job, assets have no partitions (see ``jobs``).
-    definition = partitions_definition(config)
+    definition = partitions_definition(config, name)
+    if isinstance(definition, dg.TimeWindowPartitionsDefinition):
+        return _bounds(definition, first, last), ()
+    with dg.partition_loading_context(dynamic_partitions_store=context.instance):
+        if not isinstance(definition, dg.MultiPartitionsDefinition):
+            return None, _keys(definition, first, last)
+        ends = [definition.get_partition_key_from_str(key).keys_by_dimension for key in (first, last)]
+        bounds: Bounds | None = None
+        values: tuple[str, ...] = ()
+        for part in definition.partitions_defs:
+            of_part = [one[part.name] for one in ends]
+            if isinstance(part.partitions_def, dg.TimeWindowPartitionsDefinition):
+                bounds = _bounds(part.partitions_def, *of_part)
+            else:
+                values = _keys(part.partitions_def, *of_part)
+        return bounds, values
+
+
+def _bounds(definition: dg.TimeWindowPartitionsDefinition, first: str, last: str) -> Bounds:
     start, end = (definition.time_window_for_partition_key(key) for key in (first, last))
     return Bounds.of(start.start, end.end)
+
+
+def _keys(definition: dg.PartitionsDefinition[Any], first: str, last: str) -> tuple[str, ...]:
+    return tuple(definition.get_partition_keys_in_range(dg.PartitionKeyRange(first, last)))
 
 
 @dataclass(frozen=True)
@@ -76,48 +137,78 @@ class PartitionSize:
 
 
 class PartitionKeys:
-    """Dagster's keys of values of a node's partition column.
+    """Dagster's keys of partitions of a node's table.
 
     Args:
-        kind: the type of the column, as Delta has it.
+        kinds: the types of the table's columns, as Delta has them.
     """
 
-    def __init__(self, config: PartitionConfig, kind: Any) -> None:
-        self._calendar, self._kind = PartitionCalendar(config), kind
-        self._definition = partitions_definition(config)
-        self._known: dict[str | None, str | None] = {}
-        self._there: dict[str, bool] = {}
+    def __init__(self, config: PartitionConfig, kinds: Mapping[str, Any]) -> None:
+        self._config, self._kinds = config, kinds
+        self._known: dict[tuple[str | None, ...], str | None] = {}
+        if config.is_timed:
+            self._calendar, self._times = PartitionCalendar(config), _of_times(config)
 
-    def of(self, value: str | None) -> str | None:
-        """The key of the partition that a value belongs to. NULL, values outside the definition and values that do not
-        say have none."""
-        if value not in self._known:
-            found = self._calendar.partition_of(value, self._kind)
-            self._known[value] = found.key if found is not None and self._has(found.key) else None
-        return self._known[value]
+    def of(self, *values: str | None) -> str | None:
+        """The key of the partition that values of the node's partition columns belong to. NULL, values outside the
+        definition and values that do not say have none."""
+        if values not in self._known:
+            pairs = zip(self._config.columns, values, strict=True)
+            found = {column: self._of_column(column, value) for column, value in pairs}
+            # Dagster sorts the columns by their names.
+            keys = [found[column] for column in sorted(found)]
+            self._known[values] = None if None in keys else "|".join(map(str, keys))
+        return self._known[values]
 
-    def of_all(self, values: Iterable[str | None]) -> list[str]:
+    def of_all(self, values: Iterable[tuple[str | None, ...]]) -> list[str]:
         """The keys of values, each once, in order."""
-        return sorted({key for value in values if (key := self.of(value)) is not None})
+        return sorted({key for one in values if (key := self.of(*one)) is not None})
 
-    def rows(self, rows: Mapping[str | None, int]) -> Mapping[str, int]:
-        """Rows by value of the partition column, counted by key; without those that have none."""
+    def rows(self, rows: Mapping[tuple[str | None, ...], int]) -> Mapping[str, int]:
+        """Rows by values of the partition columns, counted by key; without those that have none."""
         counts = Counter[str]()
-        for value, count in rows.items():
-            if (key := self.of(value)) is not None:
+        for values, count in rows.items():
+            if (key := self.of(*values)) is not None:
                 counts[key] += count
         return counts
 
-    def sizes(self, table: TableHandle, column: str) -> dict[str, PartitionSize]:
+    def sizes(self, table: TableHandle) -> dict[str, PartitionSize]:
         """What the table has of each partition."""
         sizes: dict[str, PartitionSize] = {}
         for file in table.live_files:
-            if (key := self.of(file.partition.get(column))) is not None:
+            if (key := self.of(*map(file.partition.get, self._config.columns))) is not None:
                 one = sizes.get(key, PartitionSize())
                 sizes[key] = PartitionSize(one.rows + (file.rows or 0), one.bytes + file.size, one.files + 1)
         return sizes
 
+    def dynamic(self, table: TableHandle) -> set[str]:
+        """Of partitions that runs add: those that the table has."""
+        named = self._config.named
+        if named is None or not named.is_dynamic or not table.exists:
+            return set()
+        values = {file.partition.get(named.column) for file in table.live_files}
+        return {key for value in values if (key := self._of_column(named.column, value)) is not None}
+
+    def _of_column(self, column: str, value: str | None) -> str | None:
+        named, kind = self._config.named, self._kinds.get(column)
+        if named is None or column != named.column:
+            found = self._calendar.partition_of(value, kind)
+            return found.key if found is not None and self._has(found.key) else None
+        if named.is_dynamic:
+            return value if value is not None and is_key(value) else None
+        return self._values.key_of(value, kind)
+
+    @cached_property
+    def _values(self) -> NamedPartitions:
+        named = self._config.named
+        assert named is not None
+        return NamedPartitions(named.column, named.values)
+
+    @cached_property
+    def _there(self) -> dict[str, bool]:
+        return {}
+
     def _has(self, key: str) -> bool:
         if key not in self._there:
-            self._there[key] = self._definition.has_partition_key(key)
+            self._there[key] = self._times.has_partition_key(key)
         return self._there[key]

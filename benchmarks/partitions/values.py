@@ -1,0 +1,143 @@
+"""Partitions that are values, listed or as they come, alone or beside days: each is backfilled beside increments."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.partitions.sweep import wrong
+from odi_assets.errors import OdiError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from odi_assets_tests.nodes.support import Sandbox
+
+FORMS = ("listed", "dynamic", "days and listed", "days and dynamic")
+MODES = ("append", "partition_overwrite", "upsert, keys: [id]", "upsert, keys: [id, day, v]")
+VALUES = {
+    "STRING": ("eu", "us", "O'Neil", "ü", "1"),
+    "INT": ("7", "-3", "2024", "0"),
+    "BIGINT": ("9223372036854775807", "1"),
+    "BOOLEAN": ("true", "false"),
+    "DATE": ("2024-02-29", "2024-03-01"),
+}
+"""By type of the column, values that are partitions."""
+STRAYS = {"STRING": "EU", "INT": "8", "BIGINT": "2", "BOOLEAN": "", "DATE": "2024-03-02"}
+"""By type of the column, a value that no list has; NULL where the lists have all."""
+DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
+_PIPELINE = """
+- pipeline: p
+  nodes:
+  - name: raw
+    read:
+      {connection: landing, format: csv, path: "*.csv", schema: "id BIGINT, day DATE, v KIND",
+       options: {header: "true"}, incremental: files}
+    partition: PARTITION
+    write: {connection: lake, path: raw, mode: MODE}
+"""
+
+
+@dataclass(frozen=True)
+class ValueCase:
+    """A node whose partitions are values of one type."""
+
+    kind: str
+    form: str
+    mode: str
+
+    def __str__(self) -> str:
+        return f"{self.form} {self.kind}, {self.mode}"
+
+    @property
+    def of_days(self) -> bool:
+        return self.form.startswith("days")
+
+    @property
+    def rows(self) -> dict[int, tuple[str, str]]:
+        """Two rows of each value and day, by their ids."""
+        pairs = [*product(DAYS, VALUES[self.kind])] * 2
+        return dict(enumerate(pairs))
+
+    @property
+    def pipeline(self) -> str:
+        listed = ", ".join("'" + value.replace("'", "''") + "'" for value in VALUES[self.kind])
+        values = "values: dynamic" if "dynamic" in self.form else f"values: [{listed}]"
+        own = f"column: v, {values}"
+        partition = f"column: day, start: 2024-01-01, and: {{{own}}}" if self.of_days else own
+        text = _PIPELINE.replace("KIND", self.kind).replace("PARTITION", f"{{{partition}}}")
+        return text.replace("MODE", self.mode)
+
+    def parts(self) -> Iterator[tuple[dict[str, Any], frozenset[int]]]:
+        """Each partition, and some of several, as a run takes it; and the ids of its rows, by arithmetic."""
+        values = VALUES[self.kind]
+        for some in [*((value,) for value in values), values[:2]]:
+            for first, days in enumerate(DAYS) if self.of_days else [(0, "")]:
+                bounds = {"start": days, "end": [*DAYS[1:], "2024-01-04"][first]} if self.of_days else {}
+                ids = [number for number, (day, value) in self.rows.items() if value in some and day in (days or day)]
+                yield {**bounds, "partitions": some}, frozenset(ids)
+        if self.of_days:
+            yield {"partitions": values[:1]}, frozenset(n for n, (_, v) in self.rows.items() if v == values[0])
+            whole = {"start": DAYS[0], "end": DAYS[2]}
+            yield whole, frozenset(number for number, (day, _) in self.rows.items() if day != DAYS[2])
+
+
+def value_cases() -> list[ValueCase]:
+    """All of them."""
+    return [ValueCase(*one) for one in product(VALUES, FORMS, MODES)]
+
+
+def lived_by_values(
+    case: ValueCase, spark: SparkSession, folder: Path, draw: random.Random, most: int = 6
+) -> list[str]:
+    """Let increments and runs of partitions make a table; what is wrong with it at any moment.
+
+    Args:
+        most: how many runs of partitions it has.
+    """
+    from odi_assets_tests.nodes.support import Sandbox
+
+    folder.mkdir(parents=True)
+    box, rows, found = Sandbox(folder, spark, case.pipeline), case.rows, list[str]()
+    first, there = {number for number in rows if number % 3}, set[int]()
+    _land(box, "a.csv", case, first)
+    if case.mode != "partition_overwrite":
+        box.run("raw")
+        there = set(first)
+    _land(box, "b.csv", case, set(rows) - first)
+    parts = list(case.parts())
+    draw.shuffle(parts)
+    for how, ids in [*parts[: most - 1], parts[0]]:
+        result = box.run("raw", **how)
+        own = ids & first if case.mode == "append" else ids
+        there |= own
+        if result.rows_written != len(own) and "upsert" not in case.mode:
+            found.append(f"{how}: {result.rows_written} rows written, and {len(own)} are its own")
+        found += wrong(box, there, str(how))
+    box.run("raw")
+    found += wrong(box, set(rows), "the increment")
+    box.land("stray.csv", ["id,day,v", f"1000,{DAYS[0]},{STRAYS[case.kind]}"])
+    if "listed" in case.form:
+        found += _refused(box, case)
+    else:
+        box.run("raw")
+    found += wrong(box, {*rows, *([] if "listed" in case.form else [1000])}, "a row of another value")
+    return [f"{case}: {line}" for line in found]
+
+
+def _refused(box: Sandbox, case: ValueCase) -> list[str]:
+    try:
+        box.run("raw")
+    except OdiError as error:
+        stray = STRAYS[case.kind] or "NULL"
+        named = f"has `v` = {stray}, which is none of its partitions" in str(error)
+        return [] if named else [f"{stray} is not named: {error}"]
+    return ["a row of no partition was loaded"]
+
+
+def _land(box: Sandbox, name: str, case: ValueCase, ids: set[int]) -> None:
+    box.land(name, ["id,day,v", *(f"{number},{','.join(case.rows[number])}" for number in sorted(ids))])
