@@ -200,6 +200,11 @@ class NodeKind:
         del node
         return False
 
+    def can_go_on(self, node: Node) -> bool:
+        """Whether what it keeps beside its table belongs to the rows there, so that its next run goes on by itself."""
+        del node
+        return True
+
     def rewind(self, node: Node, before: TableHandle) -> GoesAlong | None:
         """What goes along to the version that ``before`` was opened at. Changes nothing.
 

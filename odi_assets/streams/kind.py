@@ -107,6 +107,9 @@ class StreamKind(NodeKind):
     def is_ahead_of_table(self, node: Node) -> bool:
         return stream_marks(node, TableHandle.open(node.target.location)).match is Match.TABLE_BEHIND
 
+    def can_go_on(self, node: Node) -> bool:
+        return stream_marks(node, TableHandle.open(node.target.location)).match.can_go_on
+
     def rewind(self, node: Node, before: TableHandle) -> GoesAlong:
         from odi_assets.streams.recovery.rewind import plan_checkpoint
 

@@ -87,7 +87,7 @@ def rewind(
         (to_run, lambda run: table_versions.after_run(run, state, key)),
         (before_run, lambda run: table_versions.before_run(run, key)),
         (to_time, lambda text: table_versions.at_time(_moment(text))),
-        (redo or None, lambda _: table_versions.before_last_rewind(key)),
+        (redo or None, lambda _: table_versions.before_last_rewind(Node.of(project, key))),
     )
     choices = [find(given) for given, find in points if given is not None]
     if len(choices) != 1:

@@ -131,7 +131,7 @@ def plan_rewind(
     left: dict[NodeKey, str] = {}
     node = Node.of(project, key)
     if version == handle.version and not (
-        node.kind.is_ahead_of_table(node) or _state_is_apart(project, state, key, handle)
+        not node.kind.can_go_on(node) or _state_is_apart(project, state, key, handle)
     ):
         left[key] = f"is at version {version} already"
     else:

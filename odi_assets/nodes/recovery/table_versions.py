@@ -14,7 +14,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.history.resume import TARGET
-from odi_assets.nodes.node import app_ids
+from odi_assets.nodes.node import Node, app_ids
 from odi_assets.state.backend import StateBackend
 
 Choice = Callable[[TableHandle], int]
@@ -121,21 +121,37 @@ def before_run(run_id: str, key: NodeKey) -> Choice:
     return choose
 
 
-def before_last_rewind(key: NodeKey) -> Choice:
-    """The version that the last rewind went back from."""
+def before_last_rewind(node: Node) -> Choice:
+    """The version that the last rewind went back from. If it was such a redo itself, and died before all of the node
+    was there, it is the version that the redo made."""
 
     def choose(handle: TableHandle) -> int:
-        for stamp in handle.stamps():
-            if CommitFacts.of(stamp).rewound_to is not None:
-                return stamp.version - 1
-            if stamp.app_id in app_ids(key):
-                break
-        raise ConfigError(
-            f"the last commit to the table of {key} is no rewind, so there is nothing to do again",
-            fix=f"`odi state rewind {key} --list` shows the versions to go to",
-        )
+        rewinds = _last_rewinds(node, handle)
+        if not rewinds:
+            raise ConfigError(
+                f"the last commit to the table of {node} is no rewind, so there is nothing to do again",
+                fix=f"`odi state rewind {node} --list` shows the versions to go to",
+            )
+        (version, back_to), *earlier = rewinds
+        was_redo = bool(earlier) and back_to == earlier[0][0] - 1
+        return int(handle.version or 0) if was_redo and not node.kind.can_go_on(node) else version - 1
 
     return choose
+
+
+def _last_rewinds(node: Node, handle: TableHandle) -> list[tuple[int, int]]:
+    """The rewinds since the last run, newest first: the version that each made, and the version it went back to.
+    Left out are those that completed one that had died."""
+    found: list[tuple[int, int]] = []
+    for stamp in handle.stamps():
+        back_to = CommitFacts.of(stamp).rewound_to
+        if back_to is None and stamp.app_id in app_ids(node.key):
+            break
+        if back_to is not None and back_to != stamp.version - 1:
+            if found and found[-1][1] == back_to:
+                found.pop()
+            found.append((stamp.version, back_to))
+    return found
 
 
 def _stamps_of(handle: TableHandle, run_id: str) -> list[CommittedStamp]:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.maintenance.maintain import MaintenanceOptions
 from odi_assets.errors import ConfigError, FencedError, IdentityMismatchError, StateError, TableError
+from odi_assets.nodes.node import Node
 from odi_assets.nodes.recovery import table_versions as points
 from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.nodes.recovery.maintenance import maintain_node
@@ -101,14 +102,14 @@ def test_what_was_undone_can_be_done_again(box: Sandbox) -> None:
     ((rewind, _),) = back(box, points.at_version(1))
     assert [stamp.version for stamp in rewind.undone] == [2]
     assert maintain_node(box.project, box.state, RAW, MaintenanceOptions()) is not None
-    ((rewind, _),) = back(box, points.before_last_rewind(RAW))
+    ((rewind, _),) = back(box, points.before_last_rewind(Node.of(box.project, RAW)))
     assert [stamp.version for stamp in rewind.undone] == [3]
     assert ids(box) == [1, 2, 3]
     assert box.hwm("raw")["path"] == "orders/3.csv"
     assert box.run("raw").status is RunStatus.NO_DATA
     load(box, 4)
     with pytest.raises(ConfigError, match="is no rewind"):
-        back(box, points.before_last_rewind(RAW))
+        back(box, points.before_last_rewind(Node.of(box.project, RAW)))
 
 
 def test_a_version_is_named_by_its_run_by_the_run_after_it_or_by_a_time(box: Sandbox) -> None:
@@ -320,7 +321,7 @@ def test_below_an_upsert_a_rewind_without_its_cascade_stops_what_read_the_undone
 def test_a_rewind_undone_again_is_no_rewrite_and_one_before_the_mark_stays_one(upserted: Sandbox) -> None:
     box = upserted
     back(box, points.at_version(0), "orders")
-    back(box, points.before_last_rewind(NodeKey("p", "orders")), "orders")
+    back(box, points.before_last_rewind(Node.of(box.project, NodeKey("p", "orders"))), "orders")
     assert all(box.run(node).status is RunStatus.NO_DATA for node in BELOW)
     box.land("orders/2.csv", ["id,n,day", "2,50,a"])
     for node in ("orders", *BELOW):

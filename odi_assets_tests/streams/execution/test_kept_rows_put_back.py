@@ -223,7 +223,7 @@ def test_rows_of_batches_that_a_redo_brings_back_come_with_them(box: Sandbox) ->
         go(box, at_batch(Node.of(box.project, KEY), forth))
         assert (late(box), unmatched(box) == kept[1]) == (kept[0], forth == last)
         assert box.plan("matched").nothing_new == (forth == last)
-    go(box, before_last_rewind(KEY))
+    go(box, before_last_rewind(Node.of(box.project, KEY)))
     go(box, at_batch(Node.of(box.project, KEY), last))
     assert (late(box), unmatched(box)) == kept
     assert kinds(box) == []
@@ -242,7 +242,7 @@ def test_a_redo_that_died_before_its_kept_rows_is_completed_by_the_next_run(
     with monkeypatch.context() as dies:
         dies.setattr(rewind, "bring_in_step", lambda *_: (_ for _ in ()).throw(OSError("died")))
         with pytest.raises(OSError, match="died"):
-            go(box, before_last_rewind(KEY))
+            go(box, before_last_rewind(Node.of(box.project, KEY)))
     if not is_there:
         for name in ("late", "unmatched"):
             table = DeltaTable(box.root / "lake" / name)
@@ -252,6 +252,26 @@ def test_a_redo_that_died_before_its_kept_rows_is_completed_by_the_next_run(
     assert box.run("matched").status is RunStatus.NO_DATA
     assert (late(box), unmatched(box)) == (["late"] if is_there else [], kept)
     assert (Kind.KEPT_LOST in kinds(box)) != is_there
+
+
+def test_a_redo_that_died_before_its_checkpoint_is_completed_by_the_same_command(
+    box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours(box, range(3))
+    box.run("matched")
+    rows, last, node = box.rows("matched"), batches(box)[-1][0], Node.of(box.project, KEY)
+    go(box, at_batch(node, 1))
+    with monkeypatch.context() as dies:
+        dies.setattr(rewind.CheckpointRewind, "apply", lambda *_: (_ for _ in ()).throw(OSError("died")))
+        with pytest.raises(OSError, match="died"):
+            go(box, before_last_rewind(node))
+    for _ in range(2):
+        go(box, before_last_rewind(node))
+        assert (box.rows("matched") == rows, batches(box)[-1][0] == last) == (True, True)
+        assert box.plan("matched").nothing_new
+        # A redo that is whole is undone by another.
+        go(box, before_last_rewind(node))
+        assert batches(box)[-1][0] == 1
 
 
 def test_rows_that_were_not_kept_yet_are_kept_after_a_redo(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +284,7 @@ def test_rows_that_were_not_kept_yet_are_kept_after_a_redo(box: Sandbox, monkeyp
     pending = box.plan("matched").summary
     go(box, at_batch(Node.of(box.project, KEY), batches(box)[-2][0]))
     assert "unmatched_rows of batch" in box.plan("matched").summary
-    go(box, before_last_rewind(KEY))
+    go(box, before_last_rewind(Node.of(box.project, KEY)))
     assert box.plan("matched").summary == pending
     box.run("matched")
     assert unmatched(box) == [f"{side}{hour}" for side in "op" for hour in (0, 1, 3)]
