@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from odi_assets.checkpoints.copies import copy_of_remote
 from odi_assets.checkpoints.reader import CheckpointReader
@@ -253,7 +252,7 @@ def _escaped(value: str) -> str:
 
 
 def _shown(root: str) -> Any:
-    return lambda uri: unquote(file_uri_key(uri).removeprefix(root))
+    return lambda uri: file_uri_key(uri).removeprefix(root)
 
 
 def explain(project: Project, node: NodeKey | str, keys: Sequence[str], spark: SparkSession) -> DataFrame:

@@ -11,7 +11,7 @@ from odi_assets.nodes.mark import NodeMark
 BatchSpan = tuple[int, int]
 """The first and the last number of a range of batches without gaps."""
 
-_LEFT_OUT = ("token_logged", "late_times", "gaps", "changed", "evicts", "keeps", "settings")
+_LEFT_OUT = ("token_logged", "late_times", "gaps", "changed", "evicts", "keeps", "settings", "read_at")
 """Facts that are not stored where there is nothing to say."""
 
 
@@ -38,6 +38,8 @@ class StreamFacts:
         keeps: the tables of kept rows that the node had, by their keys in the project file.
         settings: those of the node that the next batch is compared with, by their keys in the project file; empty in
             commits of older versions.
+        read_at: by input, the files of the batch that changed after Spark had planned it, and before they were read:
+            each with the time of its last change, in milliseconds since 1970, UTC.
     """
 
     query: str
@@ -54,6 +56,7 @@ class StreamFacts:
     evicts: bool = False
     keeps: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    read_at: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def mark(self) -> NodeMark:

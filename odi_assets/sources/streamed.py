@@ -39,8 +39,9 @@ class ReadFile(NamedTuple):
 class ReadLog(Protocol):
     """What a query's checkpoint says of the files that its batches have read."""
 
-    def files(self, name: str, after: int, upto: int) -> list[str]:
-        """The files of the input ``name`` with a number ``after < number <= upto``, as URIs, sorted."""
+    def files(self, name: str, after: int, upto: int) -> dict[str, int]:
+        """The files of the input ``name`` with a number ``after < number <= upto``, by their URIs, in order: when each
+        had changed last, in milliseconds since 1970, UTC."""
 
     def read_files(self, name: str, upto: int = -1) -> dict[str, ReadFile]:
         """Every file of the input ``name``, by its URI. The log has to have all up to the number ``upto``."""
@@ -143,13 +144,14 @@ class StreamRead(PlannedRead):
     Attributes:
         elsewhere: what of it batches have read where its files were before.
         is_strange: nothing that batches have read under its name is in it, though they have read something.
-        changed: files that changed after the query had listed them for a batch.
+        changed: files that changed after the query had listed them for a batch, each with the time of its last change,
+            in milliseconds since 1970, UTC.
     """
 
     snapshot: StreamSnapshot
     elsewhere: ReadBefore | None = None
     is_strange: bool = False
-    changed: tuple[str, ...] = ()
+    changed: Mapping[str, int] = field(default_factory=dict)
 
     def whole(self) -> PlannedRead:
         return self
@@ -243,14 +245,20 @@ class StreamedSource(ABC):
     def size(self, log: ReadLog, start: Offset | None, end: Offset) -> int | None:
         """Bytes of the files between two offsets; None if to find out would take long."""
 
-    def require_readable(  # noqa: B027  most can be
+    def require_readable(
         self, spark: SparkSession, log: ReadLog, start: Offset | None, end: Offset
-    ) -> None:
+    ) -> Mapping[str, int]:
         """Make sure that Spark reads each row between two offsets once, and as it is.
+
+        Returns:
+            Files that changed after the query had listed them, each with the time of its last change, as
+            ``StreamRead.changed`` has them: Spark reads them as they are now.
 
         Raises:
             SourceError: it does not.
         """
+        del spark, log, start, end
+        return {}
 
     @abstractmethod
     def read_error(self, text: str) -> SourceError | None:

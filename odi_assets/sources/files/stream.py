@@ -91,19 +91,20 @@ class StreamedFiles(StreamedSource):
             counted(len(new), "new file") if new else "no new files",
         )
         is_strange = bool(known and listed) and len(new) == len(listed)
-        # Clients of stores differ in what they cut off a second.
-        unit = 1 if self.source.base.is_local else 1000
-        changed = (
-            file.path
-            for uri, file in listed.items()
-            if uri in known and file.mtime_ns // 1_000_000 // unit != known[uri] // unit
-        )
         return replace(
             planned,
             elsewhere=self._read_elsewhere(listed, new, known, self.name),
             is_strange=is_strange,
-            changed=tuple(sorted(changed)),
+            changed=self._changed(listed, known),
         )
+
+    def _changed(self, listed: Mapping[str, SourceFile], known: Mapping[str, int]) -> dict[str, int]:
+        """The files that are not as old as the query noted it, by their paths, and when they changed last."""
+        # Clients of stores differ in what they cut off a second.
+        unit = 1 if self.source.base.is_local else 1000
+        times = {uri: file.mtime_ns // 1_000_000 for uri, file in listed.items()}
+        changed = {uri for uri in times.keys() & known.keys() if times[uri] // unit != known[uri] // unit}
+        return {listed[uri].path: times[uri] for uri in sorted(changed)}
 
     def losses(self, log: ReadLog) -> Iterator[Loss]:
         """Files that batches have read and that are gone, to whatever folder the others were moved."""
@@ -310,7 +311,9 @@ class StreamedFiles(StreamedSource):
             rows = filled_from_folders(rows, columns.keys, self.schema(), values, [file])
         return RowsByFile(rows, batches_of_files(numbers, offsets), text, root)
 
-    def require_readable(self, spark: SparkSession, log: ReadLog, start: Offset | None, end: Offset) -> None:
+    def require_readable(
+        self, spark: SparkSession, log: ReadLog, start: Offset | None, end: Offset
+    ) -> Mapping[str, int]:
         # Files may have come since the run was planned.
         uris, listed = self._files(log, start, end), self._listed()
         self._require_plain_names(uris, "rename it, and start the stream over: odi run … --full-refresh")
@@ -333,8 +336,9 @@ class StreamedFiles(StreamedSource):
                 require_read_alike(spark, self._snapshot(files), [file.path for file in files])
             except SourceError as error:
                 raise _of_stream(error) from error
+        return self._changed(listed, {file_uri_key(uri): changed_ms for uri, changed_ms in uris.items()})
 
-    def _require_plain_names(self, uris: Sequence[str], fix: str) -> None:
+    def _require_plain_names(self, uris: Collection[str], fix: str) -> None:
         """If one of a batch's files has characters of globs in its path, the batch gives rows of the others twice:
         Spark takes the paths of the batch for globs, and lists what is beside them (4.2, ``FileStreamSource``)."""
         odd = next((path for path in map(unquote, uris) if _GLOB.search(path)), None)
@@ -345,8 +349,8 @@ class StreamedFiles(StreamedSource):
                 path=odd,
             )
 
-    def _files(self, log: ReadLog, start: Offset | None, end: Offset) -> list[str]:
-        """The files between two offsets, as URIs."""
+    def _files(self, log: ReadLog, start: Offset | None, end: Offset) -> dict[str, int]:
+        """The files between two offsets, by their URIs, each with the time of its last change as Spark noted it."""
         return log.files(self.name, -1 if start is None else int(start["logOffset"]), int(end["logOffset"]))
 
     def _recursion(self) -> dict[str, str]:

@@ -102,9 +102,12 @@ class BatchCommitter:
         else:
             self._require_next(last, facts)
             ranges = self._ranges(facts)
-            for one, start, end in ranges or ():
-                one.require_readable(rows.sparkSession, self._log, start, end)
-            self._write(rows, handle, facts, self._is_small(ranges))
+            looked_at = {
+                one.name: one.require_readable(rows.sparkSession, self._log, start, end)
+                for one, start, end in ranges or ()
+            }
+            read_at = {name: files for name, files in looked_at.items() if files}
+            self._write(rows, handle, replace(facts, read_at=read_at), self._is_small(ranges))
         self._begun = True
         if self.kept is not None:
             self.kept.keep(rows.sparkSession, facts, self.inputs, self._log, self._dropped())

@@ -15,7 +15,7 @@ from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.sources.reads import PlannedRead
 from odi_assets.sources.streamed import ReadBefore, StreamedSource, StreamRead, streamed
-from odi_assets.streams.planning.marks import StreamMarks, settings_of, stream_marks, stream_stamps
+from odi_assets.streams.planning.marks import StreamMarks, in_effect, settings_of, stream_marks, stream_stamps
 from odi_assets.streams.query.progress_log import ProgressLog
 from odi_assets.util.words import counted
 
@@ -61,15 +61,28 @@ def with_way_back(node: Node, target: TableHandle, error: SourceError) -> Source
 
 
 def changed_files(node: Node, reads: Iterable[PlannedRead]) -> Iterator[tuple[str, str]]:
-    """The files that changed after the stream had listed them for a batch, in words, each with the way to read them
-    again. Files that were only touched are among them: nobody has noted what they held."""
+    """The files that changed after their batch was read, in words, each with the way to read them again. Files that
+    were only touched are among them: nobody has noted what they held."""
     for read in reads:
-        if isinstance(read, StreamRead) and read.changed:
+        changed = read.changed if isinstance(read, StreamRead) else {}
+        read_at = _read_at(node, read.name) if changed else {}
+        others = [path for path, changed_ms in changed.items() if read_at.get(path) != changed_ms]
+        if others:
             yield (
-                f"{counted(len(read.changed), 'file')} of {read.snapshot.label} changed after the stream had listed "
-                f"{read.changed[0]}: what came after its batch is in no batch",
+                f"{counted(len(others), 'file')} of {read.snapshot.label} changed after the stream had listed "
+                f"{others[0]}: what came after its batch is in no batch",
                 f"odi run {node.command} --full-refresh reads all files again",
             )
+
+
+def _read_at(node: Node, name: str) -> Mapping[str, int]:
+    """When files of an input had changed last as their batch was read, of those that changed after it was planned."""
+    found: dict[str, int] = {}
+    stamps = stream_stamps(TableHandle.open(node.target.location), app_id(node.key))
+    for _, commit in in_effect(stamp for stamp, _ in stamps):
+        if commit.stream is not None:
+            found = {**commit.stream.read_at.get(name, {}), **found}
+    return found
 
 
 def require_goes_on(node: Node, marks: StreamMarks) -> None:

@@ -123,16 +123,17 @@ class ProgressLog:
         _, _, rest = (text or "").partition("\n")
         return int(self._object(rest, f"commits/{number}").get("nextBatchWatermarkMs") or 0) if rest.strip() else 0
 
-    def files(self, name: str, after: int, upto: int) -> list[str]:
-        """The files that an input's log lists with a number ``after < number <= upto``, as URIs, sorted."""
-        wanted, found = range(after + 1, upto + 1), set[str]()
+    def files(self, name: str, after: int, upto: int) -> dict[str, int]:
+        """The files that an input's log lists with a number ``after < number <= upto``, by their URIs, in order: when
+        each had changed last, in milliseconds since 1970, UTC."""
+        wanted, found = range(after + 1, upto + 1), dict[str, int]()
         logs = self.source_log(name) if wanted else {}
         for number in wanted:
             later = (log for at, log in logs.items() if at >= number and log.endswith(".compact"))
             log = logs.get(number) or next(later, None)
             lines = self._entries(f"sources/{name}/{log}") if log is not None else ()
-            found.update(str(line["path"]) for line in lines if line["batchId"] == number)
-        return sorted(found)
+            found.update((str(line["path"]), int(line["timestamp"])) for line in lines if line["batchId"] == number)
+        return dict(sorted(found.items()))
 
     def read_files(self, name: str, upto: int = -1) -> dict[str, ReadFile]:
         """Every file that an input's log lists, by its URI.

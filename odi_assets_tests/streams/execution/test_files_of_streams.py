@@ -71,6 +71,14 @@ def test_a_header_in_another_order_or_with_another_name_stops_the_batch(
     box.run("rows")
     assert {re.sub(r"\D", "", str(row[0])) for row in box.rows("rows")} == {"1", "2"}
 
+    def changed() -> list[str]:
+        found = not_looked_at(box.project, [NodeKey("p", "rows")], deep=True)
+        return [one.message for one in found if "changed after" in one.message]
+
+    assert changed() == []
+    box.land("rows/2.csv", ["id,a,b", "2,3,4", "5,6,7"])
+    assert "rows/2.csv" in changed()[0]
+
 
 def test_a_header_with_more_or_fewer_columns_stops_the_batch(tmp_path: Path, spark: SparkSession) -> None:
     for number, header in enumerate(("id,a,b,c", "id,a")):

@@ -293,13 +293,15 @@ def test_rows_that_were_not_kept_yet_are_kept_after_a_redo(box: Sandbox, monkeyp
 
 def test_where_a_row_is_follows_the_batches_that_the_table_has(box: Sandbox) -> None:
     copies = begun(box)
-    land(box, 2, [order("here", 61)], [payment("here", 61)])
+    box.land("orders/02 50%25.json", [order("here", 61)])
+    box.land("payments/02.json", [payment("here", 61)])
     hours(box, [9])
     box.run("matched")
     copies.put_back()
     explainer = StreamExplainer.of(box.project, KEY, box.spark)
     (answer,) = explainer.explain(["here"])
     assert "no batch has read it yet" in answer.sentence
+    assert answer.rows[0].file == "orders/02 50%25.json"
 
 
 def test_the_doctor_names_the_run_that_goes_on_from_a_table_and_checkpoint_that_were_put_back(box: Sandbox) -> None:

@@ -47,7 +47,7 @@ def test_a_batch_says_what_it_reads(checkpoint: Path) -> None:
     assert (batch.query, batch.watermark_ms) == ("q", 10_000)
     assert (batch.offsets["df"]["end"], batch.offsets["other"]) == ({"logOffset": 10}, {"end": None})
     assert batch.offsets["df"]["read"] != log.batch(9).offsets["df"]["read"]  # type: ignore[union-attr]
-    assert log.files("df", 7, 10) == [f"file:///landing/{number}.json" for number in (10, 8, 9)]
+    assert list(log.files("df", 7, 10)) == [f"file:///landing/{number}.json" for number in (10, 8, 9)]
     assert len(log.read_files("df")) == 12
     assert log.batch(12) is None
 
