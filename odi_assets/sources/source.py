@@ -322,6 +322,11 @@ class Source(ABC):
         del mark
         return None
 
+    @property
+    def not_looked_at(self) -> str | None:
+        """What of it only a plan looks at, and no examination, in words; None if there is nothing."""
+        return None
+
     def corrections(self, mark: Mark, spark: SparkSession) -> str | None:
         """How rows that were read up to ``mark`` are other ones now, in words; None if they are not, or that is not
         looked at."""

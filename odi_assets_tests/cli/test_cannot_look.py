@@ -82,3 +82,26 @@ def test_a_file_without_pipelines_is_about_state_alone(tmp_path: Path, odi: Odi,
     for command in ("run p", "plan p", "runs last p", "state rewind p.n --list"):
         answer = odi(*command.split())
         assert (answer.code, "this is a bug" in answer.err) == (2, False), command
+
+
+def test_doctor_names_the_database_that_only_a_plan_asks(
+    tmp_path: Path, odi: Odi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "odibi.yaml").write_text("""
+project: shop
+connections:
+  shop: {type: postgres, host: 127.0.0.1, port: 1, database: shop, user: u, password: p}
+  lake: {type: local, base_path: lake}
+system: {connection: lake, path: system}
+pipelines:
+- pipeline: shop
+  nodes:
+  - name: orders
+    read: {connection: shop, format: sql, table: public.orders, incremental: {mode: stateful, column: id}}
+    write: {connection: lake, path: orders, mode: append}
+""")
+    answer = odi("doctor")
+    assert answer.code == 0
+    assert "Not looked at: the database of shop:public.orders" in answer.err + answer.out
+    assert "odi plan asks the database" in answer.err + answer.out

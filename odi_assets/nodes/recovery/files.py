@@ -151,6 +151,8 @@ def not_looked_at(project: Project, keys: Sequence[NodeKey], *, deep: bool) -> l
     )
     for node in (Node.of(project, key) for key in keys):
         found += node.kind.not_looked_at(node)
+        asked = "odi plan asks the database"
+        found += [(what, asked) for source in node.sources if source.follows and (what := source.not_looked_at)]
     if _is_folder(project.stores) and any(project.stores.local_path.iterdir()):
         found.append((f"the state stores below {project.stores.uri}", "odi store check PATH reads one"))
     left = len(project.graph.order()) - len(keys)

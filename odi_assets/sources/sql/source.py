@@ -108,6 +108,10 @@ class SqlSource(Source):
     def watchable(self) -> bool:
         return self._driver is not None
 
+    @property
+    def not_looked_at(self) -> str | None:
+        return f"the database of {self.label}: whether rows lie below the mark, or a key or cursor was altered"
+
     def snapshot(self) -> SqlSnapshot:
         return SqlSnapshot(
             name=self.name,
