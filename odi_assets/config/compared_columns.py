@@ -53,14 +53,14 @@ def compared_columns(node: NodeConfig) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class OrderColumn:
+class ViewColumn:
     """A column of a source, in lower case, with the view that it is of."""
 
     view: str
     column: str
 
 
-def column_of_order(node: NodeConfig, root: Path) -> OrderColumn | None:
+def column_of_order(node: NodeConfig, root: Path) -> ViewColumn | None:
     """The column of a source that ``write.only_if_newer`` compares as it is; None if it compares anything else.
 
     Args:
@@ -70,11 +70,21 @@ def column_of_order(node: NodeConfig, root: Path) -> OrderColumn | None:
         ConfigError: the SQL file of the transform cannot be read.
     """
     newer = node.write.only_if_newer
-    if newer is None:
-        return None
-    found = made_of(node, (newer,), root)[newer]
+    return None if newer is None else source_column(node, newer, root)
+
+
+def source_column(node: NodeConfig, column: str, root: Path) -> ViewColumn | None:
+    """The column of a source that a column of the node's rows is, as it is; None if it is anything else.
+
+    Args:
+        root: the project file's folder.
+
+    Raises:
+        ConfigError: the SQL file of the transform cannot be read.
+    """
+    found = made_of(node, (column,), root)[column]
     is_plain = len(found.sources) == 1 and found.text == ".".join(found.sources[0])
-    return OrderColumn(*found.sources[0]) if is_plain else None
+    return ViewColumn(*found.sources[0]) if is_plain else None
 
 
 def made_of(node: NodeConfig, columns: Iterable[str], root: Path) -> Mapping[str, ColumnDefinition]:

@@ -60,6 +60,7 @@ class WriteSpec:
             types of the columns are.
         delivery: a column of the rows that is not stored, and of an integer type: the number of the delivery that a
             row came in. What is stored is what one write for each delivery would leave, in the order of the numbers.
+        replacing: for upsert, what looks at the stored rows that are about to be replaced, and stops the write.
     """
 
     mode: WriteMode
@@ -73,6 +74,7 @@ class WriteSpec:
     delivery: str | None = None
     admit: Admission | None = None
     span: PartitionChoice | None = None
+    replacing: Callable[[DataFrame], None] | None = None
 
     def replaced_in(
         self, partitions: Iterable[PartitionValues], kinds: Mapping[str, Any]

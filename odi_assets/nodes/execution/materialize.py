@@ -16,6 +16,7 @@ from odi_assets.nodes.execution.deduplicate import each_once, without_loaded
 from odi_assets.nodes.execution.deliveries import DELIVERY, numbered
 from odi_assets.nodes.execution.errors import computation_named
 from odi_assets.nodes.execution.kept_aside import KnownKeys
+from odi_assets.nodes.execution.newer_rows import newer_rows_guard
 from odi_assets.nodes.execution.ordering import require_typed_order
 from odi_assets.nodes.execution.outcomes import succeeded
 from odi_assets.nodes.execution.outside_partitions import in_partitions_only
@@ -251,6 +252,7 @@ def _written(rows: NodeRows | ArrowRows, stamp: Stamp, guard: Guard | None) -> t
         without_call_sites(),
     ):
         delivery = DELIVERY if DELIVERY in rows.df.columns else None
-        spec = replace(plan.write_spec, delivery=delivery, admit=None if guard is None else guard.admit)
+        admit, replacing = None if guard is None else guard.admit, newer_rows_guard(plan)
+        spec = replace(plan.write_spec, delivery=delivery, admit=admit, replacing=replacing)
         written = engine.write(rows.df, plan.target, spec, stamp)
         return written, rows.counts.total(written.rows_written + (0 if guard is None else guard.rows_quarantined))

@@ -15,9 +15,9 @@ from odi_assets.delta.commit import FileChanges
 from odi_assets.delta.files.footers import WrittenFile
 from odi_assets.delta.table import LiveFile
 from odi_assets.spark.lazy import F
-from odi_assets.tables.columns import quoted
+from odi_assets.tables.columns import quoted, same_keys
 from odi_assets.tables.modes.base import Mode, Write
-from odi_assets.tables.reader import read_staged
+from odi_assets.tables.reader import read_files, read_staged
 from odi_assets.tables.upsert.arrow_rewrite import copy_unmarked, rewrite
 from odi_assets.tables.upsert.deliveries import deciding_rows, last_delivered
 from odi_assets.tables.upsert.matching import MatchedFiles, candidates, find_affected, rows_to_move
@@ -68,6 +68,9 @@ def _staged(write: Write) -> FileChanges:
     if spec.delivery is None and spec.only_if_newer is None and not write.adds_columns:
         small = rewrite(handle, files, keys, among, write.folder("-moved"), marker)
         if small is not None:
+            _look(
+                write, lambda: read_staged(write.spark, handle.location, files, write.schema_json, marker), small.files
+            )
             if marker is not None:
                 copy_unmarked(handle, files, marker, write.folder("-new"))
                 files = write.files("-new")
@@ -76,10 +79,19 @@ def _staged(write: Write) -> FileChanges:
     if not plain:
         files = write.stage(_without_deleted(batch, marker), "-new")
     affected = find_affected(batch, handle, among, keys, marker)
+    _look(write, lambda: batch, affected.files)
     # A commit that adds columns removes all files or none, so the rows of all the others have to move too.
     removed = handle.live_files if write.adds_columns and affected.files else affected.files
     moved = write.stage(rows_to_move(batch, handle, removed, keys), "-moved") if removed else []
     return upserted(files, moved, affected, removed)
+
+
+def _look(write: Write, batch: Callable[[], DataFrame], files: Sequence[LiveFile]) -> None:
+    """Let ``spec.replacing`` look at the stored rows in ``files`` that the rows of ``batch`` replace."""
+    if write.spec.replacing is not None and files:
+        stored = read_files(write.spark, write.handle, files).alias("t")
+        wanted = batch().select(*map(quoted, write.keys)).alias("b")
+        write.spec.replacing(stored.join(wanted, same_keys(write.keys), "left_semi"))
 
 
 def _rows_to_store(write: Write) -> DataFrame:

@@ -12,9 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import ConfigError
+from odi_assets.errors import ConfigError, TableError
 from odi_assets.nodes.execution.materialize import Computed, compute
 from odi_assets.nodes.planning.range import require_ranges
+from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import Bounds, RunRequest
 from odi_assets.nodes.result import RunInfo
 from odi_assets.nodes.run_node import commit
@@ -62,6 +63,16 @@ NUMBERED = """
   - name: below
     inputs: {raw: {node: raw, incremental: {mode: stateful, column: at}}}
     write: {connection: lake, path: below, mode: upsert, keys: [id]}
+"""
+MOVING = """
+- pipeline: p
+  nodes:
+  - name: raw
+    read:
+      {connection: landing, format: csv, path: "*.csv", schema: "id BIGINT, k STRING, n BIGINT",
+       options: {header: "true"}, incremental: files}
+    partition: {column: k, values: [eu, us]}
+    write: {connection: lake, path: raw, mode: upsert, keys: [id]}
 """
 D1, D2, D3 = "2024-01-01", "2024-01-02", "2024-01-03"
 
@@ -224,6 +235,46 @@ def test_rows_whose_keys_may_stand_in_another_partition_are_upserted_and_stay_un
     box.table("kept").table.delete("id = 2")
     assert box.run("kept", start=D1, end=D2).metrics["mode"] == "upsert"
     assert ids(box, "kept") == [1, 2]
+
+
+def test_a_part_of_a_node_puts_no_older_row_of_a_key_back(box: Sandbox) -> None:
+    box.land("orders/a.csv", [HEADER, f"1,{D1},1", f"2,{D1},2"])
+    box.land("events.csv", ["id,at,what", f"1,{D1}T00:00:00Z,a", f"2,{D1}T00:00:00Z,a"])
+    nodes = ("raw", "kept", "latest")
+    for node in nodes:
+        box.run(node)
+    box.land("orders/b.csv", [HEADER, f"1,{D2},3"])
+    box.land("events.csv", ["id,at,what", f"1,{D1}T00:00:00Z,a", f"2,{D1}T00:00:00Z,c", f"1,{D2}T00:00:00Z,b"])
+    for node in nodes:
+        box.run(node)
+    before = {node: box.rows(node) for node in ("kept", "latest")}
+    moved = r"from 2024-01-01.*other partitions \(id=1, day=2024-01-02\): nothing says[\s\S]*only_if_newer"
+    with pytest.raises(TableError, match=moved):
+        box.run("kept", start=D1, end=D2)
+    with pytest.raises(TableError, match=r"later cursor \(id=1, at=2024-01-02 00:00:00\)[\s\S]*only_if_newer"):
+        box.run("latest", start=D1, end=D2)
+    assert {node: box.rows(node) for node in before} == before
+    file = box.root / "odibi.yaml"
+    file.write_text(file.read_text().replace("path: kept, mode", "path: kept, only_if_newer: day, mode"))
+    box.project = Project.load(file)
+    box.run("kept", start=D1, end=D2)
+    assert box.rows("kept") == before["kept"]
+
+
+def test_of_partitions_that_are_run_at_once_the_newest_file_of_a_key_counts(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = Sandbox(tmp_path, spark, MOVING)
+    box.land("1.csv", ["id,k,n", "1,eu,1", "2,eu,2"])
+    box.run("raw")
+    box.land("2.csv", ["id,k,n", "1,us,10"])
+    box.run("raw")
+    before = box.rows("raw")
+    with pytest.raises(TableError, match=r"id=1, k=us") as stopped:
+        box.run("raw", partitions=("eu",))
+    assert "(odi run p --node raw --partition eu --partition us)" in str(stopped.value.fix)
+    box.run("raw", partitions=("eu", "us"))
+    assert box.rows("raw") == before
 
 
 def test_what_takes_no_range_is_refused_with_its_remedy(box: Sandbox) -> None:

@@ -1,0 +1,128 @@
+"""Rows of a bounded run that are upserted replace no stored row that is newer than they are, or may be.
+
+A range or a partition is read by itself. The newest row of a key may lie elsewhere: it was loaded later, from another
+partition or beyond the range.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from odi_assets.config.compared_columns import ViewColumn, source_column
+from odi_assets.config.models import FilesIncrement, WriteMode
+from odi_assets.errors import TableError
+from odi_assets.nodes.planning.plan import NodePlan
+from odi_assets.sources.cursor.columns import cursor_column, window_condition
+from odi_assets.sources.cursor_reads import CursorWindow
+from odi_assets.spark.lazy import F
+from odi_assets.tables.columns import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_SHOWN = 3
+
+
+def newer_rows_guard(plan: NodePlan) -> Callable[[DataFrame], None] | None:
+    """What looks at the stored rows that a bounded run is about to replace; None where it may replace any of them.
+
+    Its argument is these rows. It raises TableError if one of them lies outside the part that the run is of.
+    """
+    write = plan.node.config.write
+    if not plan.request.is_bounded or plan.write.mode is not WriteMode.UPSERT or write.only_if_newer is not None:
+        return None
+    if plan.write.within is not None:
+        return _Elsewhere(plan).require_none
+    for read in plan.reads:
+        if isinstance(read, CursorWindow) and read.range_of is not None:
+            return _Beyond(plan, read).require_none
+    return None
+
+
+@dataclass(frozen=True)
+class _Elsewhere:
+    """Rows in partitions that the run is not of."""
+
+    plan: NodePlan
+
+    def require_none(self, stored: DataFrame) -> None:
+        node, within = self.plan.node, self.plan.write.within
+        assert within is not None
+        outside = stored.where(~F.coalesce(within.condition(stored), F.lit(False)))
+        columns = tuple(within.box.columns) if within.box is not None else (within.column,)
+        found = _shown(outside, self.plan.keys, columns)
+        if not found:
+            return
+        read = node.config.read
+        files_decide = read is not None and isinstance(read.incremental, FilesIncrement) and not node.config.transform
+        raise _refused(
+            self.plan,
+            f"has rows whose keys the table has in other partitions ({_text(found, self.plan.keys, columns)}): nothing "
+            "says which row is newer",
+            f"run these partitions in the same run{self._command(found)}, where the newest file counts; or "
+            if files_decide
+            else "",
+        )
+
+    def _command(self, found: list[tuple[str | None, ...]]) -> str:
+        if self.plan.request.bounds is not None:
+            return ""
+        values = dict.fromkeys([*self.plan.request.partitions, *(row[-1] for row in found if row[-1] is not None)])
+        named = " ".join(f"--partition {shlex.quote(value)}" for value in values)
+        return f" (odi run {self.plan.node.command} {named})"
+
+
+@dataclass(frozen=True)
+class _Beyond:
+    """Rows whose cursor lies beyond the range."""
+
+    plan: NodePlan
+    read: CursorWindow
+
+    def require_none(self, stored: DataFrame) -> None:
+        window = self.read.window
+        if not all(name in stored.columns and self._is_kept(name) for name in window.columns):
+            # Nothing in the table says how old its rows are.
+            return
+        below = replace(window, lower=None)
+        beyond = stored.where(cursor_column(stored, window).isNotNull() & ~window_condition(stored, below))
+        found = _shown(beyond, self.plan.keys, window.columns)
+        if found:
+            raise _refused(
+                self.plan,
+                "has rows whose keys the table has with a later cursor "
+                f"({_text(found, self.plan.keys, window.columns)}): older rows would replace newer ones",
+                "",
+            )
+
+    def _is_kept(self, name: str) -> bool:
+        """Whether a column of the table may be the source's own. What a function makes of it, nobody knows."""
+        node, transform = self.plan.node, self.plan.node.config.transform
+        if transform is not None and transform.function is not None:
+            return True
+        own = ViewColumn(self.read.name.casefold(), name.lower())
+        return source_column(node.config, name, node.project.root) == own
+
+
+def _shown(rows: DataFrame, keys: tuple[str, ...], columns: tuple[str, ...]) -> list[tuple[str | None, ...]]:
+    texts = [F.col(quoted(name)).cast("string") for name in (*keys, *columns)]
+    return [tuple(row) for row in rows.select(*texts).limit(_SHOWN).collect()]
+
+
+def _text(found: list[tuple[str | None, ...]], keys: tuple[str, ...], columns: tuple[str, ...]) -> str:
+    return "; ".join(
+        ", ".join(f"{name}={value}" for name, value in zip((*keys, *columns), row, strict=True)) for row in found
+    )
+
+
+def _refused(plan: NodePlan, what: str, way: str) -> TableError:
+    node = plan.node
+    return TableError(
+        f"{node}: the run {plan.request.part} {what}",
+        fix=f"{way}name in `write.only_if_newer` the column that says which row is newer; or load all of it: "
+        f"odi run {node.command} --full-refresh; nothing was committed",
+        node=str(node),
+    )
