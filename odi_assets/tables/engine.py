@@ -60,7 +60,8 @@ class WriteSpec:
             types of the columns are.
         delivery: a column of the rows that is not stored, and of an integer type: the number of the delivery that a
             row came in. What is stored is what one write for each delivery would leave, in the order of the numbers.
-        replacing: for upsert, what looks at the stored rows that are about to be replaced, and stops the write.
+        replacing: for upsert into a table that is there, what looks at the rows, and at the stored rows with their
+            keys, which are about to be replaced; it may stop the write. None for these if there are none.
     """
 
     mode: WriteMode
@@ -74,7 +75,7 @@ class WriteSpec:
     delivery: str | None = None
     admit: Admission | None = None
     span: PartitionChoice | None = None
-    replacing: Callable[[DataFrame], None] | None = None
+    replacing: Callable[[DataFrame, DataFrame | None], None] | None = None
 
     def replaced_in(
         self, partitions: Iterable[PartitionValues], kinds: Mapping[str, Any]

@@ -1,4 +1,5 @@
-"""Rows of a bounded run that are upserted replace no stored row that is newer than they are, or may be.
+"""Rows of a bounded run that are upserted replace no stored row that is newer than they are, or may be, and bring none
+back that was deleted.
 
 A range or a partition is read by itself. The newest row of a key may lie elsewhere: it was loaded later, from another
 partition or beyond the range.
@@ -18,28 +19,49 @@ from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.sources.cursor.columns import cursor_column, window_condition
 from odi_assets.sources.cursor_reads import CursorWindow
 from odi_assets.spark.lazy import F
-from odi_assets.tables.columns import quoted
+from odi_assets.tables.columns import quoted, same_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SHOWN = 3
+_ORDER = "name in `write.only_if_newer` the column that says which row is newer"
 
 
-def newer_rows_guard(plan: NodePlan) -> Callable[[DataFrame], None] | None:
-    """What looks at the stored rows that a bounded run is about to replace; None where it may replace any of them.
-
-    Its argument is these rows. It raises TableError if one of them lies outside the part that the run is of.
-    """
-    write = plan.node.config.write
-    if not plan.request.is_bounded or plan.write.mode is not WriteMode.UPSERT or write.only_if_newer is not None:
+def newer_rows_guard(plan: NodePlan) -> Callable[[DataFrame, DataFrame | None], None] | None:
+    """What looks at the rows of a bounded run, and at the stored rows that they are about to replace, and raises
+    TableError if a newer row is lost with that; None for other runs."""
+    if not plan.request.is_bounded or plan.write.mode is not WriteMode.UPSERT:
         return None
-    if plan.write.within is not None:
-        return _Elsewhere(plan).require_none
-    for read in plan.reads:
-        if isinstance(read, CursorWindow) and read.range_of is not None:
-            return _Beyond(plan, read).require_none
-    return None
+    write = plan.node.config.write
+    looks: list[Callable[[DataFrame], None]] = []
+    if write.only_if_newer is None:
+        if plan.write.within is not None:
+            looks.append(_Elsewhere(plan).require_none)
+        ranges = (read for read in plan.reads if isinstance(read, CursorWindow) and read.range_of is not None)
+        looks += [_Beyond(plan, read).require_none for read in ranges]
+
+    def look(rows: DataFrame, stored: DataFrame | None) -> None:
+        if write.delete_when is not None:
+            _require_not_deleted(plan, write.delete_when, rows, stored)
+        for require_none in looks if stored is not None else ():
+            require_none(stored)
+
+    return look
+
+
+def _require_not_deleted(plan: NodePlan, marker: str, rows: DataFrame, stored: DataFrame | None) -> None:
+    added = rows.where(~F.coalesce(F.col(quoted(marker)), F.lit(False))).alias("t")
+    if stored is not None:
+        added = added.join(stored.select(*map(quoted, plan.keys)).alias("b"), same_keys(plan.keys), "left_anti")
+    found = _shown(added, plan.keys, ())
+    if found:
+        raise _refused(
+            plan,
+            f"has rows whose keys the table does not have ({_text(found, plan.keys, ())}): a row with `{marker}` that "
+            "is not in it may have deleted them",
+            [],
+        )
 
 
 @dataclass(frozen=True)
@@ -62,9 +84,13 @@ class _Elsewhere:
             self.plan,
             f"has rows whose keys the table has in other partitions ({_text(found, self.plan.keys, columns)}): nothing "
             "says which row is newer",
-            f"run these partitions in the same run{self._command(found)}, where the newest file counts; or "
-            if files_decide
-            else "",
+            [
+                *(
+                    [f"run these partitions in the same run{self._command(found)}: of files, the newest counts"]
+                    * files_decide
+                ),
+                _ORDER,
+            ],
         )
 
     def _command(self, found: list[tuple[str | None, ...]]) -> str:
@@ -95,7 +121,7 @@ class _Beyond:
                 self.plan,
                 "has rows whose keys the table has with a later cursor "
                 f"({_text(found, self.plan.keys, window.columns)}): older rows would replace newer ones",
-                "",
+                [_ORDER],
             )
 
     def _is_kept(self, name: str) -> bool:
@@ -118,11 +144,11 @@ def _text(found: list[tuple[str | None, ...]], keys: tuple[str, ...], columns: t
     )
 
 
-def _refused(plan: NodePlan, what: str, way: str) -> TableError:
+def _refused(plan: NodePlan, what: str, ways: list[str]) -> TableError:
     node = plan.node
+    ways = [*ways, f"load all of it: odi run {node.command} --full-refresh"]
     return TableError(
         f"{node}: the run {plan.request.part} {what}",
-        fix=f"{way}name in `write.only_if_newer` the column that says which row is newer; or load all of it: "
-        f"odi run {node.command} --full-refresh; nothing was committed",
+        fix=f"{'; or '.join(ways)}; nothing was committed",
         node=str(node),
     )

@@ -87,11 +87,15 @@ def _staged(write: Write) -> FileChanges:
 
 
 def _look(write: Write, batch: Callable[[], DataFrame], files: Sequence[LiveFile]) -> None:
-    """Let ``spec.replacing`` look at the stored rows in ``files`` that the rows of ``batch`` replace."""
-    if write.spec.replacing is not None and files:
-        stored = read_files(write.spark, write.handle, files).alias("t")
-        wanted = batch().select(*map(quoted, write.keys)).alias("b")
-        write.spec.replacing(stored.join(wanted, same_keys(write.keys), "left_semi"))
+    """Let ``spec.replacing`` look at the rows of ``batch``, and at the stored rows in ``files`` that they replace."""
+    if write.spec.replacing is None or not write.handle.exists:
+        return
+    rows, stored = batch(), None
+    if files:
+        wanted = rows.select(*map(quoted, write.keys)).alias("b")
+        there = read_files(write.spark, write.handle, files).alias("t")
+        stored = there.join(wanted, same_keys(write.keys), "left_semi")
+    write.spec.replacing(rows, stored)
 
 
 def _rows_to_store(write: Write) -> DataFrame:

@@ -261,6 +261,19 @@ def test_a_part_of_a_node_puts_no_older_row_of_a_key_back(box: Sandbox) -> None:
     assert box.rows("kept") == before["kept"]
 
 
+def test_a_part_of_a_node_brings_no_row_back_that_was_deleted(tmp_path: Path, spark: SparkSession) -> None:
+    marked = MOVING.replace("n BIGINT", "n BIGINT, gone BOOLEAN").replace("keys: [id]", "keys: [id], delete_when: gone")
+    box = Sandbox(tmp_path, spark, marked)
+    box.land("1.csv", ["id,k,n,gone", "1,eu,1,false", "2,eu,2,false", "3,eu,3,false"])
+    box.run("raw")
+    box.land("2.csv", ["id,k,n,gone", "1,us,,true", "2,eu,,true"])
+    box.run("raw")
+    with pytest.raises(TableError, match=r"the table does not have \(id=1\): a row with `gone`"):
+        box.run("raw", partitions=("eu",))
+    box.run("raw", partitions=("eu", "us"))
+    assert [row[0] for row in box.rows("raw")] == [3]
+
+
 def test_of_partitions_that_are_run_at_once_the_newest_file_of_a_key_counts(
     tmp_path: Path, spark: SparkSession
 ) -> None:
