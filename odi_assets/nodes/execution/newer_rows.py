@@ -44,8 +44,9 @@ def newer_rows_guard(plan: NodePlan) -> Callable[[DataFrame, DataFrame | None], 
     def look(rows: DataFrame, stored: DataFrame | None) -> None:
         if write.delete_when is not None:
             _require_not_deleted(plan, write.delete_when, rows, stored)
-        for require_none in looks if stored is not None else ():
-            require_none(stored)
+        if stored is not None:
+            for require_none in looks:
+                require_none(stored)
 
     return look
 
