@@ -44,6 +44,8 @@ _GLOB = re.compile(r"[\\*?\[\]{}]")
 _FOR_EVER = "36500d"
 _FEW_FILES = 16
 """The size of a batch is known up to this many files: each of them is asked for its size."""
+_COLON = re.compile(r"Relative path in absolute URI: (.+)")
+"""What Hadoop says of a name in a folder that it looks through for a glob."""
 _FIX_OF_HEADER = (
     "nothing of the batch was written: put the file back, under its name, with the columns of `read.schema` in their "
     "order; or load the files with a node that has `read.rescued: COLUMN`, which reads them by the names in their "
@@ -276,6 +278,12 @@ class StreamedFiles(StreamedSource):
         return struct_of(self._ddl)
 
     def read_error(self, text: str) -> SourceError | None:
+        colon = _COLON.search(text)
+        if colon is not None and _GLOB.search(self.source.path):
+            return SourceError(
+                f"{self.label}: `{colon[1]}` has a colon in its name, which Hadoop does not take below a glob",
+                fix="rename it; or name a folder in `path`, without a glob: a stream reads all files below it",
+            )
         place = unreadable_place(text)
         if place is not None and file_uri_key(place) not in self._listed():
             return None

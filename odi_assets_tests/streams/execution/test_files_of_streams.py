@@ -150,6 +150,13 @@ def test_a_file_with_a_colon_in_its_name_is_read_and_read_once(tmp_path: Path, s
     assert [row[0] for row in box.rows("rows")] == [0, 1, 2]
 
 
+def test_a_name_with_a_colon_below_a_glob_is_named(tmp_path: Path, spark: SparkSession) -> None:
+    box = Sandbox(tmp_path, spark, CSV.format(columns="*", options=HEADER).replace("path: rows,", 'path: "rows/*",'))
+    box.land("rows/10:00.csv", ["id,a,b", "1,x,y"])
+    with pytest.raises(SourceError, match=r"landing:rows/\*: `10:00\.csv` has a colon[\s\S]*name a folder in `path`"):
+        box.run("rows")
+
+
 @pytest.mark.parametrize("first", ["", "id,a,b\n2,x,y\n"], ids=["empty at first", "appended to"])
 def test_a_file_that_changes_after_its_batch_is_named(
     tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture, first: str
