@@ -83,7 +83,9 @@ def plan_checkpoint(node: Node, before: TableHandle) -> CheckpointRewind:
     for source in (place, *CheckpointFolder(place).copies()):
         log = ProgressLog(source)
         found = log.batch(facts.batch) if facts.batch in log.committed() else None
-        if found is not None and found.query == facts.query and found.offsets == facts.offsets:
+        # A batch of the same files may be of another branch, which was computed under another definition.
+        is_branch = found is not None and facts.planned_ms in (0, found.planned_ms)
+        if found is not None and is_branch and (found.query, found.offsets) == (facts.query, facts.offsets):
             return CheckpointRewind(facts, stream_marks(node, now).last, place, source)
     held = ProgressLog(place).committed()
     holds = f"it holds batches {held[0]} to {held[-1]}" if held else "it holds no batch"

@@ -31,6 +31,7 @@ from odi_assets_tests.streams.execution.test_kept_rows import (
     land,
     order,
     payment,
+    redefined,
     rows_of,
     unmatched,
 )
@@ -289,6 +290,25 @@ def test_rows_that_were_not_kept_yet_are_kept_after_a_redo(box: Sandbox, monkeyp
     box.run("matched")
     assert unmatched(box) == [f"{side}{hour}" for side in "op" for hour in (0, 1, 3)]
     assert kinds(box) == []
+
+
+def test_a_rewind_takes_the_checkpoint_of_the_branch_that_it_goes_to(box: Sandbox) -> None:
+    """A batch of the same number and files was computed in both branches, in one of them without the order."""
+    hours(box, [0])
+    box.run("matched")
+    redefined(box, "orders: {watermark", "orders: {where: n > 5, watermark")
+    land(box, 1, [order("k", 60)], [payment("p1", 60)])
+    box.run("matched")
+    version, node = int(box.table("matched").version or 0), Node.of(box.project, KEY)
+    go(box, at_batch(node, 0))
+    redefined(box, "where: n > 5, ", "")
+    box.run("matched")
+    right = int(box.table("matched").version or 0)
+    go(box, at_version(version))
+    go(box, at_version(right))
+    land(box, 2, [order("o2", 61)], [payment("k", 62)])
+    box.run("matched")
+    assert [row[0] for row in box.rows("matched")] == ["k"]
 
 
 def test_where_a_row_is_follows_the_batches_that_the_table_has(box: Sandbox) -> None:
