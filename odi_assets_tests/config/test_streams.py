@@ -90,6 +90,8 @@ def test_a_stream_without_settings(tmp_path: Path) -> None:
         (', schema: "id STRING, at TIMESTAMP"', "", "a stream of files needs `schema`"),
         ("path: orders/*.json,", "path: orders/*.json, rescued: r,", "is not for streams"),
         ("path: orders/*.json,", "path: orders/*.json, options: {latestFirst: true},", "come too late"),
+        ("path: orders/*.json,", "path: orders/*.json, options: {maxFileAge: 1d},", "leaves out files"),
+        ("path: orders/*.json,", "path: orders/*.json, options: {fileNameOnly: true},", "other folders have"),
         ("path: orders/*.json,", "path: orders/**/new/*.json,", "has folders after `**`, which a stream cannot follow"),
         ("path: orders/*.json,", "path: orders/**/a**.json,", "has folders after `**`, which a stream cannot follow"),
         ("state_partitions: 2", "conf: {spark.sql.shuffle.partitions: 4}", "has a key of its own: `state_partitions`"),

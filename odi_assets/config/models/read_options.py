@@ -119,6 +119,8 @@ _OF_STREAMS = {
     "latestfirst": "takes the newest files first, and rows of the older ones would come too late",
     "maxfilespertrigger": "has a key of its own: `max_files_per_batch` of the input, in `stream.inputs`",
     "maxbytespertrigger": "is not taken: use `max_files_per_batch` of the input, in `stream.inputs`",
+    "maxfileage": "leaves out files that are older than the newest one by so much",
+    "filenameonly": "leaves out files whose names other folders have, too",
     "cleansource": "is not taken: the files show later why a row is missing",
 }
 """Options of Spark's file streams that lose rows or have a key of their own, in lower case."""

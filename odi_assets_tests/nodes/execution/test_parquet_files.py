@@ -98,6 +98,14 @@ def test_times_in_nanoseconds_beside_a_column_of_type_null_are_read(tmp_path: Pa
     assert row["t"].microsecond == 1
 
 
+@pytest.mark.parametrize("kind", ["DOUBLE", "DECIMAL(20,0)", "STRING"])
+def test_times_in_nanoseconds_are_no_numbers_and_no_texts(tmp_path: Path, spark: SparkSession, kind: str) -> None:
+    zone = Zone(tmp_path, spark, f'format: parquet, schema: "t {kind}", {FILES}')
+    zone.parquet("in/a.parquet", t=pa.array([1_000], pa.timestamp("ns")))
+    with pytest.raises(SourceError, match=r"column `t` is timestamp in in/a\.parquet"):
+        zone.run("raw")
+
+
 def test_a_transform_may_name_a_column_of_type_null(tmp_path: Path, spark: SparkSession) -> None:
     zone = Zone(
         tmp_path, spark, f"format: parquet, {FILES}}}\n    transform: {{sql: 'SELECT id, n AS m FROM df'", EVOLVE

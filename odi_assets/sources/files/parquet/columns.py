@@ -91,6 +91,8 @@ def parquet_rows(spark: SparkSession, files: FilesSnapshot, group: FileGroup, wa
             values[field.name] = as_type(F.col(quoted(field.name)), open_type, field.dataType)
             continue
         nanoseconds = kind == _NANOSECONDS
+        if nanoseconds and field.dataType.typeName() not in ("timestamp", "timestamp_ntz", "long"):
+            raise _other_type(files, group, field.name, T.TimestampType(), field.dataType)
         given = _spark_type("bigint" if nanoseconds else kind) if kind is not None else field.dataType
         stored.append(T.StructField(field.name, given))
         if nanoseconds and field.dataType.typeName() in ("timestamp", "timestamp_ntz"):
