@@ -379,9 +379,10 @@ def _of_stream(error: SourceError) -> SourceError:
         return error
     parts = [part for part in given.split("; ") if "read.rescued" not in part and part != "nothing was loaded"]
     ways = "; ".join(parts).removeprefix("nothing was loaded: ").removeprefix("or ")
+    ways = "; or ".join(filter(None, ["put the file right, under its name", ways]))
     return SourceError(
         error.message,
-        fix=f"nothing of the batch was written: put the file right, under its name: {ways}; {_NODE_INSTEAD}",
+        fix=f"nothing of the batch was written: {ways}; {_NODE_INSTEAD}",
         **error.fields,
     )
 
