@@ -20,7 +20,13 @@ from odi_assets.sources.cursor.ahead import (
     rows_ahead,
 )
 from odi_assets.sources.cursor.bounds import Bound, is_ahead, null_cursors
-from odi_assets.sources.cursor.columns import counted_rows, require_times, without_cursor, without_ties
+from odi_assets.sources.cursor.columns import (
+    counted_rows,
+    require_times,
+    without_cursor,
+    without_later_ties,
+    without_ties,
+)
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.rolling_window import rolling_window
 from odi_assets.sources.cursor.types import TypeName, cursor_type, fitting, kind_of
@@ -132,7 +138,8 @@ def same_loaded_rows(
     """Whether the rows that runs up to ``mark`` have read are the same in two snapshots of a source. Of rows without a
     cursor that each run reads, ``now`` may have more."""
     below = increment.model_copy(update={"on_null": "exclude"}) if increment.on_null == "include" else increment
-    before, after = (plan_loaded(one, below, mark).resolve(spark).load(spark) for one in (then, now))
+    upto = replace(mark, ties=None)
+    before, after = (plan_loaded(one, below, upto).resolve(spark).load(spark) for one in (then, now))
     if rows_digest(before) != rows_digest(after):
         return False
     if below is increment:
@@ -150,19 +157,22 @@ class CursorWindow(Read):
         increment: the increment that moves the mark; None for ranges and rolling windows, which move none.
         start: where a read of the whole source begins, inclusive; None: at the beginning.
         only: the partitions to read; None: all.
+        loaded: a mark that remembers the rows at it; others there are not read.
     """
 
     window: Window
     increment: StatefulIncrement | None = None
     start: Any = None
     only: Partitions | None = None
+    loaded: CursorMark | None = None
 
     def load(self, spark: SparkSession) -> DataFrame:
         if self.range_of is not None:
             require_time_cursor(self.window, _types(self.snapshot.rows(spark)), self.label, self.range_of)
         elif self.increment is None and self.window.upper is None:
             require_times(self.snapshot.rows(spark), self.window.column, self.label)
-        return without_ties(self.snapshot.rows_in_window(spark, self.window, self.only), self.window)
+        rows = without_ties(self.snapshot.rows_in_window(spark, self.window, self.only), self.window)
+        return rows if self.loaded is None else without_later_ties(rows, self.window, self.loaded)
 
     def whole(self) -> Read:
         window = replace(self.window, lower=self.start, lower_inclusive=True, ties={})
@@ -263,10 +273,18 @@ class UnresolvedWindow(UnresolvedRead):
             self._require_comparable(self.before.tied_by, _types(self.snapshot.rows(spark)))
         window = self._window(kind)
         if self.upto is not None:
-            return self._read(kind, replace(window, upper=self._fitting(self.upto, kind)), None)
+            return self._loaded(self.upto, spark, kind, window)
         bound = self._within_clock(spark, kind, window) if isinstance(self.bound, Unresolved) else self.bound
         read = self.bounded(kind, bound, spark)
         return read.with_ties(spark) if self.keeps_ties and isinstance(read, CursorWindow) else read
+
+    def _loaded(self, upto: CursorMark, spark: SparkSession, kind: str, window: Window) -> Read:
+        """What runs up to a mark have read. With a closed boundary, the next one reads what came to the mark later."""
+        read = self._read(kind, replace(window, upper=self._fitting(upto, kind)), None)
+        if self.increment.boundary != "closed" or upto.ties is None:
+            return read
+        self._require_comparable(upto.tied_by or {}, _types(self.snapshot.rows(spark)))
+        return replace(read, loaded=upto)
 
     def _within_clock(self, spark: SparkSession, kind: str, window: Window) -> Bound:
         """The upper bound of ``window``, not ahead of the clock.

@@ -12,6 +12,7 @@ from odi_assets.config.models import DateFormat
 from odi_assets.errors import IncrementError, NoCursorColumnError
 from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.window import Window
+from odi_assets.sources.marks import CursorMark
 from odi_assets.spark.lazy import F, T
 from odi_assets.tables.columns import quoted, row_text
 from odi_assets.util.words import counted
@@ -212,16 +213,35 @@ def counted_rows(rows: DataFrame, most: int, columns: Sequence[str] | None = Non
 
 def without_ties(rows: DataFrame, window: Window) -> DataFrame:
     """``rows`` without those at the lower bound that were loaded; of equal rows, only as many as were loaded."""
-    from pyspark.sql import Window as Over
-
     if not window.ties or window.lower is None:
         return rows
-    known = rows.sparkSession.createDataFrame(list(window.ties.items()), f"{_HASH} STRING, known BIGINT")
-    is_tied = cursor_column(rows, window).eqNullSafe(literal(window.lower))
-    at = rows.where(is_tied).withColumn(_HASH, _row_hash(window.tied_by or rows.columns))
+    return _with_tied(rows, window, window.lower, window.ties, window.tied_by, loaded=False)
+
+
+def without_later_ties(rows: DataFrame, window: Window, mark: CursorMark) -> DataFrame:
+    """``rows`` without those at the upper bound, which is ``mark``, that it does not remember: they came later."""
+    return _with_tied(rows, window, window.upper, mark.ties or {}, tuple(mark.tied_by or ()), loaded=True)
+
+
+def _with_tied(
+    rows: DataFrame,
+    window: Window,
+    value: Any,
+    ties: Mapping[str, int],
+    tied_by: tuple[str, ...] | None,
+    *,
+    loaded: bool,
+) -> DataFrame:
+    """``rows``, of those with the cursor ``value`` only the ones in ``ties``, or only the others."""
+    from pyspark.sql import Window as Over
+
+    known = rows.sparkSession.createDataFrame(list(ties.items()), f"{_HASH} STRING, known BIGINT")
+    is_tied = cursor_column(rows, window).eqNullSafe(literal(value))
+    at = rows.where(is_tied).withColumn(_HASH, _row_hash(tied_by or rows.columns))
     numbered = at.withColumn(_NUMBER, F.row_number().over(Over.partitionBy(_HASH).orderBy(_HASH)))
-    fresh = numbered.join(F.broadcast(known), _HASH, "left").where(F.col(_NUMBER) > F.coalesce("known", F.lit(0)))
-    return rows.where(~is_tied).unionByName(fresh.select(*[F.col(quoted(name)) for name in rows.columns]))
+    is_known = F.col(_NUMBER) <= F.coalesce("known", F.lit(0))
+    tied = numbered.join(F.broadcast(known), _HASH, "left").where(is_known if loaded else ~is_known)
+    return rows.where(~is_tied).unionByName(tied.select(*[F.col(quoted(name)) for name in rows.columns]))
 
 
 def without_cursor(rows: DataFrame, window: Window) -> DataFrame:

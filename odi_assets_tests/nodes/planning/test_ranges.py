@@ -74,6 +74,16 @@ MOVING = """
     partition: {column: k, values: [eu, us]}
     write: {connection: lake, path: raw, mode: upsert, keys: [id]}
 """
+TIED = """
+- pipeline: p
+  nodes:
+  - name: raw
+    read:
+      {connection: landing, format: csv, path: "*.csv", schema: "id BIGINT, k STRING, n BIGINT",
+       options: {header: "true"}, incremental: {mode: stateful, column: n, boundary: closed}}
+    partition: {column: k, values: [eu, us]}
+    write: {connection: lake, path: raw, mode: append}
+"""
 D1, D2, D3 = "2024-01-01", "2024-01-02", "2024-01-03"
 
 
@@ -259,6 +269,20 @@ def test_a_part_of_a_node_puts_no_older_row_of_a_key_back(box: Sandbox) -> None:
     box.project = Project.load(file)
     box.run("kept", start=D1, end=D2)
     assert box.rows("kept") == before["kept"]
+
+
+def test_a_part_leaves_rows_that_came_to_the_mark_later_to_the_next_increment(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = Sandbox(tmp_path, spark, TIED)
+    box.land("1.csv", ["id,k,n", "1,eu,1", "2,us,2", "2,us,2"])
+    box.run("raw")
+    box.land("2.csv", ["id,k,n", "3,us,2", "2,us,2"])
+    box.run("raw", partitions=("us",))
+    assert ids(box, "raw") == [1, 2, 2]
+    box.land("3.csv", ["id,k,n", "4,eu,3"])
+    box.run("raw")
+    assert ids(box, "raw") == [1, 2, 2, 2, 3, 4]
 
 
 def test_a_part_of_a_node_brings_no_row_back_that_was_deleted(tmp_path: Path, spark: SparkSession) -> None:
