@@ -79,6 +79,13 @@ class GoesAlong(Protocol):
     @property
     def before(self) -> StreamFacts | None: ...
 
+    def gone_files(self, node: Node) -> Iterable[str]:
+        """Files whose rows leave, and that no run can read again: they are gone from the landing zone.
+
+        Raises:
+            SourceError: the landing zone cannot be looked at.
+        """
+
     def apply(self, node: Node) -> None:
         """Bring it to where the table is already. Done again after a crash, it completes what is left."""
 

@@ -19,7 +19,9 @@ from odi_assets.nodes.recovery import rewind as rewinds
 from odi_assets.nodes.recovery import table_versions
 from odi_assets.nodes.recovery.table_versions import versions
 from odi_assets.nodes.request import in_utc
+from odi_assets.sources.losses import Loss
 from odi_assets.streams.recovery.rewind import at_batch
+from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from odi_assets.config.graph import NodeKey
@@ -100,6 +102,10 @@ def rewind(
         note(f"{other}: nothing to do, it {why}" if not why.startswith("all of") else f"{other}: {why}")
     if not as_json and plan.rewinds:
         data_table(_REWINDS, [one.to_json() for one in plan.rewinds])
+    for one in plan.rewinds:
+        if one.gone:
+            lost = Loss(f"rows of {counted(len(one.gone), 'file')} leave that no run reads again: gone since", one.gone)
+            note(f"{one.key}: {lost}. Put back what is gone; odi state rewind {one.key} --redo has the rows again")
     if dry_run or not plan.rewinds:
         if as_json:
             data_json([one.to_json() for one in plan.rewinds])

@@ -21,7 +21,7 @@ from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.history import CommittedStamp, restored_version
 from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import IncrementError, OdiError, StateConflictError, StateError, TableError
+from odi_assets.errors import IncrementError, OdiError, SourceError, StateConflictError, StateError, TableError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.execution.checks.quarantine import bring_in_step
 from odi_assets.nodes.history import attempts
@@ -36,7 +36,7 @@ from odi_assets.nodes.recovery.table_versions import Choice
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.result import REWIND, RunInfo
 from odi_assets.sources.files.loaded import ledger
-from odi_assets.sources.marks import LedgerPart
+from odi_assets.sources.marks import FilesMark, LedgerPart
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunStatus
 from odi_assets.tables.engine import engine_of
@@ -56,6 +56,7 @@ class Rewind:
         committed: the HWM of ``before``, as its commit carried it; None if it has none.
         undone: the stamped commits whose rows leave, newest first.
         along: what goes back along with the table, and is no table: the checkpoint of a stream.
+        gone: files whose rows leave, and that no run can read again: they are gone from the landing zone.
     """
 
     key: NodeKey
@@ -67,6 +68,7 @@ class Rewind:
     rows_before: int | None
     undone: tuple[CommittedStamp, ...] = ()
     along: GoesAlong | None = None
+    gone: tuple[str, ...] = ()
 
     @property
     def to_version(self) -> int:
@@ -95,6 +97,7 @@ class Rewind:
             "rows_after": self.before.rows,
             "hwm_before": mark_text(self.hwm_before),
             "hwm_after": mark_text(self.hwm_after),
+            "gone": list(self.gone),
             "undone": [
                 {"version": stamp.version, "run_id": facts.run_id, "increment": facts.increment}
                 for stamp, facts in ((stamp, CommitFacts.of(stamp)) for stamp in self.undone)
@@ -217,17 +220,41 @@ def _rewind(project: Project, state: StateBackend, key: NodeKey, handle: TableHa
         committed = _hwm_of_version(node, state, before)
         if node.captures:
             require_log_kept(node, committed.mark if committed else None, version)
+    entry = state.get_entry(node.state_key, deleted=True)
+    try:
+        not_read_again = tuple(_gone_files(node, entry, committed) if along is None else along.gone_files(node))
+    except SourceError as error:
+        _log.warning("%s: whether files are gone that it would read again was not seen: %s", node, error.message)
+        not_read_again = ()
     return Rewind(
         key,
         handle,
         before,
-        state.get_entry(node.state_key, deleted=True),
+        entry,
         committed,
         int(handle.version or 0),
         handle.rows,
         tuple(s for s in handle.stamps() if s.version > version and s.app_id in app_ids(key)),
         along,
+        not_read_again,
     )
+
+
+def _gone_files(node: Node, entry: HwmEntry | None, committed: CommittedHwm | None) -> list[str]:
+    """The files that are gone since, of those that were loaded up to the HWM in state, and not up to the committed."""
+    kept = set(_lost_names(node, committed.mark if committed else None))
+    return [name for name in _lost_names(node, NodeMark.in_state(entry)) if name not in kept]
+
+
+def _lost_names(node: Node, hwm: NodeMark | None) -> list[str]:
+    try:
+        marks = {} if hwm is None else node.marks(hwm)
+    except IncrementError:
+        # The node was followed by something else then.
+        return []
+    files = [(source, mark) for source in node.sources if isinstance(mark := marks.get(source.name), FilesMark)]
+    losses = [loss for source, mark in files for loss in source.losses(mark, None, None)]
+    return [name for loss in losses if loss.for_good for name in loss.names]
 
 
 def _require_ledger(node: Node, committed: CommittedHwm | None, before: TableHandle) -> None:

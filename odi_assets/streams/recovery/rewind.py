@@ -6,6 +6,7 @@ this die in the middle, the same command completes it: until the checkpoint is b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from odi_assets.connections.location import Location
@@ -18,6 +19,7 @@ from odi_assets.nodes.recovery.table_versions import Choice
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.streams.execution.kept_rows import bring_in_step
 from odi_assets.streams.execution.ledger import StreamLedger
+from odi_assets.streams.planning.inputs import stream_inputs
 from odi_assets.streams.planning.kept_rows import kept_tables
 from odi_assets.streams.planning.marks import batch_at, checkpoint_named, stream_marks, stream_stamps
 from odi_assets.streams.query.progress_log import ProgressLog
@@ -39,6 +41,15 @@ class CheckpointRewind:
     before: StreamFacts | None
     checkpoint: Location
     source: Location
+
+    def gone_files(self, node: Node) -> Iterator[str]:
+        """The files that later batches have read, and that are gone from the landing zone."""
+        log = stream_marks(node, TableHandle.open(node.target.location)).log
+        for one in stream_inputs(node):
+            end = (self.facts.offsets.get(one.name) or {}).get("end") or {}
+            names = [name for loss in one.losses(log) for name in loss.names]
+            read = log.read_files(one.name) if names else {}
+            yield from (name for name in names if read[name].number > int(end.get("logOffset", -1)))
 
     def apply(self, node: Node) -> None:
         """Take checkpoint, ``meta_batches`` and kept rows to the batch; the table is there already."""

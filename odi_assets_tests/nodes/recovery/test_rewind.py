@@ -95,6 +95,15 @@ def test_table_and_hwm_go_back_in_one_commit_and_what_was_undone_loads_again(box
     assert ids(box) == [1, 2, 3]
 
 
+def test_a_rewind_names_files_that_no_run_can_read_again(box: Sandbox) -> None:
+    load(box, 1, 2, 3)
+    for number in (1, 3):
+        (box.root / "landing" / "orders" / f"{number}.csv").unlink()
+    ((rewind, _),) = back(box, points.at_version(0))
+    assert rewind.gone == ("orders/3.csv",)
+    assert rewind.to_json()["gone"] == ["orders/3.csv"]
+
+
 def test_what_was_undone_can_be_done_again(box: Sandbox) -> None:
     load(box, 1, 2)
     land(box, 3)

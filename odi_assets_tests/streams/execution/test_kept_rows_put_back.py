@@ -292,6 +292,16 @@ def test_rows_that_were_not_kept_yet_are_kept_after_a_redo(box: Sandbox, monkeyp
     assert kinds(box) == []
 
 
+def test_a_rewind_names_files_that_no_run_can_read_again(box: Sandbox) -> None:
+    hours(box, range(3))
+    box.run("matched")
+    for name in ("orders/00.json", "orders/02.json"):
+        (box.root / "landing" / name).unlink()
+    first = min(number for number, _ in batches(box))
+    (one,) = plan_rewind(box.project, box.state, KEY, at_batch(Node.of(box.project, KEY), first)).rewinds
+    assert [name.rpartition("/")[2] for name in one.gone] == ["02.json"]
+
+
 def test_a_rewind_takes_the_checkpoint_of_the_branch_that_it_goes_to(box: Sandbox) -> None:
     """A batch of the same number and files was computed in both branches, in one of them without the order."""
     hours(box, [0])
