@@ -23,7 +23,6 @@ from odi_assets.sources.cursor.bounds import Bound, is_ahead, null_cursors
 from odi_assets.sources.cursor.columns import (
     counted_rows,
     require_times,
-    without_cursor,
     without_later_ties,
     without_ties,
 )
@@ -44,7 +43,6 @@ from odi_assets.sources.cursor.window import (
 from odi_assets.sources.marks import UNRESOLVED, CursorMark, Unresolved
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, UnresolvedRead
 from odi_assets.sources.snapshot import Partitions, SourceSnapshot
-from odi_assets.tables.columns import rows_digest
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -130,23 +128,6 @@ def plan_loaded(snapshot: SourceSnapshot, increment: StatefulIncrement, mark: Cu
     return UnresolvedWindow(
         snapshot=snapshot, summary=f"up to {shown(mark.value)}", increment=increment, upto=mark, rows_are_known=True
     )
-
-
-def same_loaded_rows(
-    then: SourceSnapshot, now: SourceSnapshot, increment: StatefulIncrement, mark: CursorMark, spark: SparkSession
-) -> bool:
-    """Whether the rows that runs up to ``mark`` have read are the same in two snapshots of a source. Of rows without a
-    cursor that each run reads, ``now`` may have more."""
-    below = increment.model_copy(update={"on_null": "exclude"}) if increment.on_null == "include" else increment
-    upto = replace(mark, ties=None)
-    before, after = (plan_loaded(one, below, upto).resolve(spark).load(spark) for one in (then, now))
-    if rows_digest(before) != rows_digest(after):
-        return False
-    if below is increment:
-        return True
-    window = Window(increment.column, increment.fallback_column, date_format=increment.date_format)
-    loaded, there = (without_cursor(one.rows(spark), window) for one in (then, now))
-    return loaded.exceptAll(there).isEmpty()
 
 
 @dataclass(frozen=True, kw_only=True)

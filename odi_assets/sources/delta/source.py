@@ -23,9 +23,9 @@ from odi_assets.sources.cursor.bounds import Bound
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.types import TypeName, cursor_type
 from odi_assets.sources.cursor.window import Window
-from odi_assets.sources.cursor_reads import same_loaded_rows
 from odi_assets.sources.delta.bounds import table_bound
 from odi_assets.sources.delta.late import late_in_table
+from odi_assets.sources.delta.loaded_rows import same_loaded_rows
 from odi_assets.sources.delta.settings import DeltaRead
 from odi_assets.sources.delta.stream import StreamedTable
 from odi_assets.sources.delta.versions import VersionStep, other_table, step, within
