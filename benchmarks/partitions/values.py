@@ -120,6 +120,8 @@ def lived_by_values(
         found += wrong(box, there, str(how))
     box.run("raw")
     found += wrong(box, set(rows), "the increment")
+    if case.mode == "upsert, keys: [id]":
+        found += _moved(box, case, parts)
     box.land("stray.csv", ["id,day,v", f"1000,{DAYS[0]},{STRAYS[case.kind]}"])
     if "listed" in case.form:
         found += _refused(box, case)
@@ -127,6 +129,26 @@ def lived_by_values(
         box.run("raw")
     found += wrong(box, {*rows, *([] if "listed" in case.form else [1000])}, "a row of another value")
     return [f"{case}: {line}" for line in found]
+
+
+def _moved(box: Sandbox, case: ValueCase, parts: list[tuple[dict[str, Any], frozenset[int]]]) -> list[str]:
+    """Let a newer file move keys to other partitions: no run of a partition may bring their older rows back."""
+    pairs, found = [*product(DAYS, VALUES[case.kind])], list[str]()
+    next_to = dict(zip(pairs, [*pairs[1:], pairs[0]], strict=True))
+    moved = {number: next_to[pair] for number, pair in case.rows.items() if number % 4 == 0}
+    box.land("c.csv", ["id,day,v", *(f"{number},{','.join(pair)}" for number, pair in moved.items())])
+    box.run("raw")
+    newest = box.rows("raw")
+    for how, _ in parts[:3]:
+        try:
+            box.run("raw", **how)
+        except OdiError as error:
+            if "only_if_newer" not in str(error):
+                found.append(f"{how}: the remedy is not named: {error}")
+        if box.rows("raw") != newest:
+            found.append(f"{how}: older rows of keys that were moved are back")
+            newest = box.rows("raw")
+    return found
 
 
 def _refused(box: Sandbox, case: ValueCase) -> list[str]:
