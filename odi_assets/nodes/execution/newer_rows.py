@@ -98,8 +98,8 @@ class _Elsewhere:
         if self.plan.request.bounds is not None:
             return ""
         values = dict.fromkeys([*self.plan.request.partitions, *(row[-1] for row in found if row[-1] is not None)])
-        named = " ".join(f"--partition {shlex.quote(value)}" for value in values)
-        return f" (odi run {self.plan.node.command} {named})"
+        named = " --partition ".join(map(shlex.quote, values))
+        return f" (odi run {self.plan.node.command} --partition {named})"
 
 
 @dataclass(frozen=True)
