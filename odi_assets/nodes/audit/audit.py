@@ -397,13 +397,13 @@ def _command(node: Node, one: RangeDifference, ranges: RangeOf, scope: _Scope) -
     """The command that makes a range agree."""
     if one.agrees:
         return None
-    bounds = _bounds(node, one, ranges)
-    part = None if bounds is None else f"--from {bounds[0]} --to {bounds[1]}"
-    if part is None and _is_partition(node, one, ranges):
-        part = f"--partition {shlex.quote(str(one.range))}"
-    if part is None or not _a_range_repairs(node, one, scope):
-        return f"odi run {node.command} --full-refresh"
-    return f"odi run {node.command} {part}"
+    if _a_range_repairs(node, one, scope):
+        bounds = _bounds(node, one, ranges)
+        if bounds is not None:
+            return f"odi run {node.command} --from {bounds[0]} --to {bounds[1]}"
+        if _is_partition(node, one, ranges):
+            return f"odi run {node.command} --partition {shlex.quote(str(one.range))}"
+    return f"odi run {node.command} --full-refresh"
 
 
 def _is_partition(node: Node, one: RangeDifference, ranges: RangeOf) -> bool:
