@@ -143,7 +143,7 @@ class CommitFacts:
         partial: the run was of only some of the pipeline's nodes.
         bounds: start and end of a bounded run.
         ranges: of a bounded run, by source whose cursor was in ``bounds``: what the source consisted of.
-        partitions: those of a column of values that a run was bounded to.
+        partitions: the values of a column that a run was bounded to.
         hwm: the HWM that belongs to the table's rows from this commit on.
         before_first_run: of a rewind: the version it went back to holds no row of the node's runs.
         rewound_to: of a rewind: the version it went back to.

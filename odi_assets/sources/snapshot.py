@@ -54,7 +54,7 @@ class Partitions:
         return _among(rows, self.column, self.values)
 
     def where(self, rows: DataFrame) -> DataFrame:
-        """Those of ``rows`` that are in them, as far as the columns of the rows say so."""
+        """The ``rows`` that are in them, as far as the columns of the rows say so."""
         box = self.box.within(rows.columns) if self.box is not None else None
         return rows if box is None else rows.where(replace(self, box=box).condition(rows))
 

@@ -130,7 +130,7 @@ class Span:
         return frozenset().union(*(names_of(self.column, one, self.every, kind) for one in self.partitions))
 
     def among(self, values: Iterable[str | None], kind: Any) -> set[str]:
-        """Those of a column's ``values`` that lie in it, and what each of its partitions begins with, whether the table
+        """The column's ``values`` that lie in it, and what each of its partitions begins with, whether the table
         has it or not."""
         if kind not in TIMES:
             return set(self.names(kind))
@@ -237,7 +237,7 @@ class PartitionBox:
                 side.require(kinds[side.column])
 
     def among(self, partitions: Iterable[PartitionValues], kinds: Mapping[str, Any]) -> list[PartitionValues]:
-        """Those of a table's ``partitions`` that lie in it, each once, by its columns alone; and what each of its own
+        """The table's ``partitions`` that lie in it, each once, by its columns alone; and what each of its own
         begins with, whether the table has it or not.
 
         Args:

@@ -124,8 +124,8 @@ class KeptRows:
         self._unmatched_upto = last.batch
 
     def bring_in_step(self, log: ProgressLog) -> None:
-        """Take out the rows of batches that the node's table does not have, and put back those of batches that it has
-        again: it was put back from a copy, or a rewind died.
+        """Take out the rows of batches that the node's table does not have, and put back the rows of batches that it
+        has again: it was put back from a copy, or a rewind died.
 
         Args:
             log: of the checkpoint that belongs to the node's table.
@@ -201,7 +201,7 @@ def bring_in_step(
     table: TableHandle, which: str, log: ProgressLog, facts: CommitFacts, upto: int | None = None
 ) -> KeptMark:
     """Take the rows out of a table of kept rows that are of batches which the node's table does not have, and put back
-    those of batches which it has again. Needs no Spark.
+    the rows of batches which it has again. Needs no Spark.
 
     Args:
         log: of the checkpoint that belongs to the node's table, or that has this batch and those that a rewind undoes.
