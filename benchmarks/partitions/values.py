@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 FORMS = ("listed", "dynamic", "days and listed", "days and dynamic")
 MODES = ("append", "partition_overwrite", "upsert, keys: [id]", "upsert, keys: [id, day, v]")
+TIED = "append, rows at the mark"
+"""An appending node whose cursor is one value for all rows that are there: others come to the mark later."""
 VALUES = {
     "STRING": ("eu", "us", "O'Neil", "ü", "1"),
     "INT": ("7", "-3", "2024", "0"),
@@ -70,7 +72,10 @@ class ValueCase:
         own = f"column: v, {values}"
         partition = f"column: day, start: 2024-01-01, and: {{{own}}}" if self.of_days else own
         text = _PIPELINE.replace("KIND", self.kind).replace("PARTITION", f"{{{partition}}}")
-        return text.replace("MODE", self.mode)
+        if self.mode == TIED:
+            closed = "incremental: {mode: stateful, column: n, boundary: closed}"
+            text = text.replace("incremental: files", closed).replace(f"v {self.kind}", f"v {self.kind}, n INT")
+        return text.replace("MODE", self.mode.partition(",")[0] if self.mode == TIED else self.mode)
 
     def parts(self) -> Iterator[tuple[dict[str, Any], frozenset[int]]]:
         """Each partition, and some of several, as a run takes it; and the ids of its rows, by arithmetic."""
@@ -88,7 +93,7 @@ class ValueCase:
 
 def value_cases() -> list[ValueCase]:
     """All of them."""
-    return [ValueCase(*one) for one in product(VALUES, FORMS, MODES)]
+    return [ValueCase(*one) for one in product(VALUES, FORMS, (*MODES, TIED))]
 
 
 def lived_by_values(
@@ -103,6 +108,8 @@ def lived_by_values(
 
     folder.mkdir(parents=True)
     box, rows, found = Sandbox(folder, spark, case.pipeline), case.rows, list[str]()
+    if case.mode == TIED:
+        return [f"{case}: {line}" for line in _tied(box, case, draw, most)]
     first, there = {number for number in rows if number % 3}, set[int]()
     _land(box, "a.csv", case, first)
     if case.mode != "partition_overwrite":
@@ -129,6 +136,22 @@ def lived_by_values(
         box.run("raw")
     found += wrong(box, {*rows, *([] if "listed" in case.form else [1000])}, "a row of another value")
     return [f"{case}: {line}" for line in found]
+
+
+def _tied(box: Sandbox, case: ValueCase, draw: random.Random, most: int) -> list[str]:
+    """Runs of partitions between two increments take no row that came to the mark since: the second one loads it."""
+    first, found = {number for number in case.rows if number % 3}, list[str]()
+    _land(box, "a.csv", case, first, n=1)
+    box.run("raw")
+    _land(box, "b.csv", case, set(case.rows) - first, n=1)
+    parts = list(case.parts())
+    draw.shuffle(parts)
+    for how, _ in parts[:most]:
+        box.run("raw", **how)
+        found += wrong(box, first, str(how))
+    box.land("c.csv", ["id,day,v,n", f"1000,{DAYS[0]},{VALUES[case.kind][0]},2"])
+    box.run("raw")
+    return [*found, *wrong(box, {*case.rows, 1000}, "the increment")]
 
 
 def _moved(box: Sandbox, case: ValueCase, parts: list[tuple[dict[str, Any], frozenset[int]]]) -> list[str]:
@@ -161,5 +184,6 @@ def _refused(box: Sandbox, case: ValueCase) -> list[str]:
     return ["a row of no partition was loaded"]
 
 
-def _land(box: Sandbox, name: str, case: ValueCase, ids: set[int]) -> None:
-    box.land(name, ["id,day,v", *(f"{number},{','.join(case.rows[number])}" for number in sorted(ids))])
+def _land(box: Sandbox, name: str, case: ValueCase, ids: set[int], n: int | None = None) -> None:
+    header, cursor = ("id,day,v", "") if n is None else ("id,day,v,n", f",{n}")
+    box.land(name, [header, *(f"{number},{','.join(case.rows[number])}{cursor}" for number in sorted(ids))])

@@ -323,9 +323,9 @@ class Source(ABC):
         return None
 
     @property
-    def not_looked_at(self) -> str | None:
-        """What of it only a plan looks at, and no examination, in words; None if there is nothing."""
-        return None
+    def only_plans_look(self) -> bool:
+        """Whether an examination leaves it out, and only a plan asks it."""
+        return False
 
     def corrections(self, mark: Mark, spark: SparkSession) -> str | None:
         """How rows that were read up to ``mark`` are other ones now, in words; None if they are not, or that is not

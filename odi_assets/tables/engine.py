@@ -174,7 +174,7 @@ class TableEngine(ABC):
 
     Attributes:
         features: which features of Delta's protocol a table may use.
-        admits: whether its writes of DataFrames call ``WriteSpec.admit``.
+        admits: whether its writes of DataFrames call ``WriteSpec.admit`` and ``WriteSpec.replacing``.
     """
 
     features: ClassVar[TakenFeatures]

@@ -103,5 +103,5 @@ pipelines:
 """)
     answer = odi("doctor")
     assert answer.code == 0
-    assert "Not looked at: the database of shop:public.orders" in answer.err + answer.out
-    assert "odi plan asks the database" in answer.err + answer.out
+    assert "Not looked at: 1 table of databases, shop:public.orders among them" in answer.err + answer.out
+    assert "odi plan asks the databases" in answer.err + answer.out

@@ -16,10 +16,10 @@ from odi_assets.nodes.execution.deduplicate import each_once, without_loaded
 from odi_assets.nodes.execution.deliveries import DELIVERY, numbered
 from odi_assets.nodes.execution.errors import computation_named
 from odi_assets.nodes.execution.kept_aside import KnownKeys
-from odi_assets.nodes.execution.newer_rows import newer_rows_guard
 from odi_assets.nodes.execution.ordering import require_typed_order
 from odi_assets.nodes.execution.outcomes import succeeded
-from odi_assets.nodes.execution.outside_partitions import in_partitions_only
+from odi_assets.nodes.execution.parts.newer_rows import Replacing, newer_rows_guard
+from odi_assets.nodes.execution.parts.outside_partitions import in_partitions_only
 from odi_assets.nodes.execution.resolve import resolve
 from odi_assets.nodes.execution.row_counts import RowCounts
 from odi_assets.nodes.kinds import CommitsItself, OpenedStore, Service, open_node_store
@@ -205,11 +205,19 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
     store = rows.store if isinstance(rows, NodeRows) else None
     if store is not None:
         facts["store"] = store.stage()
-    guard = None
+    guard, replacing = None, newer_rows_guard(plan)
+    engine = engine_of(plan.target)
+    if replacing is not None and not engine.admits:
+        raise ConfigError(
+            f"{plan.node}: the table engine `{plan.target.location.table_engine}` does not say which rows the run "
+            f"{plan.request.part} would replace, and newer ones may be among them",
+            fix=f"load all of it: odi run {plan.node.command} --full-refresh; nothing was committed",
+            node=str(plan.node),
+        )
     if plan.node.config.checks:
         from odi_assets.nodes.execution.checks.guard import Guard
 
-        if not engine_of(plan.target).admits:
+        if not engine.admits:
             raise ConfigError(
                 f"{plan.node} has checks, and the table engine `{plan.target.location.table_engine}` makes none",
                 fix="check the rows in a node whose connection has another `table_engine`; nothing was committed",
@@ -223,7 +231,7 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
             read.before_commit()
             if read.keep is not None:
                 read.keep()
-    written, rows_read = _written(rows, stamp, guard)
+    written, rows_read = _written(rows, stamp, guard, replacing)
     table = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
     if guard is not None:
         guard.committed(written.version)
@@ -239,7 +247,9 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
     return result if guard is None else replace(result, metrics={**result.metrics, **guard.metrics})
 
 
-def _written(rows: NodeRows | ArrowRows, stamp: Stamp, guard: Guard | None) -> tuple[WriteResult, int | None]:
+def _written(
+    rows: NodeRows | ArrowRows, stamp: Stamp, guard: Guard | None, replacing: Replacing | None
+) -> tuple[WriteResult, int | None]:
     """What the commit of ``rows`` did, and how many rows were read for it."""
     plan, engine = rows.plan, engine_of(rows.plan.target)
     if isinstance(rows, ArrowRows):
@@ -252,7 +262,7 @@ def _written(rows: NodeRows | ArrowRows, stamp: Stamp, guard: Guard | None) -> t
         without_call_sites(),
     ):
         delivery = DELIVERY if DELIVERY in rows.df.columns else None
-        admit, replacing = None if guard is None else guard.admit, newer_rows_guard(plan)
+        admit = None if guard is None else guard.admit
         spec = replace(plan.write_spec, delivery=delivery, admit=admit, replacing=replacing)
         written = engine.write(rows.df, plan.target, spec, stamp)
         return written, rows.counts.total(written.rows_written + (0 if guard is None else guard.rows_quarantined))

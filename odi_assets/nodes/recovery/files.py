@@ -149,10 +149,14 @@ def not_looked_at(project: Project, keys: Sequence[NodeKey], *, deep: bool) -> l
             "odi tables maintain --dry-run says how far back each table can go, and a rewind looks before it goes",
         )
     )
+    asked: dict[str, None] = {}
     for node in (Node.of(project, key) for key in keys):
         found += node.kind.not_looked_at(node)
-        asked = "odi plan asks the database"
-        found += [(what, asked) for source in node.sources if source.follows and (what := source.not_looked_at)]
+        asked |= dict.fromkeys(source.label for source in node.sources if source.follows and source.only_plans_look)
+    if asked:
+        tables = f"{counted(len(asked), 'table')} of databases, {next(iter(asked))} among them"
+        what = f"{tables}: whether rows lie below the mark, or a key or cursor was altered"
+        found.append((what, "odi plan asks the databases"))
     if _is_folder(project.stores) and any(project.stores.local_path.iterdir()):
         found.append((f"the state stores below {project.stores.uri}", "odi store check PATH reads one"))
     left = len(project.graph.order()) - len(keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -134,6 +135,13 @@ class StreamedFiles(StreamedSource):
         """Its files, by ``file_uri_key``."""
         base = self.source.base
         return {place_key(base.child(file.path)): file for file in list_files(base, self.source.path)}
+
+    def _found(self, uris: Iterable[str]) -> dict[str, SourceFile]:
+        """A few files, as ``_listed`` has them: what a batch costs does not grow with the files in the folder."""
+        base, root = self.source.base, f"{place_key(self.source.base).rstrip('/')}/"
+        keys = [key for key in map(file_uri_key, uris) if key.startswith(root)]
+        as_named = str if base.is_local else glob.escape
+        return {key: file for key in keys for file in list_files(base, as_named(key.removeprefix(root)))}
 
     def _folder(self, listed: Mapping[str, SourceFile]) -> str:
         """The folder below which all of its files are."""
@@ -279,7 +287,7 @@ class StreamedFiles(StreamedSource):
 
     def read_error(self, text: str) -> SourceError | None:
         colon = _COLON.search(text)
-        if colon is not None and _GLOB.search(self.source.path):
+        if colon is not None and self._has_below_glob(colon[1]):
             return SourceError(
                 f"{self.label}: `{colon[1]}` has a colon in its name, which Hadoop does not take below a glob",
                 fix="rename it; or name a folder in `path`, without a glob: a stream reads all files below it",
@@ -294,6 +302,12 @@ class StreamedFiles(StreamedSource):
         if found is None or not is_about_header(text):
             return found and _of_stream(found)
         return SourceError(found.message, fix=_FIX_OF_HEADER, **found.fields)
+
+    def _has_below_glob(self, name: str) -> bool:
+        """Whether a file or a folder has this name in the folders that a glob looks through."""
+        fixed = "/".join(takewhile(lambda part: not _GLOB.search(part), self.source.path.strip("/").split("/")))
+        is_glob = fixed != self.source.path.strip("/")
+        return is_glob and any(name in file.path.split("/") for file in list_files(self.source.base, fixed))
 
     def _has_file_of(self, message: str) -> bool:
         return any(file_uri_key(message).startswith(f"{uri}:") for uri in self._listed())
@@ -323,7 +337,8 @@ class StreamedFiles(StreamedSource):
         self, spark: SparkSession, log: ReadLog, start: Offset | None, end: Offset
     ) -> Mapping[str, int]:
         # Files may have come since the run was planned.
-        uris, listed = self._files(log, start, end), self._listed()
+        uris = self._files(log, start, end)
+        listed = self._listed() if len(uris) > _FEW_FILES else self._found(uris)
         self._require_plain_names(uris, "rename it, and start the stream over: odi run … --full-refresh")
         files = [file for uri in uris if (file := listed.get(file_uri_key(uri))) is not None and file.size]
         names = {name.lower() for name in self.schema().names}

@@ -109,8 +109,8 @@ class SqlSource(Source):
         return self._driver is not None
 
     @property
-    def not_looked_at(self) -> str | None:
-        return f"the database of {self.label}: whether rows lie below the mark, or a key or cursor was altered"
+    def only_plans_look(self) -> bool:
+        return True
 
     def snapshot(self) -> SqlSnapshot:
         return SqlSnapshot(

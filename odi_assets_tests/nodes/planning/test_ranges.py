@@ -71,7 +71,7 @@ MOVING = """
     read:
       {connection: landing, format: csv, path: "*.csv", schema: "id BIGINT, k STRING, n BIGINT",
        options: {header: "true"}, incremental: files}
-    partition: {column: k, values: [eu, us]}
+    partition: {column: k, values: [a, b c, d, eu, us]}
     write: {connection: lake, path: raw, mode: upsert, keys: [id]}
 """
 TIED = """
@@ -302,16 +302,30 @@ def test_of_partitions_that_are_run_at_once_the_newest_file_of_a_key_counts(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     box = Sandbox(tmp_path, spark, MOVING)
-    box.land("1.csv", ["id,k,n", "1,eu,1", "2,eu,2"])
+    values = ("a", "b c", "d", "eu", "us")
+    box.land("1.csv", ["id,k,n", *(f"{number},eu,1" for number in range(6))])
     box.run("raw")
-    box.land("2.csv", ["id,k,n", "1,us,10"])
+    box.land("2.csv", ["id,k,n", *(f"{number},{value},10" for number, value in enumerate(values))])
     box.run("raw")
     before = box.rows("raw")
-    with pytest.raises(TableError, match=r"id=1, k=us") as stopped:
+    with pytest.raises(TableError, match=r"id=\d, k=") as stopped:
         box.run("raw", partitions=("eu",))
-    assert "(odi run p --node raw --partition eu --partition us)" in str(stopped.value.fix)
-    box.run("raw", partitions=("eu", "us"))
+    named = "--partition eu --partition a --partition 'b c' --partition d --partition us"
+    assert f"(odi run p --node raw {named})" in str(stopped.value.fix)
+    box.run("raw", partitions=values)
     assert box.rows("raw") == before
+
+
+def test_a_table_engine_that_does_not_say_what_it_replaces_is_refused(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = Sandbox(tmp_path, spark, MOVING)
+    box.land("1.csv", ["id,k,n", "1,eu,1"])
+    box.run("raw")
+    monkeypatch.setattr("odi_assets.tables.embedded.engine.EmbeddedEngine.admits", False)
+    with pytest.raises(ConfigError, match="the table engine `embedded` does not say which rows"):
+        box.run("raw", partitions=("eu",))
+    assert box.table("raw").version == 0
 
 
 def test_what_takes_no_range_is_refused_with_its_remedy(box: Sandbox) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import SourceError
 from odi_assets.nodes.recovery.files import not_looked_at
+from odi_assets.sources.files.listing import SourceFile, list_files
 from odi_assets_tests.checkpoints.queries import settings
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -46,6 +48,7 @@ TWO_INPUTS = """
     transform: {sql: "SELECT * FROM a UNION ALL SELECT * FROM b"}
     write: {connection: lake, path: rows, mode: append}
 """
+BY_FILE = "stream: {inputs: {df: {max_files_per_batch: 1}}}"
 HEADER = '{header: "true"}'
 
 
@@ -155,6 +158,34 @@ def test_a_name_with_a_colon_below_a_glob_is_named(tmp_path: Path, spark: SparkS
     box.land("rows/10:00.csv", ["id,a,b", "1,x,y"])
     with pytest.raises(SourceError, match=r"landing:rows/\*: `10:00\.csv` has a colon[\s\S]*name a folder in `path`"):
         box.run("rows")
+
+
+def test_of_two_inputs_the_one_with_the_colon_is_named(tmp_path: Path, spark: SparkSession) -> None:
+    box = Sandbox(tmp_path, spark, TWO_INPUTS.replace("path: a,", 'path: "a/*",').replace("path: b,", 'path: "b/*",'))
+    box.land("a/1.csv", ["id", "1"])
+    box.land("b/10:00.csv", ["id", "1"])
+    with pytest.raises(SourceError, match=r"^landing:b/\*: `10:00\.csv` has a colon"):
+        box.run("rows")
+
+
+def test_a_batch_looks_at_its_own_files_alone(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[int] = []
+
+    def counting(*where: Any) -> list[SourceFile]:
+        found = list_files(*where)
+        listed.append(len(found))
+        return found
+
+    box = Sandbox(tmp_path, spark, CSV.format(columns="*", options=HEADER).replace("stream: {}", BY_FILE))
+    for number in range(8):
+        box.land(f"rows/{number}[1].csv", ["id,a,b", f"{number},x,y"])
+    monkeypatch.setattr("odi_assets.sources.files.stream.list_files", counting)
+    box.run("rows")
+    assert len(box.rows("rows")) == 8
+    assert listed.count(1) == 8
+    assert listed.count(8) < 8
 
 
 @pytest.mark.parametrize("first", ["", "id,a,b\n2,x,y\n"], ids=["empty at first", "appended to"])

@@ -24,13 +24,15 @@ from odi_assets.tables.columns import quoted, same_keys
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+Replacing = Callable[["DataFrame", "DataFrame | None"], None]
+"""Looks at rows, and at the stored rows that they are about to replace; None for these if there are none."""
+
 _SHOWN = 3
 _ORDER = "name in `write.only_if_newer` the column that says which row is newer"
 
 
-def newer_rows_guard(plan: NodePlan) -> Callable[[DataFrame, DataFrame | None], None] | None:
-    """What looks at the rows of a bounded run, and at the stored rows that they are about to replace, and raises
-    TableError if a newer row is lost with that; None for other runs."""
+def newer_rows_guard(plan: NodePlan) -> Replacing | None:
+    """What raises TableError if the rows of a bounded run replace a newer one; None for other runs."""
     if not plan.request.is_bounded or plan.write.mode is not WriteMode.UPSERT:
         return None
     write = plan.node.config.write
@@ -85,21 +87,19 @@ class _Elsewhere:
             self.plan,
             f"has rows whose keys the table has in other partitions ({_text(found, self.plan.keys, columns)}): nothing "
             "says which row is newer",
-            [
-                *(
-                    [f"run these partitions in the same run{self._command(found)}: of files, the newest counts"]
-                    * files_decide
-                ),
-                _ORDER,
-            ],
+            [*([self._together(outside, columns)] if files_decide else []), _ORDER],
         )
 
-    def _command(self, found: list[tuple[str | None, ...]]) -> str:
+    def _together(self, outside: DataFrame, columns: tuple[str, ...]) -> str:
+        """How the run takes in all partitions in which rows of its keys lie."""
         if self.plan.request.bounds is not None:
-            return ""
-        values = dict.fromkeys([*self.plan.request.partitions, *(row[-1] for row in found if row[-1] is not None)])
+            return "run these partitions in the same run: of files, the newest counts"
+        (column,) = columns
+        others = outside.select(F.col(quoted(column)).cast("string")).distinct().collect()
+        values = dict.fromkeys([*self.plan.request.partitions, *sorted(row[0] for row in others if row[0] is not None)])
         named = " --partition ".join(map(shlex.quote, values))
-        return f" (odi run {self.plan.node.command} --partition {named})"
+        command = f"odi run {self.plan.node.command} --partition {named}"
+        return f"run these partitions in the same run ({command}): of files, the newest counts"
 
 
 @dataclass(frozen=True)
