@@ -9,19 +9,26 @@ from pyspark.sql import SparkSession
 
 from benchmarks.harness import Options
 from benchmarks.streaming import parts
+from benchmarks.streaming.branches import walked
 from benchmarks.streaming.damage import disagreements
 from benchmarks.streaming.kills import POINTS, make_project, outcome, run_killed
 from benchmarks.streaming.sizes import SMALL
 
 PARTS = parts(SMALL)
+_WALK = 6
+"""Its walk takes the checkpoint of another branch where batches are known by number and files alone."""
 
 
-@pytest.mark.parametrize("name", [name for name in PARTS if name not in ("kills", "damage")])
+@pytest.mark.parametrize("name", [name for name in PARTS if name not in ("kills", "branches", "damage")])
 @pytest.mark.usefixtures("spark")
 def test_every_part_measures(name: str) -> None:
     rows = PARTS[name](Options(say=print))
     assert rows
     assert all(row.ours >= 0 for row in rows)
+
+
+def test_versions_of_a_stream_have_their_own_rows_whatever_branches_it_has(tmp_path: Path, spark: SparkSession) -> None:
+    assert walked(spark, tmp_path / "walk", 15, seed=_WALK) == []
 
 
 @pytest.mark.usefixtures("jvm")

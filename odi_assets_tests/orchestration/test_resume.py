@@ -147,5 +147,5 @@ def ended_process() -> str:
 def test_a_resumed_run_that_is_to_do_something_again_is_refused() -> None:
     with pytest.raises(ConfigError, match="this one is to do everything again"):
         RunRequest(resume=True, full_refresh=True)
-    with pytest.raises(ConfigError, match=r"a range \(from 2024-01-01 until before 2024-01-02\) again"):
+    with pytest.raises(ConfigError, match=r"a part \(from 2024-01-01 until before 2024-01-02\) again"):
         RunRequest(resume=True, bounds=Bounds.of("2024-01-01", "2024-01-02"))

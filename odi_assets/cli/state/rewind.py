@@ -104,8 +104,8 @@ def rewind(
         data_table(_REWINDS, [one.to_json() for one in plan.rewinds])
     for one in plan.rewinds:
         if one.gone:
-            lost = Loss(f"rows of {counted(len(one.gone), 'file')} leave that no run reads again: gone since", one.gone)
-            note(f"{one.key}: {lost}. Put back what is gone; odi state rewind {one.key} --redo has the rows again")
+            lost = Loss(f"no run can read {counted(len(one.gone), 'file')} again whose rows leave the table", one.gone)
+            note(f"{one.key}: {lost}. Put back what is gone, or undo the rewind before the next run")
     if dry_run or not plan.rewinds:
         if as_json:
             data_json([one.to_json() for one in plan.rewinds])
