@@ -6,6 +6,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
+# Where Python may not keep compiled modules, pytest rewrites the assertions of every test module in each run.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -61,7 +63,6 @@ CASES ?= $(if $(ODI_TEST_WHOLE),100000,1)
 
 test: java ## run all tests, in two workers, with one case of each; ODI_TEST_WHOLE=1: all cases; ARGS are pytest's
 	@ODI_JAVA_ARCHIVE="$(CURDIR)/.cache/java" $(BIN)/odi java prepare >/dev/null || true
-	@$(BIN)/python -m compileall -q odi_assets benchmarks  # tests start hundreds of processes of them
 	$(BIN)/python -m pytest -n 2 --cases=$(CASES) $(ARGS)
 
 check: $(INSTALLED) ## for every edit: ruff, mypy and the quick tests, without Spark and servers

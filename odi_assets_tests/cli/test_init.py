@@ -41,6 +41,7 @@ def test_init_writes_nothing_where_one_file_is_in_the_way(odi: Odi, tmp_path: Pa
     assert odi("init", "x", "--example", "streams").code == 2
 
 
+@pytest.mark.slow
 def test_the_client_of_the_examples_database_says_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not found"):
         execute(tmp_path, "SELECT 1 FROM orders")
