@@ -87,7 +87,7 @@ def rewind(
         (to_version, table_versions.at_version),
         (to_batch, lambda number: _at_batch(project, key, number)),
         (to_run, lambda run: table_versions.after_run(run, state, key)),
-        (before_run, lambda run: table_versions.before_run(run, key)),
+        (before_run, lambda run: table_versions.before_run(run, state, key)),
         (to_time, lambda text: table_versions.at_time(_moment(text))),
         (redo or None, lambda _: table_versions.before_last_rewind(Node.of(project, key))),
     )

@@ -104,11 +104,13 @@ def after_run(run_id: str, state: StateBackend, key: NodeKey) -> Choice:
     return choose
 
 
-def before_run(run_id: str, key: NodeKey) -> Choice:
-    """The version before the run's first commit."""
+def before_run(run_id: str, state: StateBackend, key: NodeKey) -> Choice:
+    """The version before the run's first commit, or the one that the run has left as it was."""
 
     def choose(handle: TableHandle) -> int:
         committed = _stamps_of(handle, run_id)
+        if not committed:
+            return after_run(run_id, state, key)(handle)
         _require_one(run_id, dict.fromkeys(str(CommitFacts.of(stamp).run_id) for stamp in committed), key)
         first = committed[-1].version
         if first == 0:

@@ -127,7 +127,10 @@ def test_a_version_is_named_by_its_run_by_the_run_after_it_or_by_a_time(box: San
     runs = {stamp.version: str(stamp.facts["run_id"]) for stamp in handle.stamps()}
     made = {version.number: version.made_at for version in points.versions(handle)}
     assert points.after_run(runs[1], box.state, RAW)(handle) == 1
-    assert points.before_run(runs[1], RAW)(handle) == 0
+    assert points.before_run(runs[1], box.state, RAW)(handle) == 0
+    assert box.run("raw").status is RunStatus.NO_DATA
+    nothing_new = max(box.state.list_runs(node="raw"), key=lambda run: run.started_at).run_id
+    assert points.before_run(nothing_new, box.state, RAW)(handle) == 2
     assert points.at_time(made[1])(handle) == 1
     assert points.at_time(made[2] - timedelta(milliseconds=1))(handle) == 1
     assert points.at_time(datetime.now(UTC))(handle) == 2
@@ -141,8 +144,8 @@ def test_a_version_that_is_not_there_is_an_error_that_tells_what_is(box: Sandbox
         "is at version 1": points.at_version(7),
         "log begins with version 0": points.at_time(datetime(2001, 1, 1, tzinfo=UTC)),
         "knows no run nowhere": points.after_run("nowhere", box.state, RAW),
-        "several runs": points.before_run("run-", RAW),
-        "nothing before it": points.before_run(first, RAW),
+        "several runs": points.before_run("run-", box.state, RAW),
+        "nothing before it": points.before_run(first, box.state, RAW),
     }
     for message, choose in wrong.items():
         with pytest.raises(ConfigError, match=message):
