@@ -262,8 +262,7 @@ _GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         {
             "maintain": (
                 "tables:maintain",
-                "Compact small files, write a checkpoint, and delete files that no version needs any more; of "
-                "quarantines too.",
+                "Compact small files, write a checkpoint, and delete files that no version needs any more.",
             ),
             "repair": (
                 "tables:repair",

@@ -14,7 +14,7 @@ from odi_assets.cli.terminal.selection import selected_nodes
 from odi_assets.delta.maintenance.maintain import MaintenanceOptions
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.recovery import repair as repairs
-from odi_assets.nodes.recovery.maintenance import maintain_node, maintain_quarantine
+from odi_assets.nodes.recovery.maintenance import maintain_beside, maintain_node, maintain_quarantine
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -58,9 +58,10 @@ def maintain(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compact small files, write a checkpoint, and delete files that no version needs any more; of quarantines too.
+    """Compact small files, write a checkpoint, and delete files that no version needs any more.
 
-    No row changes, and runs may go on. Versions older than --retain-hours can no longer be gone back to.
+    Quarantines, and rows that streams keep, are looked after as the nodes' own tables. No row changes, and runs may go
+    on. Versions older than --retain-hours can no longer be gone back to.
     """
     project = settings.project()
     keys = selected_nodes(project, None, nodes)
@@ -72,8 +73,9 @@ def maintain(
     options = MaintenanceOptions(retain_hours, small_mb * _MEGABYTE, target_mb * _MEGABYTE, dry_run)
     if not dry_run:
         note(
-            f"This compacts the tables and quarantines of {counted(len(keys), 'node')} and deletes files that left "
-            f"them more than {counted(retain_hours, 'hour')} ago; versions before that can no longer be gone back to."
+            f"This compacts the tables of {counted(len(keys), 'node')}, with quarantines and kept rows, and deletes "
+            f"files that left them more than {counted(retain_hours, 'hour')} ago; versions before that can no longer "
+            "be gone back to."
         )
         require_consent(yes)
     state = project.open_state()
@@ -81,9 +83,9 @@ def maintain(
     for key in keys:
         own = maintain_node(project, state, key, options)
         done.append((key, "node", own))
-        beside = maintain_quarantine(project, key, options, own.rewindable_from) if own else None
-        if beside:
-            done.append((key, "quarantine", beside))
+        quarantine = maintain_quarantine(project, key, options, own.rewindable_from) if own else None
+        beside = {**({"quarantine": quarantine} if quarantine else {}), **maintain_beside(project, key, options)}
+        done += [(key, which, one) for which, one in beside.items()]
     if as_json:
         data_json([_as_json(*one, dry_run) for one in done])
         return

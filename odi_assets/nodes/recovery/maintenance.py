@@ -92,16 +92,48 @@ def maintain_quarantine(project: Project, key: NodeKey, options: MaintenanceOpti
     if not options.dry_run:
         bring_in_step(node, target)
         handle = TableHandle.open(place)
-    lost = lost_files(place, handle.live_files)
-    if lost:
-        raise DamagedTableError(
-            f"the quarantine of {key} cannot be looked after: {lost_text(handle, lost)}",
-            fix=f"put them back; or odi run {node.command} --full-refresh",
-            uri=place.uri,
-        )
+    _require_files(node, "quarantine", handle)
     kept = (*options.keep_versions, *_before_removals(target, handle, oldest))
     done = engine_of(place).maintain(place, replace(options, keep_versions=kept), {"node": str(key)})
     return replace(done, notes=tuple(filter(None, (_of_young_orphans(done.young_orphans),))))
+
+
+def maintain_beside(project: Project, key: NodeKey, options: MaintenanceOptions) -> dict[str, Maintenance]:
+    """Maintain the tables that the kind of ``key`` keeps beside its own, such as rows that a stream gives up; by their
+    keys in the project file.
+
+    The log of one is not cleaned where a commit, older than the log's retention, is the last one under its fence.
+
+    Raises:
+        DamagedTableError: data files are gone or cut.
+        TableConflictError, TableError: as the table engine's ``maintain`` does.
+    """
+    node, done = Node.of(project, key), dict[str, Maintenance]()
+    for which, place in node.kind.tables_beside(node).items():
+        handle = TableHandle.open(place)
+        if not handle.exists:
+            continue
+        _require_files(node, which, handle)
+        unread = _unread_versions(project, handle)
+        last = {stamp.app_id: stamp.version for stamp in reversed(list(handle.stamps()))}
+        kept = sorted({*options.keep_versions, *(version for versions in unread.values() for version in versions)})
+        keep_log = options.keep_log or not all(is_recent(handle, version) for version in last.values())
+        options_here = replace(options, keep_log=keep_log, keep_versions=tuple(kept))
+        one = engine_of(place).maintain(place, options_here, {"node": str(key)})
+        notes = (_of_unread(unread), _of_young_orphans(one.young_orphans))
+        done[which] = replace(one, notes=tuple(filter(None, notes)))
+    return done
+
+
+def _require_files(node: Node, which: str, handle: TableHandle) -> None:
+    """Raises DamagedTableError if data files of a table beside the node's own are gone or cut."""
+    lost = lost_files(handle.location, handle.live_files)
+    if lost:
+        raise DamagedTableError(
+            f"the table of {node}'s {which} cannot be looked after: {lost_text(handle, lost)}",
+            fix=f"put them back; or odi run {node.command} --full-refresh",
+            uri=handle.location.uri,
+        )
 
 
 def _before_removals(target: TableHandle, quarantine: TableHandle, oldest: int) -> tuple[int, ...]:

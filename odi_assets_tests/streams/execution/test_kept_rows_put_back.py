@@ -11,9 +11,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.delta.maintenance.maintain import MaintenanceOptions
 from odi_assets.explain.stream import StreamExplainer
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.recovery.doctor import Kind, examine
+from odi_assets.nodes.recovery.maintenance import maintain_beside, maintain_node
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.table_versions import Choice, at_version, before_last_rewind
 from odi_assets.nodes.result import RunInfo
@@ -228,6 +230,34 @@ def test_rows_of_batches_that_a_redo_brings_back_come_with_them(box: Sandbox) ->
     go(box, at_batch(Node.of(box.project, KEY), last))
     assert (late(box), unmatched(box)) == kept
     assert kinds(box) == []
+
+
+def test_kept_rows_are_compacted_and_come_and_go_with_their_batches_all_the_same(box: Sandbox) -> None:
+    begun(box)
+    ends = []
+    for hour, name in ((3, "late"), (4, "later")):
+        box.land(f"orders/5{hour}.json", [order(name, 0)])
+        hours(box, [hour])
+        box.run("matched")
+        ends.append(batches(box)[-1][0])
+    node, (before, last), kept = Node.of(box.project, KEY), ends, (late(box), unmatched(box))
+    assert kept[0] == ["late", "later"]
+    done = maintain_beside(box.project, KEY, MaintenanceOptions())
+    assert {which: one.after.files for which, one in done.items()} == {"late_rows": 1, "unmatched_rows": 1}
+    assert all(one.compaction.files_removed > 1 for one in done.values())
+    for _ in range(2):
+        go(box, at_batch(node, before))
+        assert late(box) == ["late"]
+        maintain_beside(box.project, KEY, MaintenanceOptions())
+        assert maintain_node(box.project, box.state, KEY, MaintenanceOptions()) is not None
+        go(box, at_batch(node, last))
+        assert (late(box), unmatched(box)) == kept
+        maintain_beside(box.project, KEY, MaintenanceOptions())
+    assert kinds(box) == []
+    assert box.plan("matched").nothing_new
+    hours(box, [5])
+    box.run("matched")
+    assert (late(box), set(unmatched(box)) > set(kept[1])) == (kept[0], True)
 
 
 @pytest.mark.parametrize("is_there", [True, False])
