@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from odi_assets.errors import ConfigError
+from odi_assets.orchestration.deployment.storage import open_storage
 from odi_assets.orchestration.runs.instance import lasting_home, open_instance
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -115,6 +116,8 @@ def test_a_relative_folder_is_refused_because_each_process_of_dagster_would_take
 ) -> None:
     file = tmp_path / "dagster.yaml"
     file.write_text(RELATIVE, encoding="utf-8")
+    with pytest.raises(ConfigError, match="is relative"):
+        lasting_home(tmp_path)
     with pytest.raises(ConfigError) as refused, open_instance(tmp_path):
         pass
     assert f"{file}:3: `base_dir: runs` is relative" in refused.value.message
@@ -125,6 +128,19 @@ def test_a_relative_folder_is_refused_because_each_process_of_dagster_would_take
         assert instance.get_runs_count() == 0
     assert (tmp_path / "runs" / "history").is_dir()
     assert not list(elsewhere.iterdir())
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_variable_of_dagster_yaml_that_is_not_set_is_named(tmp_path: Path) -> None:
+    text = "storage: {sqlite: {base_dir: {env: ODI_TEST_NOWHERE_SET}}}\n"
+    (tmp_path / "dagster.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match="takes ODI_TEST_NOWHERE_SET from the environment") as refused:
+        open_instance(tmp_path).__enter__()
+    assert "Stack" not in str(refused.value)
+    instance, (look,) = open_storage(tmp_path)
+    assert instance is None
+    assert "ODI_TEST_NOWHERE_SET" in look.found
+    assert look.remedy.startswith("export ODI_TEST_NOWHERE_SET=")
 
 
 @pytest.mark.usefixtures("elsewhere")

@@ -24,6 +24,7 @@ from odi_assets.orchestration.runs.instance import (
     is_of_database,
     require_absolute_folders,
     storage_data,
+    wrong_settings,
 )
 from odi_assets.util.extras import install_command
 from odi_assets.util.words import counted
@@ -60,6 +61,8 @@ def open_storage(folder: Path) -> tuple[dg.DagsterInstance | None, list[Look]]:
     try:
         instance = dg.DagsterInstance.from_ref(ref)
         looks = [*_schema(instance)]
+    except dg.DagsterInvalidConfigError as error:
+        return None, [refused(STORAGE, wrong_settings(folder, error))]
     except Exception as error:
         if not is_of_database(error):
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.resources import files
@@ -24,6 +25,7 @@ CONFIG_FILE = "dagster.yaml"
 HOME_VARIABLE = "DAGSTER_HOME"
 _POSTGRES_STORAGE = "dagster_postgres"
 _LOCK = ".odi.lock"
+_UNSET_VARIABLE = re.compile(r'environment variable "(\w+)" which is not set')
 _FOLDER_KEYS = ("base_dir", "local_dir")
 
 FOLDER = ".dagster"
@@ -64,10 +66,11 @@ def lasting_home(root: Path) -> Path:
     """:func:`home`, which is made in the folder of the project if there is none: absolute.
 
     Raises:
-        ConfigError: ``$DAGSTER_HOME`` is not a folder.
+        ConfigError: ``$DAGSTER_HOME`` is not a folder, or a folder of dagster.yaml is relative.
         OSError: the folder of the project cannot be written.
     """
     if (found := home(root)) is not None:
+        require_absolute_folders(found / CONFIG_FILE)
         return found.resolve()
     folder = root.resolve() / FOLDER
     folder.mkdir(exist_ok=True)
@@ -84,6 +87,8 @@ def _persistent(folder: Path) -> dg.DagsterInstance:
         # Dagster's SQLite storage is not made twice at once: the later one of two processes would fail.
         with FileLock(folder / _LOCK) if os.access(folder, os.W_OK) else nullcontext():
             return dg.DagsterInstance.from_ref(ref)
+    except dg.DagsterInvalidConfigError as error:
+        raise wrong_settings(folder, error) from error
     except Exception as error:
         if not is_of_database(error):
             raise
@@ -112,6 +117,18 @@ def instance_ref(folder: Path) -> InstanceRef:
             fix=install_command("postgres-storage") if package == _POSTGRES_STORAGE else pip_install(shown),
         )
     return ref
+
+
+def wrong_settings(folder: Path, error: dg.DagsterInvalidConfigError) -> ConfigError:
+    """The dagster.yaml of ``folder`` has settings that its classes do not take."""
+    unset = sorted({name for one in error.errors for name in _UNSET_VARIABLE.findall(one.message)})
+    if unset:
+        return ConfigError(
+            f"{folder / CONFIG_FILE}: it takes {' and '.join(unset)} from the environment, where nothing has that name",
+            fix=f"export {unset[0]}=…, as for the processes of Dagster",
+        )
+    lines = "; ".join(one.message.partition("\n")[0] for one in error.errors)
+    return ConfigError(f"{folder / CONFIG_FILE}: {lines}", fix=f"correct it, or unset {HOME_VARIABLE}")
 
 
 def storage_data(ref: InstanceRef) -> ConfigurableClassData:
