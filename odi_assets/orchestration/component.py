@@ -3,6 +3,7 @@
 There is no ``from __future__ import annotations`` here: Dagster makes the component's schema of its annotations.
 """
 
+import os
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from pydantic import BaseModel, Field
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.json_schema import SCHEMA_FILE, schema_text
 from odi_assets.config.models.durations import parse_duration
+from odi_assets.errors import ConfigError
 from odi_assets.nodes.project import DEFAULT_PROJECT_FILE, Project
 from odi_assets.orchestration.definitions import build_definitions
 
@@ -53,7 +55,7 @@ class PipelinesScaffoldParams(BaseModel):
     """What ``dg scaffold defs odi_assets.PipelinesComponent`` asks."""
 
     project: str | None = Field(
-        default=None, description="A project file that is there already, relative to the folder of the component."
+        default=None, description="A project file that is there already, as a path from here."
     )
 
 
@@ -67,7 +69,8 @@ class PipelinesScaffolder(dg.Scaffolder[PipelinesScaffoldParams]):
 
     def scaffold(self, request: dg.ScaffoldRequest[PipelinesScaffoldParams]) -> None:
         """Write the files of a new component."""
-        named = request.params.project if request.params else None
+        params = request.params
+        named = _from_component(request.target_path, params.project) if params and params.project else None
         name = _name(request.target_path)
         attributes = {"project": named or DEFAULT_PROJECT_FILE, "key_prefix": name, "resource_prefix": f"{name}_"}
         dg.scaffold_component(request, attributes)
@@ -79,6 +82,14 @@ class PipelinesScaffolder(dg.Scaffolder[PipelinesScaffoldParams]):
             landing = request.target_path / "landing" / "orders"
             landing.mkdir(parents=True, exist_ok=True)
             (landing / "1.csv").write_text(_ORDERS, encoding="utf-8")
+
+
+def _from_component(folder: Path, project: str) -> str:
+    """The path of a project file from the folder of a component. It may be given as one already."""
+    file = next((file for file in (Path.cwd() / project, folder / project) if file.is_file()), None)
+    if file is None:
+        raise ConfigError(f"--project {project}: there is no such file in {Path.cwd()}", fix="give the path from here")
+    return project if Path(project).is_absolute() else Path(os.path.relpath(file, folder)).as_posix()
 
 
 def _name(folder: Path) -> str:

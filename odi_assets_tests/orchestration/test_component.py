@@ -143,6 +143,19 @@ def test_components_that_were_scaffolded_load_beside_each_other(
     _dg("check", "defs", cwd=tmp_path)
 
 
+def test_a_project_file_that_is_there_is_named_by_its_path_from_the_shell(tmp_path: Path) -> None:
+    root = tmp_path / "there"
+    _dg_project(root, "type: odi_assets.PipelinesComponent")
+    shutil.rmtree(root / "src" / "mine" / "defs" / "sales")
+    make_project(tmp_path / "shop")
+    command = ["scaffold", "defs", "odi_assets.PipelinesComponent", "sales", "--project"]
+    _dg(*command, "../shop/odibi.yaml", cwd=root)
+    keys = {spec.key for spec in _loaded(root).resolve_all_asset_specs()}
+    assert dg.AssetKey(["sales", "shop", "raw_sales"]) in keys
+    with pytest.raises(AssertionError, match="there is no such file"):
+        _dg("scaffold", "defs", "odi_assets.PipelinesComponent", "more", "--project", "../shop/odi.yaml", cwd=root)
+
+
 def test_dg_launches_a_node(tmp_path: Path) -> None:
     _scaffold(tmp_path, "orders")
     _dg("launch", "--assets", "key:orders/shop/raw_orders", cwd=tmp_path)
