@@ -54,9 +54,7 @@ _ORDERS = "id,customer,amount\n1,Ada,10.5\n2,Grace,20\n3,Ada,4.5\n"
 class PipelinesScaffoldParams(BaseModel):
     """What ``dg scaffold defs odi_assets.PipelinesComponent`` asks."""
 
-    project: str | None = Field(
-        default=None, description="A project file that is there already, as a path from here."
-    )
+    project: str | None = Field(default=None, description="A project file that is there already, as a path from here.")
 
 
 class PipelinesScaffolder(dg.Scaffolder[PipelinesScaffoldParams]):

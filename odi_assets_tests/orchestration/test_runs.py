@@ -166,6 +166,18 @@ class TestARunWithNothingNew:
         assert record is not None
         assert record.status is RunStatus.NO_DATA
 
+    def test_materializes_once_what_runs_of_the_shell_have_loaded(self, project: Project, tmp_path: Path) -> None:
+        run_pipeline(project, "shop", instance=dg.DagsterInstance.ephemeral())
+        with dg.DagsterInstance.local_temp(str(tmp_path)) as later:
+            for _ in range(2):
+                assert run_pipeline(project, "shop", instance=later).success
+            (event,) = _materializations(later, "raw_sales")
+            assert (_values(event)["status"], _values(event)["dagster/row_count"]) == ("NO_DATA", 5)
+            assert "rows_written" not in _values(event)
+            days = _materializations(later, "sales_by_day")
+            assert [event.partition for event in days] == ["2024-01-01", "2024-01-02"]
+            assert [_values(event)["dagster/partition_row_count"] for event in days] == [2, 1]
+
     def test_within_a_backfill_lets_it_go_on_to_the_nodes_below(
         self, loaded: Project, instance: dg.DagsterInstance
     ) -> None:

@@ -109,7 +109,7 @@ class DeltaIOManager(dg.IOManager):
             if partition is not None:
                 self._add_partitions(context, result, partition)
             if result.status is RunStatus.NO_DATA:
-                _report_nothing_new(context, result)
+                self._report_nothing_new(context, result, partition)
                 return
             made_of = {**versions_read(self.project, result), **lineage.metadata(result)}
             if partition is not None:
@@ -152,6 +152,28 @@ class DeltaIOManager(dg.IOManager):
             context.log_event(dg.AssetMaterialization(context.asset_key, metadata=shown, partition=key, tags=tags))
         if not keys:
             context.log_event(dg.AssetObservation(context.asset_key, metadata=observation_metadata(result)))
+
+    def _report_nothing_new(
+        self, context: dg.OutputContext, result: NodeResult, partition: PartitionConfig | None
+    ) -> None:
+        """Report an observation; and the table as materialized where Dagster has to know of it."""
+        metadata, instance = observation_metadata(result), context.step_context.instance
+        # Runs of a shell that had no instance, or of another instance, have loaded what Dagster knows nothing of.
+        is_known = instance.is_ephemeral or instance.get_latest_materialization_event(context.asset_key) is not None
+        # For a backfill, an asset without a materialization has failed, and it gives up the assets downstream. The
+        # unchanged data version says that there is nothing new.
+        if BACKFILL_TAG in context.step_context.dagster_run.tags or (partition is None and not is_known):
+            context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(result.table_version)))
+            context.add_output_metadata(metadata)
+            return
+        suppress_materialization(context)
+        context.log_event(dg.AssetObservation(context.asset_key, metadata=metadata))
+        if partition is None or is_known:
+            return
+        table = TableHandle.open(self.project.target(result.key), result.table_version)
+        for key, size in PartitionKeys(partition, table.columns).sizes(table).items() if table.exists else ():
+            shown = {**partition_metadata(result), **_shown(size)}
+            context.log_event(dg.AssetMaterialization(context.asset_key, metadata=shown, partition=key))
 
     def load_input(self, context: dg.InputContext) -> Any:
         """The table of a node, or of an asset that this IO manager writes, for an asset that takes it as an argument.
@@ -248,11 +270,14 @@ def _by_partition(
     for key in keys:
         size = sizes.get(key, PartitionSize())
         found[key] = partition_metadata(result) if found else materialization_metadata(result)
-        found[key] |= {"rows_written": written.get(key, 0), ROW_COUNT: size.rows}
-        found[key] |= {"partition_bytes": size.bytes, "partition_files": size.files}
+        found[key] |= {"rows_written": written.get(key, 0), **_shown(size)}
     if keys and rest:
         found[keys[0]][OUTSIDE] = rest
     return found
+
+
+def _shown(size: PartitionSize) -> dict[str, Any]:
+    return {ROW_COUNT: size.rows, "partition_bytes": size.bytes, "partition_files": size.files}
 
 
 def _report_rows(
@@ -312,15 +337,3 @@ def _show_idle_nodes(
         history.shown_idle.add(result.key)
         key, tags = DagsterNames.of(project).asset(result.key), {"dagster/data_version": str(result.table_version)}
         log_event(dg.AssetMaterialization(key, metadata=observation_metadata(result), tags=tags))
-
-
-def _report_nothing_new(context: dg.OutputContext, result: NodeResult) -> None:
-    metadata = observation_metadata(result)
-    if BACKFILL_TAG in context.step_context.dagster_run.tags:
-        # For a backfill, an asset without a materialization has failed, and it gives up the assets downstream. The
-        # unchanged data version says that there is nothing new.
-        context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(result.table_version)))
-        context.add_output_metadata(metadata)
-        return
-    suppress_materialization(context)
-    context.log_event(dg.AssetObservation(context.asset_key, metadata=metadata))
