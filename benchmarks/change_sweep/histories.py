@@ -291,8 +291,10 @@ class HistoryLife(Life):
         accepted = None if full else self._world.accepted.get(str(path))
         rows = whole(at, source_rows(home, at))
         if accepted is not None:
-            # What an accepted table lacks stays away; what it holds is not lost, where rows are only added.
-            rows = frozenset(table_rows(path)) | (accepted if at.node["write"]["mode"].startswith("append") else set())
+            # What an accepted table lacks stays away. What it holds is not lost where rows are only added, but for rows
+            # that its source has lost, too: that rebuilds it.
+            kept = accepted & rows if at.node["write"]["mode"].startswith("append") else frozenset()
+            rows = frozenset(table_rows(path)) | kept
         return replace(self._world.expected(path), rows=rows)
 
     def named_remedies(self, home: Home, at: NodeAt, message: str, pending: list[str]) -> list[Remedy]:
