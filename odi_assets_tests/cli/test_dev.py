@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from odi_assets.cli.dev import command as dev
+from odi_assets.orchestration.runs.daemons import daemons_at
+from odi_assets.orchestration.runs.instance import lasting_home
 from odi_assets_tests.cli.conftest import Odi
 
 
@@ -52,6 +57,47 @@ def test_dagster_gets_the_project_the_environment_and_the_place(
     assert environment["ODI_ENV"] == "prod"
     assert environment["DAGSTER_HOME"] == str(shop / ".dagster")
     assert Path.cwd() == shop
+
+
+def test_a_second_daemon_with_the_same_home_is_not_started(
+    shop: Path, odi: Odi, started: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dev, "_SECONDS_TO_END", 0.0)
+    home = lasting_home(shop)
+    # What a killed `odi dev` leaves behind: a process that looks like a daemon, and does nothing here.
+    wait = "import sys; sys.stdin.read()"
+    command = [sys.executable, "-c", wait, "dagster._daemon", "run"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, "DAGSTER_HOME": str(home)}) as daemon:
+        assert daemons_at(home) == [daemon.pid]
+        assert daemons_at(shop) == []
+        answer = odi("dev")
+        assert answer.code == 1
+        assert f"a daemon of Dagster is at work in {home} already" in answer.err
+        assert f"kill {daemon.pid}" in answer.err
+        assert not started
+        daemon.kill()
+    assert odi("dev").code == 0
+    assert started
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_port_that_is_taken_is_named_before_dagster_starts(odi: Odi, started: list[Any]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        answer = odi("dev", "-p", str(port))
+    assert answer.code == 1
+    assert f"the UI cannot listen on 127.0.0.1:{port}" in answer.err
+    assert "another --port" in answer.err
+    assert not started
+
+
+def test_a_typing_mistake_in_dagster_yaml_is_named(shop: Path, odi: Odi, started: list[Any]) -> None:
+    (shop / "dagster.yaml").write_text("storge: {}\n", encoding="utf-8")
+    answer = odi("dev")
+    assert answer.code == 2
+    assert "dagster.yaml: " in answer.err
+    assert "storge" in answer.err
+    assert not started
 
 
 def test_a_project_with_a_server_of_its_own_starts_no_other(shop: Path, odi: Odi, started: list[Any]) -> None:

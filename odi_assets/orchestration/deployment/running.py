@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import dagster as dg
 from dagster._core.run_coordinator.queued_run_coordinator import QueuedRunCoordinator
@@ -11,6 +12,7 @@ from dagster._core.run_coordinator.queued_run_coordinator import QueuedRunCoordi
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.deployment.look import Look, not_looked_at, right, wrong
 from odi_assets.orchestration.naming import partition_of, pool_of
+from odi_assets.orchestration.runs.daemons import daemons_at
 from odi_assets.orchestration.runs.instance import CONFIG_FILE
 from odi_assets.util.words import counted
 
@@ -32,7 +34,11 @@ def look_at_daemon(instance: dg.DagsterInstance) -> Iterator[Look]:
         yield wrong(DAEMON, f"no heartbeat of {', '.join(late)}", remedy)
     else:
         yield right(DAEMON, f"{counted(len(statuses), 'thread')} with heartbeats: {', '.join(sorted(statuses))}")
-    yield not_looked_at(DAEMON, "whether there is a second one, of which heartbeats say nothing", "start exactly one")
+    here = daemons_at(Path(instance.root_directory))
+    if len(here) > 1:
+        remedy = f"end all but one of the processes {', '.join(map(str, here))}"
+        yield wrong(DAEMON, f"{len(here)} with this home run on this host: they request runs twice", remedy)
+    yield not_looked_at(DAEMON, "whether another host has one, of which heartbeats say nothing", "start exactly one")
 
 
 def look_at_queue(instance: dg.DagsterInstance) -> Iterator[Look]:

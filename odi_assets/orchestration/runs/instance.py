@@ -66,11 +66,12 @@ def lasting_home(root: Path) -> Path:
     """:func:`home`, which is made in the folder of the project if there is none: absolute.
 
     Raises:
-        ConfigError: ``$DAGSTER_HOME`` is not a folder, or a folder of dagster.yaml is relative.
+        ConfigError: ``$DAGSTER_HOME`` is not a folder, or dagster.yaml is wrong.
         OSError: the folder of the project cannot be written.
     """
     if (found := home(root)) is not None:
         require_absolute_folders(found / CONFIG_FILE)
+        instance_ref(found)
         return found.resolve()
     folder = root.resolve() / FOLDER
     folder.mkdir(exist_ok=True)
