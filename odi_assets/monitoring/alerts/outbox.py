@@ -13,6 +13,8 @@ from odi_assets.monitoring.alerts.delivery import DeliveryError, post, send
 
 _HOUR = 3600.0
 _TRIED_FOR = timedelta(days=1)
+_PAUSE = 15.0
+"""Seconds before the second try but one, which double with each: a server may take an alert, and not say so in time."""
 _MOST_WAITING = 50
 """Alerts that wait for a server: databases hold 64 KiB of a sensor's cursor."""
 
@@ -59,7 +61,8 @@ class Outbox:
         return int(seen["held"])
 
     def deliver(self, log: Callable[[str], None], seconds: float) -> None:
-        """Deliver what waits. What cannot be delivered waits for the next time, for a day.
+        """Deliver what waits. What cannot be delivered is tried again, for a day: the next time, and then after pauses
+        that grow to an hour.
 
         Args:
             log: takes the text of an alert to the log.
@@ -72,7 +75,7 @@ class Outbox:
                 # The project file is another one by now.
                 continue
             name = f"alerts[{place}] ({self._configs[place].type})"
-            if time.monotonic() >= until:
+            if self._now < one.get("not_before", 0) or time.monotonic() >= until:
                 left.append(one)
                 continue
             try:
@@ -84,8 +87,15 @@ class Outbox:
                 self.troubles.append(
                     f"{name}: {error.message}; `{alert.title}` is {'tried again' if again else 'given up'}"
                 )
-                left += [one] if again else []
+                tries = one.get("tries", 0) + 1
+                not_before = self._now + min(_HOUR, _PAUSE * 2.0**tries) if tries > 1 else 0
+                left += [{**one, "tries": tries, "not_before": not_before}] if again else []
         self._waiting = left
+
+    @property
+    def waiting(self) -> int:
+        """How many alerts wait for another try."""
+        return len(self._waiting)
 
     def remember(self) -> dict[str, Any]:
         """What the next look is to know."""

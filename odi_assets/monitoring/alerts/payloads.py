@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from email.message import EmailMessage
 from typing import Any
 
@@ -79,5 +82,9 @@ def email(config: EmailAlert, alert: Alert) -> EmailMessage:
     message = EmailMessage()
     message["Subject"] = " ".join(alert.title.split())
     message["From"], message["To"] = config.sender, ", ".join(config.to)
+    message["Date"] = datetime.fromisoformat(alert.at)
+    # The same at each try: readers show an e-mail once that a slow server took twice.
+    digest = hashlib.sha256(json.dumps([alert.to_json(), config.to]).encode()).hexdigest()[:32]
+    message["Message-ID"] = f"<{digest}@{config.sender.rpartition('@')[2]}>"
     message.set_content(f"{alert.text}\n\n{alert.at}\n")
     return message

@@ -20,6 +20,7 @@ from odi_assets.orchestration.automation.source_lag import Watch
 from odi_assets.orchestration.metadata import UP_TO_DATE
 from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.state.backend import StateBackend
+from odi_assets.state.records import RunStatus
 
 _LOOKED_BACK = 20
 
@@ -66,7 +67,7 @@ def look_at_levels(
         _look_at_sources(project, watches, behind, now, seconds, found)
         longest = project.config.automation.max_lag.total_seconds()
         found.wrong["on_lag"] = {
-            key: f"Its sources have had something new for {(now - since) / 60:,.0f} min that it has not read."
+            key: f"Its sources have had something new for {_span(now - since)} that it has not read."
             for key, since in found.behind.items()
             if now - since > longest
         } | dict(_captures_behind(project, found.unknown))
@@ -98,7 +99,22 @@ def _given_up(project: Project, instance: dg.DagsterInstance) -> Iterator[tuple[
             evaluation = next((one for record in history if (one := _evaluation(record)) is not None), None)
         # Of severity ERROR, only the sensor reports this check.
         if evaluation is not None and not evaluation.passed and evaluation.severity is dg.AssetCheckSeverity.ERROR:
-            yield key, (evaluation.description or "").removeprefix("given up: ")
+            text = (evaluation.description or "").removeprefix("given up: ")
+            yield key, " ".join(filter(None, [f"{text}.", _why_failed(project.open_state(), key)]))
+
+
+def _why_failed(state: StateBackend, key: NodeKey) -> str:
+    """What the last run of a node failed at, in it or in a node above it; empty if that is not recorded."""
+    last = next(iter(state.list_runs(pipeline=key.pipeline, node=key.node, limit=1)), None)
+    rows = state.list_runs(run_id=last.run_id) if last is not None and not last.status.succeeded else []
+    failed = [row for row in rows if row.error and row.status is RunStatus.FAILURE]
+    own = [row for row in failed if row.node_name == key.node]
+    row = next(iter([*own, *failed]), None)
+    return f"The last run failed at {row.pipeline_name}.{row.node_name}: {row.error}" if row is not None else ""
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds / 60:,.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
 def _evaluation(record: AssetCheckExecutionRecord | None) -> dg.AssetCheckEvaluation | None:

@@ -79,7 +79,8 @@ def tick(
     lasting = [f"{name}: {', '.join(nodes)}" for name, nodes in said.items() if nodes]
     notes = [f"{key} cannot be looked at: {why}" for key, why in levels.unknown.items()]
     what = f"{counted(outbox.delivered, 'alert')} delivered" if outbox.delivered else "Nothing to say"
-    return dg.SkipReason(". ".join([what, *outbox.troubles, *lasting, *notes]) + ".")
+    waiting = [f"{counted(outbox.waiting, 'alert')} wait{'s' * (outbox.waiting == 1)} for another try"]
+    return dg.SkipReason(". ".join([what, *outbox.troubles, *waiting * bool(outbox.waiting), *lasting, *notes]) + ".")
 
 
 def _changes(
