@@ -329,7 +329,7 @@ class TestNoSecret:
 @pytest.mark.parametrize(
     ("alert", "mistake"),
     [
-        ("{type: pager, url: x}", "pager"),
+        ("{type: pager, url: x}", "`slack`, `teams`, `teams_workflow`, `webhook`, `email` or `log`"),
         ("{type: slack}", "url"),
         ("{type: slack, url: hooks.slack.example}", "begins with `https://`"),
         ("{type: slack, url: https://x, on_events: [on_gate_block]}", "take `on_failure`"),

@@ -270,5 +270,6 @@ def _members(annotation: Any) -> tuple[str, dict[str, type[BaseModel]]]:
     models = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else ()
     for name in DISCRIMINATORS:
         if models and all(_is_model(model) and name in model.model_fields for model in models):
-            return name, {str(get_args(model.model_fields[name].annotation)[0]): model for model in models}
+            values = {model: get_args(model.model_fields[name].annotation) for model in models}
+            return name, {str(value): model for model in models for value in values[model]}
     return "", {}
