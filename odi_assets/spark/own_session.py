@@ -24,7 +24,7 @@ from odi_assets.spark.call_sites import without_call_sites
 from odi_assets.spark.jvm.gateway import drop_connection
 from odi_assets.spark.progress import watch_remote
 from odi_assets.spark.session import REQUIRED_CONF, apply_conf
-from odi_assets.spark.shared_server import fail_at_once
+from odi_assets.spark.shared_server import limit_retries
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -130,7 +130,7 @@ def _is_connect(spark: SparkSession) -> bool:
 def _cloned_client(spark: Any) -> Any:
     client = spark.client.clone()
     watch_remote(client)
-    fail_at_once(client)
+    limit_retries(client)
     return client
 
 

@@ -21,7 +21,7 @@ from odi_assets.spark.jvm.gateway import LOG_LEVEL_VARIABLE, JvmStart, has_gatew
 from odi_assets.spark.jvm.overhead import spare
 from odi_assets.spark.progress import watch_remote
 from odi_assets.spark.redaction import hide_secrets, settings_pattern
-from odi_assets.spark.shared_server import fail_at_once
+from odi_assets.spark.shared_server import limit_retries
 from odi_assets.util.debugging import debugging
 
 if TYPE_CHECKING:
@@ -64,6 +64,11 @@ SMALL_BYTES = 32 * 1024**2
 
 _CONNECT_SECONDS = 60
 """How long a server of Spark Connect may take to accept a connection."""
+_AGAIN_SECONDS = 5
+"""The same, for a server that has just let this process wait in vain: for another node of the run."""
+_unanswered: set[str] = set()
+_said_missing: set[str] = set()
+"""Packages that were said to be missing: once is enough for a process, however many sessions it opens."""
 
 LOCAL_MASTER = "local[*]"
 _ONE_ATTEMPT = re.compile(r"local(\[(\d+|\*)\])?")
@@ -285,8 +290,9 @@ def packages_conf(config: SparkConfig) -> dict[str, str]:
 
 def _tell_of_missing_packages(spark: SparkSession, config: SparkConfig) -> None:
     """A session has the JARs that it was started with: those that the project names come too late."""
-    missing = set(config.packages) - set((spark.conf.get(_PACKAGES, "") or "").split(","))
+    missing = set(config.packages) - set((spark.conf.get(_PACKAGES, "") or "").split(",")) - _said_missing
     if missing:
+        _said_missing.update(missing)
         _log.warning(
             "the Spark session was not started with %s of `spark.packages`; if its JARs are not there in another way, "
             "name them where the session is started",
@@ -309,14 +315,16 @@ def _connect(config: SparkConfig, app_name: str) -> SessionHandle:
         session: SparkSession = builder.remote(config.remote).getOrCreate()
         session.version  # noqa: B018  the first call that goes to the server
     except Exception as error:
-        address = without_tokens(str(config.remote))
+        address, details = without_tokens(str(config.remote)), getattr(error, "details", None)
+        # The text of an error of gRPC is a block of lines, of which this is the one that says why.
+        why = without_tokens(str((callable(details) and details()) or error))
         raise OdiError(
-            f"the Spark Connect server at {address} does not answer: {without_tokens(str(error))}",
+            f"the Spark Connect server at {address} does not answer: {why}",
             fix="check `spark.remote` in the project file, or remove it to run Spark in this process",
             remote=address,
         ) from error
     watch_remote(cast(Any, session).client)
-    fail_at_once(cast(Any, session).client)
+    limit_retries(cast(Any, session).client)
     share_jvm()
     _tell_of_missing_packages(session, config)
     apply_conf(session, {k: v for k, v in config.conf.items() if not _is_static(session, k, v)})
@@ -329,7 +337,7 @@ def _require_channel(remote: str) -> None:
     """Spark's client would look for a server that is not there for ten minutes, without a word.
 
     Raises:
-        TimeoutError: there is none within :data:`_CONNECT_SECONDS`.
+        TimeoutError: there is none within :data:`_CONNECT_SECONDS`, or :data:`_AGAIN_SECONDS` if there was none before.
         Exception: whatever PySpark raises where the address is not right.
     """
     import grpc
@@ -338,10 +346,13 @@ def _require_channel(remote: str) -> None:
     if not remote.startswith("sc://"):
         return
     with DefaultChannelBuilder(remote).toChannel() as channel:
+        seconds = _AGAIN_SECONDS if remote in _unanswered else _CONNECT_SECONDS
         try:
-            grpc.channel_ready_future(channel).result(timeout=_CONNECT_SECONDS)
+            grpc.channel_ready_future(channel).result(timeout=seconds)
         except grpc.FutureTimeoutError:
-            raise TimeoutError(f"no connection within {_CONNECT_SECONDS} seconds") from None
+            _unanswered.add(remote)
+            raise TimeoutError(f"no connection within {seconds} seconds") from None
+        _unanswered.discard(remote)
 
 
 def _is_static(spark: SparkSession, key: str, value: str) -> bool:

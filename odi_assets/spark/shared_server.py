@@ -6,9 +6,13 @@ on this machine alone, and asks for a token. What needs a JVM of its own is in `
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 import secrets
 import socket
+import time
+from dataclasses import dataclass
 from typing import Any
 
 from odi_assets.config.models import SparkConfig
@@ -18,7 +22,23 @@ SERVER_VARIABLE = "ODI_DEV_CONNECT"
 HOST = "127.0.0.1"
 
 _TOKEN, TOKEN_VARIABLE = "spark.connect.authenticate.token", "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+_SECONDS, _LONGEST_PAUSE = 110.0, 75.0
+"""How long a server may not answer, and what lies between two calls at most: Spark's policy waits 50 ms, and then four
+times as long each time, up to a minute. So the last call comes after two minutes."""
 _PLUGINS, _PLUGIN = "spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Outage:
+    """When calls of this process began to fail, by whatever session, and when one failed last."""
+
+    began: float = -math.inf
+    last: float = -math.inf
+
+
+_outage = _Outage()
 
 
 def new_address() -> str:
@@ -58,20 +78,26 @@ def token_of(address: str) -> str:
     return address.partition("token=")[2]
 
 
-def fail_at_once(client: Any) -> None:
-    """Let calls of ``client`` fail as soon as the server has gone, if it is the one of ``odi dev --connect``.
+def limit_retries(client: Any) -> None:
+    """Let calls of ``client`` fail soon after the server has gone, and say meanwhile that it does not answer.
 
-    PySpark's own way is to call again for ten minutes. But on one machine, who does not answer has ended, and with it
-    the session.
+    PySpark's own way is to call again for ten minutes without a word. A server that has ended has lost the session,
+    too: two minutes are enough for a network that is gone for a moment, and of the server of ``odi dev --connect``, on
+    one machine, who does not answer has ended.
     """
-    if shared_server() is None:
-        return
     import grpc
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
-    class WhereItLives(DefaultPolicy):
+    class Patience(DefaultPolicy):
         def can_retry(self, e: BaseException) -> bool:
-            gone = isinstance(e, grpc.RpcError) and e.code() == grpc.StatusCode.UNAVAILABLE
-            return not gone and super().can_retry(e)
+            if not isinstance(e, grpc.RpcError) or e.code() != grpc.StatusCode.UNAVAILABLE:
+                return super().can_retry(e)
+            now = time.monotonic()
+            if now - _outage.last > _LONGEST_PAUSE:
+                _outage.began = now
+                if shared_server() is None:
+                    _log.warning("the Spark Connect server does not answer; it is called again for two minutes")
+            _outage.last = now
+            return shared_server() is None and now - _outage.began < _SECONDS
 
-    client.set_retry_policies([WhereItLives()])
+    client.set_retry_policies([Patience()])
