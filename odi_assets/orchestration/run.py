@@ -63,7 +63,8 @@ def run_pipelines(
     on_event: Listener | None = None,
     on_pipeline: Callable[[str, int], None] | None = None,
 ) -> list[RunSummary]:
-    """Run the jobs of several pipelines one after the other, up to the first that fails; see :func:`run_pipeline`.
+    """Run the jobs of several pipelines one after the other; see :func:`run_pipeline`. A pipeline in which a node reads
+    one that failed, or was not run, is left out.
 
     Args:
         pipelines: the nodes to run of each pipeline, in the order they are run.
@@ -72,13 +73,15 @@ def run_pipelines(
     if request.is_bounded:
         require_ranges(project, [key for keys in pipelines.values() for key in keys], request)
     with nullcontext(instance) if instance is not None else open_instance(project.root) as opened:
-        summaries: list[RunSummary] = []
+        summaries, without = list[RunSummary](), set[NodeKey]()
         for name, keys in pipelines.items():
+            if any(above in without for key in keys for above in project.graph.upstream(key)):
+                without.update(keys)
+                continue
             if on_pipeline is not None:
                 on_pipeline(name, len(keys))
             summaries.append(_run(project, name, keys, request, opened, on_event))
-            if not summaries[-1].success:
-                break
+            without.update(result.key for result in summaries[-1].results if not result.status.succeeded)
         return summaries
 
 

@@ -150,6 +150,30 @@ def test_pipelines_run_after_those_that_they_read_from(shop: Path, odi: Odi) -> 
     assert rows(shop, "top") == [{"amount": 10}]
 
 
+def test_a_failed_pipeline_stops_those_that_read_it_and_no_others(shop: Path, odi: Odi) -> None:
+    text = PROJECT.replace(
+        "pipelines:\n",
+        "pipelines:\n"
+        "  - pipeline: broken\n"
+        "    nodes:\n"
+        "      - name: gone\n"
+        "        read: {connection: landing, format: csv, path: nowhere.csv, schema: id INT}\n"
+        "        write: {connection: lake, path: gone, mode: overwrite}\n"
+        "  - pipeline: below\n"
+        "    nodes:\n"
+        "      - {name: one, inputs: {gone: broken.gone}, write: {connection: lake, path: one, mode: overwrite}}\n"
+        "  - pipeline: lowest\n"
+        "    nodes:\n"
+        "      - {name: two, inputs: {one: below.one}, write: {connection: lake, path: two, mode: overwrite}}\n",
+    )
+    (shop / "odibi.yaml").write_text(text, encoding="utf-8")
+    answer = odi("run")
+    assert answer.code == 1
+    statuses = {line.split()[0]: line.split()[1] for line in answer.out.splitlines()[1:]}
+    assert statuses == {"broken.gone": "FAILURE", "shop.orders": "SUCCESS", "shop.spending": "SUCCESS"}
+    assert "Not run, because nodes that they read failed: below, lowest" in answer.err
+
+
 def test_unknown_pipelines_and_nodes_are_bad_input_with_a_suggestion(odi: Odi) -> None:
     for arguments, meant in ([["shpo"], "shop"], [["--node", "order"], "orders"]):
         answer = odi("run", *arguments)

@@ -95,9 +95,10 @@ def run(
             show_left_out(results)
     if not all(summary.success for summary in summaries):
         show_failures(results)
-        left_out = list(pipelines_in_order(project, keys))[len(summaries) :]
+        run = {result.key.pipeline for result in results}
+        left_out = [name for name in pipelines_in_order(project, keys) if name not in run]
         if left_out:
-            note(f"Not run: {', '.join(left_out)}")
+            note(f"Not run, because nodes that they read failed: {', '.join(left_out)}")
         raise typer.Exit(FAILED)
     if not as_json:
         show_next(project, results)
