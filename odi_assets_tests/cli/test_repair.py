@@ -189,6 +189,19 @@ def test_a_renamed_node_stops_and_adopt_shows_what_it_takes_over_before_it_does(
     assert sorted(DeltaTable(at_home.root / "lake/copy").to_pyarrow_dataset().to_table()["id"].to_pylist()) == [1, 2, 3]
 
 
+def test_of_several_nodes_none_is_adopted_if_one_cannot_be(at_home: Sandbox, odi: Odi) -> None:
+    land(at_home, 3)
+    assert odi("run", "--node", "raw").code == 0
+    file = at_home.root / "odibi.yaml"
+    text = file.read_text()
+    assert "{mode: version}" in text
+    file.write_text(text.replace("{mode: version}", "{mode: stateful, column: id}"))
+    refused = odi("state", "adopt", "p", "--yes")
+    assert refused.code == 1
+    assert "not all of p.raw is loaded" in refused.err
+    assert "None of the 2 nodes was adopted" in refused.err
+
+
 def test_an_hwm_that_is_set_by_hand_is_one_of_the_definition_of_then(at_home: Sandbox, odi: Odi) -> None:
     assert odi("state", "set", "p.raw", '{"mtime_ns": 0, "path": ""}').code == 0
     file = at_home.root / "odibi.yaml"

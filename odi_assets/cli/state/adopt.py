@@ -13,6 +13,7 @@ from odi_assets.cli.run.command import quiet_libraries
 from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.terminal.output import data_json, note, stdout_kept_for_data
+from odi_assets.errors import OdiError
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.spark.session import open_session
 
@@ -50,7 +51,12 @@ def adopt(
             opened.callback(handle.stop)
             return handle.spark
 
-        planned = {key: plan_adoption(project, state, key, spark) for key in dict.fromkeys(keys)}
+        try:
+            planned = {key: plan_adoption(project, state, key, spark) for key in dict.fromkeys(keys)}
+        except OdiError:
+            if len(keys) > 1:
+                note(f"None of the {len(keys)} nodes was adopted. Name those that can be, without the one below.")
+            raise
     found = {key: one for key, one in planned.items() if one is not None}
     if as_json:
         data_json([one.to_json() for one in found.values()])
