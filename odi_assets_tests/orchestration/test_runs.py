@@ -178,6 +178,14 @@ class TestARunWithNothingNew:
             assert [event.partition for event in days] == ["2024-01-01", "2024-01-02"]
             assert [_values(event)["dagster/partition_row_count"] for event in days] == [2, 1]
 
+    def test_materializes_no_table_that_is_not_there_yet(self, tmp_path: Path) -> None:
+        project = make_project(tmp_path / "project")
+        with dg.DagsterInstance.local_temp(str(tmp_path)) as lasting:
+            summary = run_pipeline(project, "shop", nodes=["raw_sales", "sales"], instance=lasting)
+            assert _statuses(summary) == {"raw_sales": "NO_DATA", "sales": "NO_DATA"}
+            assert not _materializations(lasting, "sales")
+            assert len(_observations(lasting, "sales")) == 1
+
     def test_within_a_backfill_lets_it_go_on_to_the_nodes_below(
         self, loaded: Project, instance: dg.DagsterInstance
     ) -> None:

@@ -159,7 +159,8 @@ class DeltaIOManager(dg.IOManager):
         """Report an observation; and the table as materialized where Dagster has to know of it."""
         metadata, instance = observation_metadata(result), context.step_context.instance
         # Runs of a shell that had no instance, or of another instance, have loaded what Dagster knows nothing of.
-        is_known = instance.is_ephemeral or instance.get_latest_materialization_event(context.asset_key) is not None
+        has_table = result.table_version is not None and not instance.is_ephemeral
+        is_known = not has_table or instance.get_latest_materialization_event(context.asset_key) is not None
         # For a backfill, an asset without a materialization has failed, and it gives up the assets downstream. The
         # unchanged data version says that there is nothing new.
         if BACKFILL_TAG in context.step_context.dagster_run.tags or (partition is None and not is_known):
@@ -171,7 +172,7 @@ class DeltaIOManager(dg.IOManager):
         if partition is None or is_known:
             return
         table = TableHandle.open(self.project.target(result.key), result.table_version)
-        for key, size in PartitionKeys(partition, table.columns).sizes(table).items() if table.exists else ():
+        for key, size in PartitionKeys(partition, table.columns).sizes(table).items():
             shown = {**partition_metadata(result), **_shown(size)}
             context.log_event(dg.AssetMaterialization(context.asset_key, metadata=shown, partition=key))
 
