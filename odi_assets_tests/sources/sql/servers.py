@@ -276,7 +276,8 @@ def mariadb_again(folder: Path, port: int, *more: str) -> Iterator[MariadbServer
     as_user = _given_to("mysql", folder)
     command = [str(mariadbd()), "--no-defaults", f"--datadir={folder / 'data'}", f"--port={port}"]
     command += [f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}", "--bind-address=127.0.0.1"]
-    command += ["--default-time-zone=-05:00", "--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M"]
+    # With 0, a server that is killed loses the commits of its last second.
+    command += ["--default-time-zone=-05:00", "--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=32M"]
     command += ["--log-bin=odi-bin", "--binlog-format=ROW", "--binlog-row-metadata=FULL", "--server-id=7"]
     with _running([*command, "--skip-name-resolve", *more], folder, as_user):
         server = MariadbServer(port)
