@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from odi_assets.cli.dev import command as dev
+from odi_assets.orchestration.runs import daemons
 from odi_assets.orchestration.runs.daemons import daemons_at
 from odi_assets.orchestration.runs.instance import lasting_home
 from odi_assets_tests.cli.conftest import Odi
@@ -62,7 +63,7 @@ def test_dagster_gets_the_project_the_environment_and_the_place(
 def test_a_second_daemon_with_the_same_home_is_not_started(
     shop: Path, odi: Odi, started: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dev, "_SECONDS_TO_END", 0.0)
+    monkeypatch.setattr(daemons, "SECONDS_TO_END", 0.0)
     home = lasting_home(shop)
     # What a killed `odi dev` leaves behind: a process that looks like a daemon, and does nothing here.
     wait = "import sys; sys.stdin.read()"
@@ -78,6 +79,11 @@ def test_a_second_daemon_with_the_same_home_is_not_started(
         daemon.kill()
     assert odi("dev").code == 0
     assert started
+    # This process has not become Dagster yet, and has the home: one that comes now starts no daemon either.
+    late = odi("dev")
+    assert late.code == 1
+    assert f"another `odi dev` has begun in {home}" in late.err
+    assert len(started) == 1
 
 
 @pytest.mark.usefixtures("shop")

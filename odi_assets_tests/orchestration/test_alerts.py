@@ -16,7 +16,10 @@ from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster._serdes import serialize_value
 
 from odi_assets.config.diagnostics.mistakes import ConfigErrors
+from odi_assets.config.graph import NodeKey
+from odi_assets.errors import StateError
 from odi_assets.nodes.project import Project
+from odi_assets.orchestration.automation.alert_levels import why_failed
 from odi_assets.orchestration.automation.alerts import tick
 from odi_assets.orchestration.automation.source_lag import Watch
 from odi_assets.orchestration.definitions import build_definitions
@@ -199,6 +202,17 @@ class TestWhatLasts:
         assert begun["message"].startswith("10 runs failed. The last run failed at shop.raw_sales: ")
         assert "→" in begun["message"]
         assert (over["status"], over["message"]) == ("OVER", "`GIVEN UP` is over.")
+
+    def test_a_node_that_was_given_up_names_what_failed_above_it_or_that_history_cannot_be_read(
+        self, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        there = Location(tmp_path, instance, "  - {type: log}\n")
+        there.fail()
+        why = why_failed(there.project, NodeKey("shop", "sales"))
+        assert why.startswith("The last run failed at shop.raw_sales: ")
+        with monkeypatch.context() as broken:
+            broken.setattr(Project, "open_state", lambda _: (_ for _ in ()).throw(StateError("state is gone")))
+            assert "cannot be read: state is gone" in why_failed(there.project, NodeKey("shop", "sales"))
 
     def test_a_node_lags_once_its_sources_have_had_something_new_for_too_long(
         self, tmp_path: Path, instance: dg.DagsterInstance, hook: Web

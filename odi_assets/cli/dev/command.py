@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -21,13 +20,9 @@ from odi_assets.spark.shared_server import SERVER_VARIABLE, new_address
 from odi_assets.util.extras import has_ui, install_command
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from odi_assets.nodes.project import Project
 
 _MODULE = "odi_assets.definitions"
-_SECONDS_TO_END = 5.0
-"""How long a daemon that was asked to end takes at most, after Ctrl-C."""
 
 
 def dev(
@@ -46,6 +41,7 @@ def dev(
     ] = False,
 ) -> None:
     """Start Dagster's UI and daemon for the project, until Ctrl-C. Needs the extra `ui`."""
+    from odi_assets.orchestration.runs.daemons import take_home
     from odi_assets.orchestration.runs.instance import HOME_VARIABLE, lasting_home
 
     if not has_ui():
@@ -58,7 +54,7 @@ def dev(
     if not project.config.spark.remote:
         find_java()
     home = lasting_home(project.root)
-    _require_no_other_daemon(home)
+    take_home(home)
     if port:
         _require_free(host, port)
     note(f"{HOME_VARIABLE} is {home}: runs and their logs are kept there, `odi run`'s too. Ctrl-C ends all.")
@@ -76,20 +72,6 @@ def _require_no_other_server(project: Project) -> None:
         )
 
 
-def _require_no_other_daemon(home: Path) -> None:
-    from odi_assets.orchestration.runs.daemons import daemons_at
-
-    deadline = time.monotonic() + _SECONDS_TO_END
-    while running := daemons_at(home):
-        if time.monotonic() > deadline:
-            pids = " ".join(map(str, running))
-            raise OdiError(
-                f"a daemon of Dagster is at work in {home} already, as process {pids}: two would request runs twice",
-                fix=f"use the UI that was started with it; or end it: kill {pids}",
-            )
-        time.sleep(0.2)
-
-
 def _require_free(host: str, port: int) -> None:
     """Raises OdiError if another process listens there: Dagster would go on without its UI."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
@@ -98,7 +80,7 @@ def _require_free(host: str, port: int) -> None:
             probe.bind((host, port))
         except OSError as error:
             raise OdiError(
-                f"the UI cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}",
+                f"the UI cannot listen on {host}:{port}: {error.strerror or error}",
                 fix="give another --port, or none: then a free one is taken",
             ) from error
 

@@ -13,8 +13,9 @@ from odi_assets.monitoring.alerts.delivery import DeliveryError, post, send
 
 _HOUR = 3600.0
 _TRIED_FOR = timedelta(days=1)
-_PAUSE = 15.0
-"""Seconds before the second try but one, which double with each: a server may take an alert, and not say so in time."""
+_PAUSE = 60.0
+"""Seconds between the second try and the third; each later pause is twice as long. A server may take an alert, and not
+say so in time: it would get the alert again at each tick."""
 _MOST_WAITING = 50
 """Alerts that wait for a server: databases hold 64 KiB of a sensor's cursor."""
 
@@ -88,7 +89,7 @@ class Outbox:
                     f"{name}: {error.message}; `{alert.title}` is {'tried again' if again else 'given up'}"
                 )
                 tries = one.get("tries", 0) + 1
-                not_before = self._now + min(_HOUR, _PAUSE * 2.0**tries) if tries > 1 else 0
+                not_before = self._now + min(_HOUR, _PAUSE * 2.0 ** (tries - 2)) if tries > 1 else 0
                 left += [{**one, "tries": tries, "not_before": not_before}] if again else []
         self._waiting = left
 

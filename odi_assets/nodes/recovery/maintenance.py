@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -17,7 +17,7 @@ from odi_assets.delta.maintenance.maintain import (
     is_recent,
     rewindable_from,
 )
-from odi_assets.delta.maintenance.restore import lost_files, presence
+from odi_assets.delta.maintenance.restore import LostFile, lost_files, presence
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.checks.bad_rows import BadRows
@@ -51,7 +51,7 @@ def maintain_node(
     handle = TableHandle.open(location)
     if not handle.exists:
         return None
-    _require_whole(project, key, handle)
+    _require_whole(f"the table of {key}", handle, lambda lost: lost_remedy(Node.of(project, key), handle, lost))
     why = _needed_for(Node.of(project, key), state, handle)
     unread = _unread_versions(project, handle)
     kept = sorted({*options.keep_versions, *(version for versions in unread.values() for version in versions)})
@@ -92,7 +92,7 @@ def maintain_quarantine(project: Project, key: NodeKey, options: MaintenanceOpti
     if not options.dry_run:
         bring_in_step(node, target)
         handle = TableHandle.open(place)
-    _require_files(node, "quarantine", handle)
+    _require_whole_beside(node, "quarantine", handle)
     kept = (*options.keep_versions, *_before_removals(target, handle, oldest))
     done = engine_of(place).maintain(place, replace(options, keep_versions=kept), {"node": str(key)})
     return replace(done, notes=tuple(filter(None, (_of_young_orphans(done.young_orphans),))))
@@ -113,7 +113,7 @@ def maintain_beside(project: Project, key: NodeKey, options: MaintenanceOptions)
         handle = TableHandle.open(place)
         if not handle.exists:
             continue
-        _require_files(node, which, handle)
+        _require_whole_beside(node, which, handle)
         unread = _unread_versions(project, handle)
         last = {stamp.app_id: stamp.version for stamp in reversed(list(handle.stamps()))}
         kept = sorted({*options.keep_versions, *(version for versions in unread.values() for version in versions)})
@@ -123,17 +123,6 @@ def maintain_beside(project: Project, key: NodeKey, options: MaintenanceOptions)
         notes = (_of_unread(unread), _of_young_orphans(one.young_orphans))
         done[which] = replace(one, notes=tuple(filter(None, notes)))
     return done
-
-
-def _require_files(node: Node, which: str, handle: TableHandle) -> None:
-    """Raises DamagedTableError if data files of a table beside the node's own are gone or cut."""
-    lost = lost_files(handle.location, handle.live_files)
-    if lost:
-        raise DamagedTableError(
-            f"the table of {node}'s {which} cannot be looked after: {lost_text(handle, lost)}",
-            fix=f"put them back; or odi run {node.command} --full-refresh",
-            uri=handle.location.uri,
-        )
 
 
 def _before_removals(target: TableHandle, quarantine: TableHandle, oldest: int) -> tuple[int, ...]:
@@ -158,19 +147,28 @@ def _unread_versions(project: Project, handle: TableHandle) -> dict[str, tuple[i
     return {command: versions for command, versions in unread.items() if versions}
 
 
-def _require_whole(project: Project, key: NodeKey, handle: TableHandle) -> None:
+def _require_whole(table: str, handle: TableHandle, remedy: Callable[[list[LostFile]], str]) -> None:
     """Raises DamagedTableError if data files are gone or cut, or a commit is a copy of another one: rows would be lost
-    for good in a compaction, or a checkpoint."""
+    for good in a compaction, or a checkpoint.
+
+    Args:
+        table: in words.
+        remedy: what to do about lost files.
+    """
     copies = [fault for fault in read_log(handle.location).faults if fault.is_copy]
     if copies:
         raise damaged(handle.location, copies)
     lost = lost_files(handle.location, handle.live_files)
     if lost:
         raise DamagedTableError(
-            f"the table of {key} cannot be looked after: {lost_text(handle, lost)}",
-            fix=lost_remedy(Node.of(project, key), handle, lost),
-            uri=handle.location.uri,
+            f"{table} cannot be looked after: {lost_text(handle, lost)}", fix=remedy(lost), uri=handle.location.uri
         )
+
+
+def _require_whole_beside(node: Node, which: str, handle: TableHandle) -> None:
+    """The same, of a table beside the node's own."""
+    remedy = f"put them back; or odi run {node.command} --full-refresh"
+    _require_whole(f"the table of {node}'s {which}", handle, lambda _: remedy)
 
 
 def _named_parts(node: Node, state: StateBackend, handle: TableHandle, oldest: int) -> set[str]:

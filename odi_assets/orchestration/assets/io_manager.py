@@ -109,7 +109,7 @@ class DeltaIOManager(dg.IOManager):
             if partition is not None:
                 self._add_partitions(context, result, partition)
             if result.status is RunStatus.NO_DATA:
-                self._report_nothing_new(context, result, partition)
+                self._report_nothing_new(context, result, partition, obj.run.info)
                 return
             made_of = {**versions_read(self.project, result), **lineage.metadata(result)}
             if partition is not None:
@@ -145,16 +145,14 @@ class DeltaIOManager(dg.IOManager):
             return
         # A run of the pipeline writes to whichever partitions its rows belong to; Dagster does not know which.
         suppress_materialization(context)
-        tags = {"dagster/code_version": run.code_version} if run.code_version else None
         keys = keys_of.of_all(result.partition_rows)
-        for key, shown in _by_partition(result, table, keys_of, keys).items():
-            shown = {**shown, **made_of}
-            context.log_event(dg.AssetMaterialization(context.asset_key, metadata=shown, partition=key, tags=tags))
+        found = _by_partition(result, table, keys_of, keys)
+        _log_partitions(context, run, {key: {**shown, **made_of} for key, shown in found.items()})
         if not keys:
             context.log_event(dg.AssetObservation(context.asset_key, metadata=observation_metadata(result)))
 
     def _report_nothing_new(
-        self, context: dg.OutputContext, result: NodeResult, partition: PartitionConfig | None
+        self, context: dg.OutputContext, result: NodeResult, partition: PartitionConfig | None, run: RunInfo
     ) -> None:
         """Report an observation; and the table as materialized where Dagster has to know of it."""
         metadata, instance = observation_metadata(result), context.step_context.instance
@@ -169,12 +167,11 @@ class DeltaIOManager(dg.IOManager):
             return
         suppress_materialization(context)
         context.log_event(dg.AssetObservation(context.asset_key, metadata=metadata))
-        if partition is None or is_known:
+        if partition is None or is_known or context.has_asset_partitions:
             return
         table = TableHandle.open(self.project.target(result.key), result.table_version)
-        for key, size in PartitionKeys(partition, table.columns).sizes(table).items():
-            shown = {**partition_metadata(result), **_shown(size)}
-            context.log_event(dg.AssetMaterialization(context.asset_key, metadata=shown, partition=key))
+        sizes = PartitionKeys(partition, table.columns).sizes(table)
+        _log_partitions(context, run, {key: {**partition_metadata(result), **_shown(sizes[key])} for key in sizes})
 
     def load_input(self, context: dg.InputContext) -> Any:
         """The table of a node, or of an asset that this IO manager writes, for an asset that takes it as an argument.
@@ -259,6 +256,13 @@ class DeltaIOManager(dg.IOManager):
         context.add_output_metadata({name: value for name, value in metadata.items() if value is not None})
         if written is not None:
             _report_rows(context, table, written, attempt.chosen)
+
+
+def _log_partitions(context: dg.OutputContext, run: RunInfo, found: Mapping[str, Mapping[str, Any]]) -> None:
+    """Report partitions as materialized by a run that Dagster takes for one of the whole asset."""
+    tags = {"dagster/code_version": run.code_version} if run.code_version else None
+    for key, shown in found.items():
+        context.log_event(dg.AssetMaterialization(context.asset_key, metadata=shown, partition=key, tags=tags))
 
 
 def _by_partition(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -99,18 +100,31 @@ def _given_up(project: Project, instance: dg.DagsterInstance) -> Iterator[tuple[
             evaluation = next((one for record in history if (one := _evaluation(record)) is not None), None)
         # Of severity ERROR, only the sensor reports this check.
         if evaluation is not None and not evaluation.passed and evaluation.severity is dg.AssetCheckSeverity.ERROR:
-            text = (evaluation.description or "").removeprefix("given up: ")
-            yield key, " ".join(filter(None, [f"{text}.", _why_failed(project.open_state(), key)]))
+            yield key, (evaluation.description or "").removeprefix("given up: ") + "."
 
 
-def _why_failed(state: StateBackend, key: NodeKey) -> str:
-    """What the last run of a node failed at, in it or in a node above it; empty if that is not recorded."""
-    last = next(iter(state.list_runs(pipeline=key.pipeline, node=key.node, limit=1)), None)
-    rows = state.list_runs(run_id=last.run_id) if last is not None and not last.status.succeeded else []
-    failed = [row for row in rows if row.error and row.status is RunStatus.FAILURE]
-    own = [row for row in failed if row.node_name == key.node]
-    row = next(iter([*own, *failed]), None)
-    return f"The last run failed at {row.pipeline_name}.{row.node_name}: {row.error}" if row is not None else ""
+def why_failed(project: Project, key: NodeKey) -> str:
+    """What the last run of a node failed at, in it or in a node above it, as a sentence; empty if no run failed."""
+    try:
+        state = project.open_state()
+        last = next(iter(state.list_runs(pipeline=key.pipeline, node=key.node, limit=1)), None)
+        rows = state.list_runs(run_id=last.run_id) if last is not None and not last.status.succeeded else []
+    except OdiError as error:
+        return f"What the last run failed at cannot be read: {error.message}"
+    failed = (row for row in rows if row.error and row.status is not RunStatus.SKIPPED)
+    errors = {NodeKey(row.pipeline_name, row.node_name): row.error for row in failed}
+    place = next((one for one in _with_above(project, key) if one in errors), None)
+    return f"The last run failed at {place}: {errors[place]}" if place is not None else ""
+
+
+def _with_above(project: Project, key: NodeKey) -> Iterator[NodeKey]:
+    """A node, and those above it, the nearest first."""
+    waiting, seen = deque([key]), set[NodeKey]()
+    while waiting:
+        if (one := waiting.popleft()) not in seen:
+            seen.add(one)
+            waiting += project.graph.upstream(one)
+            yield one
 
 
 def _span(seconds: float) -> str:

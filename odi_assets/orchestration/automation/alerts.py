@@ -17,7 +17,7 @@ from odi_assets.monitoring.alerts.alert import Alert
 from odi_assets.monitoring.alerts.outbox import Outbox, wanted
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.assets.sources import Sources
-from odi_assets.orchestration.automation.alert_levels import Levels, look_at_levels
+from odi_assets.orchestration.automation.alert_levels import Levels, look_at_levels, why_failed
 from odi_assets.orchestration.automation.alert_runs import ended_runs
 from odi_assets.orchestration.automation.sensors import default_status, read_cursor
 from odi_assets.orchestration.automation.source_lag import Watch
@@ -92,7 +92,9 @@ def _changes(
     for event, wrong in levels.wrong.items():
         before, unknown = set(said.get(event, ())), {str(key) for key in levels.unknown}
         now = {str(key): text for key, text in wrong.items()}
-        found += [_alert(project, event, name, _STATUS[event], now[name]) for name in now if name not in before]
+        for name in [name for name in now if name not in before]:
+            more = why_failed(project, NodeKey.parse(name)) if event == "on_given_up" else ""
+            found.append(_alert(project, event, name, _STATUS[event], f"{now[name]} {more}".strip()))
         known = {str(key) for key in project.graph.nodes}
         over = [name for name in sorted(before - now.keys()) if name in known and name not in unknown]
         found += [_alert(project, event, name, "OVER", f"`{_STATUS[event]}` is over.") for name in over]

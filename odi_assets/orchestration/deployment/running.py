@@ -38,7 +38,9 @@ def look_at_daemon(instance: dg.DagsterInstance) -> Iterator[Look]:
     if len(here) > 1:
         remedy = f"end all but one of the processes {', '.join(map(str, here))}"
         yield wrong(DAEMON, f"{len(here)} with this home run on this host: they request runs twice", remedy)
-    yield not_looked_at(DAEMON, "whether another host has one, of which heartbeats say nothing", "start exactly one")
+    yield not_looked_at(
+        DAEMON, "whether another host or user has one: heartbeats say nothing of it", "start exactly one"
+    )
 
 
 def look_at_queue(instance: dg.DagsterInstance) -> Iterator[Look]:
