@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.delta.errors import DamagedTableError
@@ -220,6 +220,24 @@ def test_a_commit_that_was_copied_over_another_one_is_found_and_its_remedies_lea
     assert odi("run", "p", "--node", "copy", "--full-refresh").code == 0
     assert ids(box, "raw") == ids(box, "copy") == [1, 2, 3]
     assert odi("doctor", "--deep").code == 0
+
+
+def test_a_commit_copied_from_before_a_checkpoint_stops_maintenance_and_its_repair_loads_what_was_lost(
+    box: Sandbox, odi: Odi
+) -> None:
+    land(box, 3)
+    box.run("raw")
+    table = box.root / "lake" / "raw"
+    log, now = table / "_delta_log", DeltaTable(table).version()
+    DeltaTable(table).create_checkpoint()
+    land(box, 4)
+    box.run("raw")
+    (log / f"{now + 1:020d}.json").write_bytes((log / f"{0:020d}.json").read_bytes())
+    kept = odi("tables", "maintain", "raw", "--yes")
+    assert (kept.code, "is a copy of the commit of version 0" in kept.err) == (1, True)
+    assert odi("tables", "repair", str(table), "--yes").code == 0
+    assert odi("run", "p", "--node", "raw").code == 0
+    assert ids(box, "raw") == [1, 2, 3, 4]
 
 
 def test_a_link_that_leads_nowhere_is_found_where_no_row_is(box: Sandbox, odi: Odi) -> None:
