@@ -16,12 +16,13 @@ from pathlib import Path
 
 from odi_assets.checkpoints.inspect import Checkpoint, Operator, inspect, store_folder
 from odi_assets.checkpoints.log_files import read_lines, read_object
-from odi_assets.checkpoints.state_file import Damage, StateFileContents, read_state_file
+from odi_assets.checkpoints.state_file import Damage, StateFileContents, checksums_of, read_state_file
 from odi_assets.errors import CheckpointError
 
 _VERSION_FILE = re.compile(r"(\d+)(?:_([0-9a-f-]{36}))?\.(delta|snapshot|changelog|zip)")
 _MISSING = "is missing"
 _SNAPSHOTS, _CHANGES = ("snapshot", "zip"), ("delta", "changelog")
+_State = tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -255,8 +256,7 @@ class StoreFiles:
         """What is in a file, or what is wrong with it."""
         if file not in self._read:
             try:
-                state = file.stat()
-                self._read[file] = _read(file, state.st_size, state.st_mtime_ns)
+                self._read[file] = _read(file, _state(file), _state(checksums_of(file)))
             except Damage as damage:
                 self._read[file] = FileFault(self._name(file), f"is torn: {damage}")
             except OSError as error:
@@ -343,10 +343,19 @@ class StoreFiles:
 
 
 @lru_cache(maxsize=4096)
-def _read(file: Path, size: int, modified: int) -> StateFileContents:
-    """:func:`read_state_file`, made once for a file that stays as it is."""
-    del size, modified
+def _read(file: Path, state: _State, checksums: _State) -> StateFileContents:
+    """:func:`read_state_file`, made once for a file that stays as it is, and its checksums too."""
+    del state, checksums
     return read_state_file(file)
+
+
+def _state(file: Path) -> _State:
+    """Changes whenever the file does; None where there is no file."""
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _state_ids(known: Checkpoint) -> dict[int, dict[int, list[list[str]]]]:

@@ -76,13 +76,18 @@ def checksum_step(sums: bytes) -> int | None:
     return int(step) if magic == _CRC_MAGIC and step > 0 else None
 
 
+def checksums_of(file: Path) -> Path:
+    """Where Hadoop keeps the checksums of a file on a local disk."""
+    return file.with_name(f".{file.name}.crc")
+
+
 def compare_checksums(file: Path, data: bytes) -> None:
     """Compare a file with Hadoop's checksums of it, if they are there.
 
     Raises:
         Damage: it differs, or its checksums are torn.
     """
-    beside = file.with_name(f".{file.name}.crc")
+    beside = checksums_of(file)
     if not beside.is_file():
         return
     sums = beside.read_bytes()

@@ -163,6 +163,18 @@ def why_unusable(place: Location) -> str | None:
         return str(error)
 
 
+def newest_whole_batch(place: Location) -> int | None:
+    """The newest batch whose state can be read, of a checkpoint of this machine whose newest state cannot.
+
+    None if there is none, if the checkpoint lies elsewhere, or if nothing is wrong with what it has.
+    """
+    try:
+        verdict = judge(place.local_path) if place.is_local else None
+    except (CheckpointError, OSError):
+        return None
+    return verdict.readable[-1] if verdict and verdict.readable and not verdict.restarts else None
+
+
 def _raised(error: OSError) -> None:
     raise error
 

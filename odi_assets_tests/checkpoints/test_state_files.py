@@ -116,6 +116,15 @@ def test_a_changed_byte_is_found_by_hadoops_checksums(join_checkpoint: Path, tmp
     assert read_state_file(file) == contents
 
 
+def test_checksums_that_change_after_a_first_look_are_seen(join_checkpoint: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(join_checkpoint, tmp_path / "copy"))
+    assert check_files(copy).faults == ()
+    folder = copy / "state" / "0" / "0" / ROWS
+    (folder / ".2.changelog.crc").write_bytes((folder / ".1.changelog.crc").read_bytes())
+    (fault,) = check_files(copy).faults
+    assert fault.path == f"state/0/0/{ROWS}/2.changelog"
+
+
 def test_a_sound_checkpoint_has_no_faults(join_checkpoint: Path, count_checkpoint: Path) -> None:
     for checkpoint in (join_checkpoint, count_checkpoint):
         found = check_files(checkpoint)

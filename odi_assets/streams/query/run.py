@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.checkpoints.verdict import why_unusable
+from odi_assets.checkpoints.verdict import newest_whole_batch, why_unusable
 from odi_assets.config.models import StreamSettings
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError, FencedError, OdiError, SourceError, TransformError
@@ -266,9 +266,8 @@ def query_error(node: str, command: str, checkpoint: Location, error: BaseExcept
         causes = [line.partition(": ")[2] for line in lines if line.startswith("Caused by: ")]
         return CheckpointError(
             f"{node}: Spark cannot load the state that its checkpoint keeps: {(causes or lines)[-1]}",
-            fix=f"odi checkpoint files {node}: it names what is missing or damaged, and the batches after which the "
-            f"state is whole. Put the files back from a copy; or go back to such a batch: odi state rewind {node} "
-            f"--to-batch N; or start over: odi run {command} --full-refresh",
+            fix=f"`odi checkpoint files {node}` names what is missing or damaged: put it back from a copy; or "
+            f"{_way_back(node, checkpoint)}; or start over: odi run {command} --full-refresh",
             **fields,
         )
     if (why := why_unusable(checkpoint)) is not None:
@@ -280,3 +279,11 @@ def query_error(node: str, command: str, checkpoint: Location, error: BaseExcept
         )
     fix = _USED_TWICE if "DUPLICATE_SOURCE_NAMES" in str(error) else None
     return TransformError(f"{node}: its query failed: {chr(10).join(lines[:_MOST_LINES])}", fix=fix, node=node)
+
+
+def _way_back(node: str, checkpoint: Location) -> str:
+    """How to go back to a batch after which the state is whole: the newest one, where its files can be looked at."""
+    batch = newest_whole_batch(checkpoint)
+    if batch is None:
+        return f"go back to a batch after which the state is whole (odi state rewind {node} --list)"
+    return f"go back to the newest batch after which the state is whole: odi state rewind {node} --to-batch {batch}"
