@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from odi_assets.errors import SparkDiedError
-from odi_assets.spark.jvm.gateway import said_no_memory
+from odi_assets.spark.jvm.gateway import JvmEndedError, said_no_memory
 from odi_assets.spark.lazy import java_errors
 from odi_assets.spark.shared_server import shared_server
 
@@ -90,6 +90,16 @@ def death_of_spark(error: BaseException, what: str = "") -> SparkDiedError | Non
             exit_code=None,
         )
     return None
+
+
+def death_as_it_started(error: BaseException) -> SparkDiedError | None:
+    """What ``error`` comes from, if a signal or want of memory ended the JVM as it started; None if it is something
+    else, as an option that the JVM does not know."""
+    code = error.code if isinstance(error, JvmEndedError) else _exit_code() if _is_of_connection(error) else None
+    if code is None or (code >= 0 and not said_no_memory()):
+        return None
+    what_happened, why = way_of_death(code)
+    return SparkDiedError(f"the JVM in which Spark runs died as it started: {what_happened}", fix=why, exit_code=code)
 
 
 def _is_of_a_server(error: BaseException) -> bool:

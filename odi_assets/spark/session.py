@@ -15,7 +15,7 @@ from odi_assets.config.models import SparkConfig
 from odi_assets.connections.cached import share_jvm
 from odi_assets.errors import OdiError
 from odi_assets.spark.connect_worker import without_tokens
-from odi_assets.spark.death import death_of_spark
+from odi_assets.spark.death import death_as_it_started, death_of_spark
 from odi_assets.spark.jvm.archive import Archive
 from odi_assets.spark.jvm.gateway import LOG_LEVEL_VARIABLE, JvmStart, has_gateway, quiet_query_errors
 from odi_assets.spark.jvm.overhead import spare
@@ -265,6 +265,8 @@ def _start_named(config: SparkConfig) -> Iterator[None]:
     except OdiError:
         raise
     except Exception as error:
+        if (died := death_as_it_started(error)) is not None:
+            raise died from error
         raise OdiError(
             f"Spark did not start (master {config.master or LOCAL_MASTER}): {error}",
             fix=f"check `spark.master` and `spark.conf` in the project file{_packages_advice(config)}; the lines above "

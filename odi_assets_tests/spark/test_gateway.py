@@ -118,6 +118,46 @@ def test_a_jvm_that_does_not_start_says_why(tmp_path: Path) -> None:
     assert "Spark did not start" in done.stderr
 
 
+_KILLED_AS_IT_STARTS = """
+import os, signal, threading, time
+from pathlib import Path
+from odi_assets.config.models import SparkConfig
+from odi_assets.spark.session import open_session
+
+def kill_each_jvm():
+    while True:
+        for status in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                name, _, rest = status.read_text().partition("(")[2].rpartition(") ")
+                is_ours = name == "java" and int(rest.split()[1]) == os.getpid() and rest[0] != "Z"
+                command = status.with_name("cmdline").read_bytes()
+                if is_ours and b"SparkSubmit" in command and b"launcher.Main" not in command:
+                    os.kill(int(status.parent.name), signal.SIGKILL)
+            except (OSError, IndexError):
+                pass
+        time.sleep(0.01)
+
+threading.Thread(target=kill_each_jvm, daemon=True).start()
+open_session(SparkConfig(master="local[1]"))
+"""
+
+
+@pytest.mark.usefixtures("jvm")
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the JVM under /proc")
+def test_a_jvm_that_is_killed_while_it_starts_is_not_put_down_to_the_settings(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED_AS_IT_STARTS],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "the JVM in which Spark runs died as it started: SIGKILL" in done.stderr
+    assert "Spark did not start" not in done.stderr
+
+
 def test_a_java_of_pypi_trusts_what_the_machine_trusts_unless_the_project_chooses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,14 @@ def quiet_query_errors() -> None:
             PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
+class JvmEndedError(Exception):
+    """A JVM ended before a context was made in it. ``code`` is its exit code, or the signal as a negative number."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"the JVM ended as it started: exit code {code}")
+        self.code = code
+
+
 class JvmStart:
     """A JVM that starts by itself until :meth:`connect` makes a Spark context in it.
 
@@ -145,7 +153,8 @@ class JvmStart:
             The class-data archive of the JVM, or why it has none.
 
         Raises:
-            Exception: whatever PySpark raises when the JVM or the context does not start.
+            JvmEndedError: the JVM ended before it could be connected to.
+            Exception: whatever PySpark raises when the context does not start.
         """
         from pyspark import SparkConf, SparkContext
 
@@ -171,9 +180,7 @@ class JvmStart:
             self._jvm = self._started()
             connection = self._jvm.connection()
         if connection is None:
-            from pyspark.errors import PySparkRuntimeError
-
-            raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+            raise JvmEndedError(self._jvm.process.returncode)
         if self._jvm.archive_refused:
             self.archive = replace(self.archive, reason="the JVM refused it", can_be_made=True)
         return _connected(*connection, self._jvm)
