@@ -109,7 +109,7 @@ def rows(options: Options) -> list[Row]:
 def _in_process(folder: Path, cases: Sequence[Case], seed: int, end: str) -> dict[str, bool]:
     wanted = json.dumps({case.name: (case.mode, case.days) for case in cases})
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.frames.process", str(folder), wanted, end],
+        [sys.executable, "-c", "from benchmarks.frames.process import main; main()", str(folder), wanted, end],
         env={**os.environ, "PYTHONHASHSEED": str(seed)},
         stdout=subprocess.PIPE,
         text=True,

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.frames.process FOLDER CASES KILLED``: the attempts of one process, which dies after them."""
+"""The attempts of one process, which dies after them: arguments FOLDER CASES KILLED."""
 
 from __future__ import annotations
 
@@ -39,7 +39,3 @@ def main() -> None:
     print(json.dumps(committed), flush=True)
     if killed == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    main()
