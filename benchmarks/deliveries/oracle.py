@@ -215,8 +215,12 @@ def _csv(delivery: Delivery, text: str, by_name: bool) -> Expected:
     # No quote may stand in a plain value, and whoever counts quotes takes what follows for a quoted one.
     has_bare_quote = any('"' in value and not is_quoted for record in found for value, is_quoted in record)
     # Spark's multiLine knows one end of lines, and makes LF of it in values.
+    # It looks for that end in what the first member of an archive gives.
+    is_cut = "packed: members" in delivery.faults
     asks = asks or (
-        "\r" in text and bool(delivery.options.get("multiLine")) and (has_breaks or len(set(_BREAK.findall(text))) > 1)
+        "\r" in text
+        and bool(delivery.options.get("multiLine"))
+        and (has_breaks or is_cut or len(set(_BREAK.findall(text))) > 1)
     )
     asks = (
         asks
@@ -255,6 +259,7 @@ _OF_JAVA = re.compile(
     rf"[\x00-\x20]*({_NUMBER.pattern}|[+-]?0[xX][\da-fA-F]+\.?[\da-fA-F]*[pP][+-]?\d+)[dDfF]?[\x00-\x20]*"
 )
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d?):(\d\d?)(?::(\d\d?))?(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?")
+_LIKE_A_MOMENT = re.compile(r"[\x00-\x20]*[+-]?\d{4,}-\d\d?(-\d\d?([T ].*)?)?[\x00-\x20]*")
 
 
 def _typed(text: str, kind: str) -> Any:
@@ -284,9 +289,11 @@ def _typed(text: str, kind: str) -> Any:
 
 
 def _is_sparks(text: str) -> bool:
-    """Whether Java alone takes it for a finite number, or Spark alone for a moment (today's): Spark may find this type
-    for a column, and a reader may stop at it."""
+    """Whether Java alone takes it for a finite number, or Spark alone for a moment (today's, or one that a TIMESTAMP
+    does not hold whole): Spark may find this type for a column, and a reader may stop at it."""
     if re.fullmatch(r"T?\d\d?:\d\d?(:\d\d?(\.\d*)?)?", text):
+        return True
+    if _LIKE_A_MOMENT.fullmatch(text) and _typed(text, "TIMESTAMP") is UNFIT:
         return True
     return bool(_OF_JAVA.fullmatch(text)) and _typed(text.strip(" \t"), "DOUBLE") is UNFIT
 
@@ -384,6 +391,7 @@ def _json(delivery: Delivery, text: str, by_name: bool) -> Expected:
                 continue
             keys.update(row)
             if delivery.infers:
+                result.asks = result.asks or any(isinstance(part, str) and _is_sparks(part) for part in row.values())
                 result.rows.append({n: _inferred(part) for n, part in row.items() if not isinstance(part, dict | list)})
                 nested |= {name for part in row.values() if isinstance(part, dict) for name in part}
                 continue
