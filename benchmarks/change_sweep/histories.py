@@ -295,6 +295,8 @@ class HistoryLife(Life):
             # that its source has lost, too: that rebuilds it.
             kept = accepted & rows if at.node["write"]["mode"].startswith("append") else frozenset()
             rows = frozenset(table_rows(path)) | kept
+        if self._world.expected(path).rows - rows:
+            self._world.rewrite(path)
         return replace(self._world.expected(path), rows=rows)
 
     def named_remedies(self, home: Home, at: NodeAt, message: str, pending: list[str]) -> list[Remedy]:
