@@ -109,8 +109,8 @@ def check_against(
                 DifferenceEffect.FAILS, "the query", "", failure, "Spark refuses it: change the query"
             )
             return (refused, *ignored)
-        found = [*_compare_sources(known, planned), *_compare_operators(known, planned), *ignored]
-    return tuple(sorted(found, key=lambda one: list(DifferenceEffect).index(one.effect)))
+        differences = [*_compare_sources(known, planned), *_compare_operators(known, planned), *ignored]
+    return tuple(sorted(differences, key=lambda difference: list(DifferenceEffect).index(difference.effect)))
 
 
 @contextmanager
@@ -123,13 +123,13 @@ def _planned(
     """
     with ExitStack() as stack:
         if store is None:
-            place = stack.enter_context(_scratch_folder(beside))
-            failure = _plan(frame, str(place), output_mode)
+            folder = stack.enter_context(_scratch_folder(beside))
+            failure = _plan(frame, str(folder), output_mode)
         else:
             uri, options = stack.enter_context(scratch_in_store(*store)), store[1]
             failure = _plan(frame, uri, output_mode)
-            place = beside if failure else stack.enter_context(local_copy(uri, options, logs_only=True))
-        yield _content(place), failure
+            folder = beside if failure else stack.enter_context(local_copy(uri, options, logs_only=True))
+        yield _content(folder), failure
 
 
 def _plan(frame: DataFrame, checkpoint: str, output_mode: str) -> str | None:
@@ -151,9 +151,9 @@ def _plan(frame: DataFrame, checkpoint: str, output_mode: str) -> str | None:
 @contextmanager
 def _scratch_folder(checkpoint: Path) -> Iterator[Path]:
     # Absolute: a JVM need not have this process's current folder.
-    place = checkpoint.resolve()
-    scratch = place.parent / f"{scratch_prefix(place.name)}{uuid4().hex}"
-    _remove_left_behind(place)
+    folder = checkpoint.resolve()
+    scratch = folder.parent / f"{scratch_prefix(folder.name)}{uuid4().hex}"
+    _remove_left_behind(folder)
     try:
         yield scratch
     finally:
@@ -244,8 +244,8 @@ def _shape(offset: str | None) -> str | None:
 def _compare_operators(known: Checkpoint, planned: Checkpoint) -> Iterator[CheckpointDifference]:
     if not planned.batches:
         return
-    before = {one.operator_id: one for one in known.operators}
-    after = {one.operator_id: one for one in planned.operators}
+    before = {operator.operator_id: operator for operator in known.operators}
+    after = {operator.operator_id: operator for operator in planned.operators}
     for number in sorted({*before, *after}):
         stored, wanted = before.get(number), after.get(number)
         if stored is None or wanted is None or stored.name != wanted.name:
@@ -266,7 +266,7 @@ def _compare_state(stored: Operator, wanted: Operator) -> Iterator[CheckpointDif
         before, after = stored.properties.get(name), wanted.properties.get(name)
         if before != after:
             yield CheckpointDifference(DifferenceEffect.FAILS, f"{where}, {name}", str(before), str(after), _REBUILD)
-    kinds = {one.name: one.kind for one in stored.variables}
+    kinds = {stored_variable.name: stored_variable.kind for stored_variable in stored.variables}
     for variable in wanted.variables:
         before = kinds.pop(variable.name, None)
         if before is None:
@@ -294,7 +294,7 @@ def _compare_state(stored: Operator, wanted: Operator) -> Iterator[CheckpointDif
 def _compare_schema(
     where: str, stored: StateSchema, wanted: StateSchema, is_aggregation: bool
 ) -> Iterator[CheckpointDifference]:
-    keys = {name for one in (stored, wanted) for name, _ in type_names(one.key)}
+    keys = {name for schema in (stored, wanted) for name, _ in type_names(schema.key)}
     for part in ("key", "value"):
         before: Mapping[str, Any] = getattr(stored, part)
         after: Mapping[str, Any] = getattr(wanted, part)
@@ -326,7 +326,7 @@ def _is_misread(before: Mapping[str, Any], after: Mapping[str, Any], keys: Set[s
     Args:
         keys: of the value of an aggregation, the columns that its rows are grouped by; None for other state.
     """
-    old, new = ([name for name, _ in type_names(one)] for one in (before, after))
+    old, new = ([name for name, _ in type_names(struct_type)] for struct_type in (before, after))
     if old != new and sorted(old) == sorted(new):
         return True
     return keys is not None and [name for name in old if name not in keys] != [name for name in new if name not in keys]
@@ -346,7 +346,8 @@ def _fits(new: Any, old: Any) -> bool:
     if new["type"] == "struct":
         pairs = list(zip(new["fields"], old["fields"], strict=False))
         return len(new["fields"]) == len(old["fields"]) and all(
-            _fits(one["type"], other["type"]) and (other["nullable"] or not one["nullable"]) for one, other in pairs
+            _fits(new_field["type"], old_field["type"]) and (old_field["nullable"] or not new_field["nullable"])
+            for new_field, old_field in pairs
         )
     if new["type"] == "array":
         return _fits(new["elementType"], old["elementType"]) and (old["containsNull"] or not new["containsNull"])

@@ -117,19 +117,21 @@ def _fetch(uri: str, options: Mapping[str, Any], copy: Path, logs_only: bool) ->
         root = root.rstrip("/")
         if _kind(filesystem, f"{root}/metadata") != "file":
             raise _no_checkpoint(uri, filesystem, root)
-        found = filesystem.find(root, detail=True)
-        names = {path: path.removeprefix(root).lstrip("/") for path in found}
-        wanted = {path: copy / name for path, name in names.items() if not logs_only or _is_log(name)}
-        empty = [copy / name for path, name in names.items() if path not in wanted and name.startswith("state/")]
-        for place in (*wanted.values(), *empty):
-            place.parent.mkdir(parents=True, exist_ok=True)
-        for place in empty:
-            place.touch()
-        filesystem.get(list(wanted), list(map(str, wanted.values())))
-    for path, place in wanted.items():
-        seconds = _changed(found[path])
+        details_by_path = filesystem.find(root, detail=True)
+        names = {path: path.removeprefix(root).lstrip("/") for path in details_by_path}
+        targets = {path: copy / name for path, name in names.items() if not logs_only or _is_log(name)}
+        empty_targets = [
+            copy / name for path, name in names.items() if path not in targets and name.startswith("state/")
+        ]
+        for target in (*targets.values(), *empty_targets):
+            target.parent.mkdir(parents=True, exist_ok=True)
+        for target in empty_targets:
+            target.touch()
+        filesystem.get(list(targets), list(map(str, targets.values())))
+    for path, target in targets.items():
+        seconds = _changed(details_by_path[path])
         if seconds is not None:
-            os.utime(place, (seconds, seconds))
+            os.utime(target, (seconds, seconds))
 
 
 @contextmanager
@@ -157,7 +159,7 @@ def _changed(file: Mapping[str, Any]) -> float | None:
 def _is_log(name: str) -> bool:
     top, *below = name.split("/")
     return top in ("metadata", "offsets", "commits") or (
-        top == "state" and any(one in below[:-1] for one in _DESCRIPTIONS)
+        top == "state" and any(description in below[:-1] for description in _DESCRIPTIONS)
     )
 
 

@@ -81,7 +81,7 @@ class CheckpointFiles:
 
         That many deltas are read when its task restarts. None if the query has no state.
         """
-        lags = [max((*one.rebuildable, 0)) - max((*one.snapshots, 0)) for one in self.stores]
+        lags = [max((*store.rebuildable, 0)) - max((*store.snapshots, 0)) for store in self.stores]
         return max(lags, default=None)
 
 
@@ -183,22 +183,22 @@ def state_files(
     """The files of each partition of the state stores: of all, or of some of an operator."""
     ids = _state_ids(known)
     wanted = None if stores is None else set(stores)
-    for one in (operator,) if operator else known.operators:
-        names = [store.name for store in one.stores]
+    for owner in (operator,) if operator else known.operators:
+        names = [store.name for store in owner.stores]
         shared = wanted is not None and wanted.isdisjoint(names)
-        for place, store in enumerate(one.stores):
+        for index, store in enumerate(owner.stores):
             # The four stores of a join may share one, and so do the variables of an operator.
             if wanted is not None and not shared and store.name not in wanted:
                 continue
             # A limit is taken of all rows together, whatever number of partitions its description gives.
-            for partition in range(1 if one.name == "globalLimit" else store.partitions):
+            for partition in range(1 if owner.name == "globalLimit" else store.partitions):
                 yield StoreFiles(
                     known.path,
-                    one.operator_id,
+                    owner.operator_id,
                     partition,
                     store.name,
                     "changelog" if "RocksDB" in (known.state_store_provider or "") else "delta",
-                    {batch + 1: by[one.operator_id][partition][place] for batch, by in ids.items()},
+                    {batch + 1: by[owner.operator_id][partition][index] for batch, by in ids.items()},
                 )
 
 
@@ -293,7 +293,7 @@ class StoreFiles:
     def damaged(self) -> list[FileFault]:
         """What is wrong with the files that are there."""
         read = (self.contents(file) for file in self.found.values())
-        return [one for one in read if isinstance(one, FileFault)]
+        return [fault for fault in read if isinstance(fault, FileFault)]
 
     def summary(self, versions: Iterable[int], lost: Mapping[int, FileFault]) -> StoreVersions:
         """What can be rebuilt, in short."""

@@ -188,7 +188,11 @@ def measure(
     known = checkpoint.inspect() if isinstance(checkpoint, CheckpointReader) else inspect(checkpoint)
     files = check_files(known)
     batches = {batch.batch_id: _of_files(batch, known, files) for batch in known.batches}
-    stores = [StoreHealth(one.operator_id, one.name or "?", name) for one in known.operators for name in _parts(one)]
+    stores = [
+        StoreHealth(operator.operator_id, operator.name or "?", name)
+        for operator in known.operators
+        for name in _parts(operator)
+    ]
     reader = checkpoint if isinstance(checkpoint, CheckpointReader) else None
     if read_state and files.readable:
         reader = reader or CheckpointReader(known.path)
@@ -223,7 +227,7 @@ def excesses(health: Health, limits: HealthLimits, now: datetime | None = None) 
     """
     last = health.last or BatchHealth(-1, None, None, None)
     lag = ((now or datetime.now(UTC)) - health.watermark).total_seconds() if health.watermark else None
-    found: dict[str, tuple[float | None, str]] = {
+    figures: dict[str, tuple[float | None, str]] = {
         "max_state_rows": (last.state_rows, "rows are in the state"),
         "max_rows_dropped": (last.rows_dropped, "rows of the last batch came too late"),
         "max_watermark_lag": (lag, "seconds lie between the watermark and now"),
@@ -235,7 +239,7 @@ def excesses(health: Health, limits: HealthLimits, now: datetime | None = None) 
         "max_commit_ms": (last.commit_ms, "ms went into the commits of the last batch's state"),
     }
     beyond = []
-    for name, (value, words) in found.items():
+    for name, (value, words) in figures.items():
         limit: Any = getattr(limits, name)
         allowed = limit.total_seconds() if isinstance(limit, timedelta) else limit
         if allowed is not None and value is not None and value > allowed:
@@ -248,7 +252,7 @@ def excesses(health: Health, limits: HealthLimits, now: datetime | None = None) 
 
 
 def _of_files(batch: MicroBatch, known: Checkpoint, files: CheckpointFiles) -> BatchHealth:
-    names = {one.operator_id: one.name or "?" for one in known.operators}
+    names = {operator.operator_id: operator.name or "?" for operator in known.operators}
     sizes: dict[str, int] = defaultdict(int)
     changed: dict[str, tuple[int, int]] = {}
     for store in files.stores:
@@ -275,15 +279,15 @@ def _stuck(known: Checkpoint) -> list[MicroBatch]:
     """The newest batches that read something and left the watermark where it was, oldest first."""
     committed = [batch for batch in known.batches if batch.committed]
     after = [*(batch.watermark for batch in committed[1:]), known.watermark]
-    found: list[MicroBatch] = []
-    for place in range(len(committed) - 1, 0, -1):
-        batch = committed[place]
-        if batch.offsets == committed[place - 1].offsets:
+    stuck: list[MicroBatch] = []
+    for index in range(len(committed) - 1, 0, -1):
+        batch = committed[index]
+        if batch.offsets == committed[index - 1].offsets:
             continue
-        if batch.watermark is None or after[place] != batch.watermark:
+        if batch.watermark is None or after[index] != batch.watermark:
             break
-        found.insert(0, batch)
-    return found
+        stuck.insert(0, batch)
+    return stuck
 
 
 def _stalled(known: Checkpoint, stuck: Sequence[MicroBatch]) -> tuple[str, ...]:
@@ -328,14 +332,14 @@ def _read_stores(
     most: int,
 ) -> list[StoreHealth]:
     """Read the state after some batches; what is found of each goes into ``batches``."""
-    schemas = {one.operator_id: read_schemas(one) for one in known.operators}
+    schemas = {operator.operator_id: read_schemas(operator) for operator in known.operators}
     chosen = _spread(files.readable, most)
     frames = []
     for number, store in enumerate(stores):
         schema = schemas[store.operator_id].get(store.name)
         frames += [_counted(_state_of(reader, known, store, batch), schema, number, batch) for batch in chosen]
     with reader.errors():
-        counts = reduce(lambda one, other: one.union(other), frames).collect() if frames else []
+        counts = reduce(lambda united, frame: united.union(frame), frames).collect() if frames else []
     rows: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
     oldest: dict[tuple[int, int], datetime] = {}
     for number, batch, partition, count, millis in counts:
@@ -348,13 +352,13 @@ def _read_stores(
         times = [time for (_, at), time in oldest.items() if at == batch]
         batches[batch] = replace(batches[batch], rows=held, oldest=min(times, default=None))
     last = chosen[-1]
-    found = []
+    measured = []
     for number, store in enumerate(stores):
         partitions = known.operator(store.operator_id).stores[0].partitions
         by_partition = {partition: rows[number, last].get(partition, 0) for partition in range(partitions)}
         heaviest = _heaviest(reader, known, store, last) if sum(by_partition.values()) else ()
-        found.append(replace(store, rows=by_partition, oldest=oldest.get((number, last)), heaviest=heaviest))
-    return found
+        measured.append(replace(store, rows=by_partition, oldest=oldest.get((number, last)), heaviest=heaviest))
+    return measured
 
 
 def _spread(readable: Sequence[int], most: int) -> list[int]:
@@ -362,7 +366,7 @@ def _spread(readable: Sequence[int], most: int) -> list[int]:
     if len(readable) <= most:
         return list(readable)
     step = (len(readable) - 1) / (most - 1) if most > 1 else 0
-    return sorted({readable[-1], *(readable[round(place * step)] for place in range(most) if most > 1)})
+    return sorted({readable[-1], *(readable[round(number * step)] for number in range(most) if most > 1)})
 
 
 def _state_of(reader: CheckpointReader, known: Checkpoint, store: StoreHealth, batch: int) -> DataFrame:
@@ -391,7 +395,7 @@ def _heaviest(
     # The last field of a join's key is Spark's own: it counts the rows of one key.
     key = F.col("key").dropFields("index") if operator.is_join else F.col("key")
     with reader.errors():
-        found = (
+        rows = (
             state.groupBy(F.to_json(key, {"ignoreNullFields": "false"}).alias("key"))
             .count()
             .where("count > 1")
@@ -399,7 +403,7 @@ def _heaviest(
             .limit(_HEAVIEST)
             .collect()
         )
-    return tuple((row["key"], row["count"]) for row in found)
+    return tuple((row["key"], row["count"]) for row in rows)
 
 
 # -- from meta_batches -------------------------------------------------------------------------------------------------
@@ -407,20 +411,20 @@ def _heaviest(
 
 def _with_record(batch: BatchHealth | None, record: BatchRecord) -> BatchHealth:
     """A batch with its figures in ``meta_batches``; these count where both have a figure."""
-    found = batch or BatchHealth(record.batch, record.planned_at, record.committed_at, record.watermark)
-    figures = {f"{one.operator} {one.name}": one for one in record.operators}
+    health = batch or BatchHealth(record.batch, record.planned_at, record.committed_at, record.watermark)
+    figures = {f"{operator.operator} {operator.name}": operator for operator in record.operators}
     took = record.durations_ms.get("triggerExecution")
     return replace(
-        found,
-        seconds=found.seconds if took is None else took / 1000,
+        health,
+        seconds=health.seconds if took is None else took / 1000,
         rows_in=sum(record.rows_in.values()) if record.rows_in else None,
         rows_out=record.rows_out,
         rows_dropped=record.rows_dropped,
         rows_removed=record.rows_removed,
-        commit_ms=sum(one.commit_ms for one in record.operators) if record.operators else None,
-        load_ms=sum(one.custom.get(_LOAD_TIME, 0) for one in record.operators) or None,
-        rows=found.rows or {label: one.rows_total for label, one in figures.items()},
-        bytes={label: one.state_bytes for label, one in figures.items()},
+        commit_ms=sum(operator.commit_ms for operator in record.operators) if record.operators else None,
+        load_ms=sum(operator.custom.get(_LOAD_TIME, 0) for operator in record.operators) or None,
+        rows=health.rows or {label: operator.rows_total for label, operator in figures.items()},
+        bytes={label: operator.state_bytes for label, operator in figures.items()},
     )
 
 

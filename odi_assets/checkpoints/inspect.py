@@ -109,9 +109,11 @@ class Operator:
     def variables(self) -> tuple[StateVariable, ...]:
         """Its named variables, without those that Spark keeps for its timers."""
         return tuple(
-            StateVariable(self.operator_id, one["stateName"], one["stateVariableType"], one["ttlEnabled"])
-            for one in self.properties.get("stateVariables", ())
-            if not one["stateName"].startswith("$")
+            StateVariable(
+                self.operator_id, variable["stateName"], variable["stateVariableType"], variable["ttlEnabled"]
+            )
+            for variable in self.properties.get("stateVariables", ())
+            if not variable["stateName"].startswith("$")
         )
 
     @property
@@ -364,15 +366,15 @@ def read_operator(folder: Path, operator_id: int) -> Operator:
 
 def _read_store(folder: Path, info: Mapping[str, Any]) -> StoreInfo:
     name = info["storeName"]
-    named = info.get("stateSchemaFilePaths")
-    if named:
-        schema = folder / "_stateSchema" / name / PurePosixPath(named[-1]).name
-        known_place = local_path(named[-1])
-        lost = named[-1] if known_place is not None and not known_place.is_file() else None
+    schema_paths = info.get("stateSchemaFilePaths")
+    if schema_paths:
+        schema = folder / "_stateSchema" / name / PurePosixPath(schema_paths[-1]).name
+        known_place = local_path(schema_paths[-1])
+        lost = schema_paths[-1] if known_place is not None and not known_place.is_file() else None
     else:
         schema, lost = store_folder(folder, 0, name) / "_metadata" / "schema", None
-    found = schema if schema.is_file() else None
-    return StoreInfo(name, info["numPartitions"], info["numColsPrefixKey"], found, lost)
+    schema_file = schema if schema.is_file() else None
+    return StoreInfo(name, info["numPartitions"], info["numColsPrefixKey"], schema_file, lost)
 
 
 def store_folder(operator: Path, partition: int, store: str) -> Path:

@@ -158,13 +158,13 @@ class CheckpointReader:
         """
         known = self._known()
         if known:
-            found = known.operator(operator)
-            self._check_part(found, store, side, variable, flatten)
+            stateful_operator = known.operator(operator)
+            self._check_part(stateful_operator, store, side, variable, flatten)
             at = known.committed_batch(batch)
             if snapshot_batch is not None or snapshot_partition is not None:
-                self._check_snapshot(known, found, store, side, snapshot_batch, snapshot_partition, at)
+                self._check_snapshot(known, stateful_operator, store, side, snapshot_batch, snapshot_partition, at)
             if self._copy is None:
-                require_state(known, found, _stores(store, side), at)
+                require_state(known, stateful_operator, _stores(store, side), at)
         options = {
             "operatorId": operator,
             "batchId": batch,
@@ -205,15 +205,15 @@ class CheckpointReader:
         """
         known = self._known()
         if known:
-            found = known.operator(operator)
-            self._check_part(found, store, side, variable, None)
+            stateful_operator = known.operator(operator)
+            self._check_part(stateful_operator, store, side, variable, None)
             end = known.committed_batch(last)
             stores = _stores(rows_store(side) if side else store, None)
-            start = first_changes(known, found, stores) if first is None else known.committed_batch(first)
+            start = first_changes(known, stateful_operator, stores) if first is None else known.committed_batch(first)
             if end < start:
                 raise self._error(f"batch {end} comes before batch {start}", "give the earlier batch first")
             if self._copy is None:
-                require_changes(known, found, stores, start, end)
+                require_changes(known, stateful_operator, stores, start, end)
             first = start
         return self._load(
             "statestore",
@@ -236,13 +236,13 @@ class CheckpointReader:
         """
         known = self._known()
         if known:
-            found = known.operator(operator)
-            self._require_variables(found, "timers")
-            if found.time_mode in (None, "None", "NoTime"):
+            stateful_operator = known.operator(operator)
+            self._require_variables(stateful_operator, "timers")
+            if stateful_operator.time_mode in (None, "None", "NoTime"):
                 raise self._error(f"operator {operator} has no timers: its time mode is None", "read its variables")
             at = known.committed_batch(batch)
             if self._copy is None:
-                require_state(known, found, ("default",), at)
+                require_state(known, stateful_operator, ("default",), at)
         options = {"operatorId": operator, "batchId": batch, "readRegisteredTimers": True}
         return self._load("statestore", known, options)
 
@@ -254,10 +254,10 @@ class CheckpointReader:
         """
         known = self.inspect()
         if operator is None:
-            return tuple(variable for one in known.operators for variable in one.variables)
-        found = known.operator(operator)
-        self._require_variables(found, "variables")
-        return found.variables
+            return tuple(variable for owner in known.operators for variable in owner.variables)
+        stateful_operator = known.operator(operator)
+        self._require_variables(stateful_operator, "variables")
+        return stateful_operator.variables
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -315,45 +315,47 @@ class CheckpointReader:
         return self.path
 
     def _check_part(
-        self, found: Operator, store: str | None, side: str | None, variable: str | None, flatten: bool | None
+        self, operator: Operator, store: str | None, side: str | None, variable: str | None, flatten: bool | None
     ) -> None:
         """Raise CheckpointError unless these say exactly one part of the operator's state that exists."""
-        here = f"operator {found.operator_id} is {found.name}"
-        stores = ", ".join(found.store_names)
-        names = ", ".join(one.name for one in found.variables)
+        here = f"operator {operator.operator_id} is {operator.name}"
+        stores = ", ".join(operator.store_names)
+        names = ", ".join(declared.name for declared in operator.variables)
         if side and side not in _SIDES:
             raise self._error(f"a join has no side {side}", "its sides are left and right")
-        if side and not found.is_join:
+        if side and not operator.is_join:
             raise self._error(
-                f"there is no join in operator {found.operator_id}, which is {found.name}",
+                f"there is no join in operator {operator.operator_id}, which is {operator.name}",
                 f"leave the side out; its stores are {stores}",
             )
         if side and store:
             raise self._error("a side and a store were both asked for", f"give one; {rows_store(side)} is that side's")
-        if found.is_join and not side and not store:
+        if operator.is_join and not side and not store:
             raise self._error(here, f"say which side, left or right, or which store: {stores}")
         if variable is not None or flatten is not None:
-            self._require_variables(found, "variables")
-        if found.has_variables and store not in found.store_names[:1]:
+            self._require_variables(operator, "variables")
+        if operator.has_variables and store not in operator.store_names[:1]:
             if store is not None:
                 raise self._error(f"{here}: it has one store, {stores}", f"give one of its variables: {names}")
             if variable is None:
                 raise self._error(here, f"say which of its variables: {names}")
-        if variable is not None and variable not in [one.name for one in found.variables]:
-            raise self._error(f"operator {found.operator_id} has no variable {variable}", f"its variables are {names}")
-        if store is not None and store not in found.store_names:
-            raise self._error(f"operator {found.operator_id} has no store {store}", f"its stores are {stores}")
-        for one in found.stores:
-            if one.schema_named_at:
+        if variable is not None and variable not in [declared.name for declared in operator.variables]:
+            raise self._error(
+                f"operator {operator.operator_id} has no variable {variable}", f"its variables are {names}"
+            )
+        if store is not None and store not in operator.store_names:
+            raise self._error(f"operator {operator.operator_id} has no store {store}", f"its stores are {stores}")
+        for store_info in operator.stores:
+            if store_info.schema_named_at:
                 raise self._error(
-                    f"Spark looks for its state's schema at {one.schema_named_at}, where there is none",
+                    f"Spark looks for its state's schema at {store_info.schema_named_at}, where there is none",
                     "the checkpoint was moved or copied, and Spark noted absolute paths: read it where it was written",
                 )
 
     def _check_snapshot(
         self,
         known: Checkpoint,
-        found: Operator,
+        operator: Operator,
         store: str | None,
         side: str | None,
         batch: int | None,
@@ -364,7 +366,7 @@ class CheckpointReader:
             raise self._error("a snapshot belongs to one batch and one partition", "give both")
         if batch > at:
             raise self._error(f"the snapshot after batch {batch} comes after batch {at}", "give an earlier one")
-        for files in state_files(known, found, _stores(store, side)):
+        for files in state_files(known, operator, _stores(store, side)):
             if files.partition == partition and batch + 1 in files.snapshots:
                 continue
             if files.partition == partition:
@@ -372,17 +374,17 @@ class CheckpointReader:
                 raise self._error(
                     f"{files} has no snapshot after batch {batch}", f"it has them after the batches {has}"
                 )
-        if partition not in range(found.stores[0].partitions):
+        if partition not in range(operator.stores[0].partitions):
             raise self._error(
-                f"operator {found.operator_id} has no partition {partition}",
-                f"its partitions are 0 to {found.stores[0].partitions - 1}",
+                f"operator {operator.operator_id} has no partition {partition}",
+                f"its partitions are 0 to {operator.stores[0].partitions - 1}",
             )
 
-    def _require_variables(self, found: Operator, what: str) -> None:
-        if not found.has_variables:
+    def _require_variables(self, operator: Operator, what: str) -> None:
+        if not operator.has_variables:
             raise self._error(
-                f"operator {found.operator_id} is {found.name}: only transformWithState has {what}",
-                f"read its stores: {', '.join(found.store_names)}",
+                f"operator {operator.operator_id} is {operator.name}: only transformWithState has {what}",
+                f"read its stores: {', '.join(operator.store_names)}",
             )
 
     def _error(self, fault: str, fix: str) -> CheckpointError:
@@ -395,13 +397,13 @@ _links: dict[Path, TemporaryDirectory[str]] = {}
 def spark_path(checkpoint: Path) -> str:
     """A path under which Spark reads the state in a folder: a link to it if its name has characters that a URI escapes,
     for Spark escapes these twice (4.2, ``StateSourceOptions``). It is there until this process ends."""
-    place = checkpoint.resolve()
-    if quote(str(place), safe="/:@=+,") == str(place):
-        return str(place)
-    if place not in _links:
-        _links[place] = TemporaryDirectory(prefix="odi-checkpoint-")
-        Path(_links[place].name, "link").symlink_to(place, target_is_directory=True)
-    return f"{_links[place].name}/link"
+    folder = checkpoint.resolve()
+    if quote(str(folder), safe="/:@=+,") == str(folder):
+        return str(folder)
+    if folder not in _links:
+        _links[folder] = TemporaryDirectory(prefix="odi-checkpoint-")
+        Path(_links[folder].name, "link").symlink_to(folder, target_is_directory=True)
+    return f"{_links[folder].name}/link"
 
 
 def _stores(store: str | None, side: str | None) -> tuple[str, ...]:

@@ -37,12 +37,12 @@ def read_schemas(operator: Operator) -> dict[str, StateSchema]:
     Raises:
         CheckpointError: a schema file is torn or of a later Spark.
     """
-    found: dict[str, StateSchema] = {}
+    schemas: dict[str, StateSchema] = {}
     for store in operator.stores:
         if store.schema_file is not None:
             for name, schema in _read_file(store.schema_file).items():
-                found[name or store.name] = schema
-    return found
+                schemas[name or store.name] = schema
+    return schemas
 
 
 def type_names(struct_type: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -62,8 +62,8 @@ def event_time_column(schema: StateSchema) -> str | None:
 def event_time_delay(schema: StateSchema) -> int | None:
     """The watermark delay of that column, in milliseconds, when the state was begun; None if there is no such
     column."""
-    found = (field.get("metadata", {}).get(_EVENT_TIME) for _, field in _fields(schema))
-    return next((delay for delay in found if delay is not None), None)
+    delays = (field.get("metadata", {}).get(_EVENT_TIME) for _, field in _fields(schema))
+    return next((delay for delay in delays if delay is not None), None)
 
 
 def _fields(schema: StateSchema) -> Iterator[tuple[str, Mapping[str, Any]]]:

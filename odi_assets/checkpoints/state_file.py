@@ -97,10 +97,10 @@ def compare_checksums(file: Path, data: bytes) -> None:
     if (len(sums) - _CRC_HEADER.size) % 4:
         raise Damage(f"its checksums in {beside.name} are torn")
     expected = [value for (value,) in struct.iter_unpack(">I", sums[_CRC_HEADER.size :])]
-    found = [zlib.crc32(data[start : start + step]) for start in range(0, len(data), step)]
-    if len(found) < len(expected):
+    actual = [zlib.crc32(data[start : start + step]) for start in range(0, len(data), step)]
+    if len(actual) < len(expected):
         raise Damage(f"it ends after {len(data):,} bytes, before its checksums do")
-    for number, value in enumerate(found):
+    for number, value in enumerate(actual):
         if number >= len(expected) or value != expected[number]:
             raise Damage(f"its bytes from {number * step:,} on are not those that were written: their checksum differs")
 
@@ -156,12 +156,12 @@ def _snappy_chunks(data: bytes) -> Iterator[bytes]:
         chunk = data[at + 4 : at + 4 + length]
         if len(chunk) < length or not chunk:
             raise Damage(f"it ends after {len(data):,} bytes, in the middle")
-        size, shift, place = 0, 0, 0
+        size, shift, position = 0, 0, 0
         while True:
-            size |= (chunk[place] & 0x7F) << shift
-            if not chunk[place] & 0x80:
+            size |= (chunk[position] & 0x7F) << shift
+            if not chunk[position] & 0x80:
                 break
-            shift, place = shift + 7, place + 1
+            shift, position = shift + 7, position + 1
         at += 4 + length
         try:
             yield codec.decompress(chunk, size, asbytes=True)
@@ -203,8 +203,8 @@ def _lzf(packed: bytes) -> bytes:
             at += 1
             if back < 0:
                 raise Damage("a chunk refers to what is before it")
-            for place in range(back, back + length + 2):
-                out.append(out[place])
+            for position in range(back, back + length + 2):
+                out.append(out[position])
     except IndexError as error:
         raise Damage("a chunk ends in the middle") from error
     return bytes(out)
@@ -224,7 +224,7 @@ def _read_changes(data: bytes) -> StateFileContents:
         lineage = None
         if version >= 3:
             text, at = _text(data, at)
-            lineage = {int(one["version"]): str(one["checkpointUniqueId"]) for one in json.loads(text)}
+            lineage = {int(entry["version"]): str(entry["checkpointUniqueId"]) for entry in json.loads(text)}
         puts, removals = (_typed_records if version in (2, 4) else _plain_records)(data, at)
     except (struct.error, IndexError) as error:
         raise Damage("its rows end without the mark of the end") from error
@@ -296,15 +296,18 @@ def _read_archive(file: Path) -> StateFileContents:
         raise Damage("it has no file called metadata") from error
     try:
         content: Any = json.loads(described.partition("\n")[2])
-        named = [(file.parent / "SSTs" / one["dfsSstFileName"], one["sizeBytes"]) for one in content["sstFiles"]]
-        logs = [(file.parent / "logs" / one["dfsLogFileName"], one["sizeBytes"]) for one in content.get("logFiles", ())]
+        tables = [(file.parent / "SSTs" / entry["dfsSstFileName"], entry["sizeBytes"]) for entry in content["sstFiles"]]
+        logs = [
+            (file.parent / "logs" / entry["dfsLogFileName"], entry["sizeBytes"])
+            for entry in content.get("logFiles", ())
+        ]
         keys = content.get("numKeys")
     except (ValueError, KeyError, TypeError) as error:
         raise Damage(f"its metadata is torn ({error})") from error
-    for table, size in (*named, *logs):
+    for table, size in (*tables, *logs):
         if not table.is_file():
             raise Damage(f"its file {table.parent.name}/{table.name} is missing")
         if table.stat().st_size != size:
-            found = table.stat().st_size
-            raise Damage(f"its file {table.parent.name}/{table.name} has {found:,} bytes and had {size:,}")
-    return StateFileContents(keys=keys, table_files=tuple(table for table, _ in (*named, *logs)))
+            actual_size = table.stat().st_size
+            raise Damage(f"its file {table.parent.name}/{table.name} has {actual_size:,} bytes and had {size:,}")
+    return StateFileContents(keys=keys, table_files=tuple(table for table, _ in (*tables, *logs)))

@@ -57,10 +57,10 @@ class _Survey:
     blind: set[int] = field(default_factory=set)
 
     def add(self, file: Path, fault: str, remedy: str, *, stops: bool) -> None:
-        found = FileFault(file.relative_to(self.root).as_posix(), fault, remedy)
-        self.faults.append(found)
+        file_fault = FileFault(file.relative_to(self.root).as_posix(), fault, remedy)
+        self.faults.append(file_fault)
         if stops:
-            self.stops.append(found)
+            self.stops.append(file_fault)
 
     def read(self, file: Path, read: Callable[[Path], Any], remedy: str, *, stops: bool) -> Any:
         """What ``read`` makes of a file; None, and a fault, if it is damaged."""
@@ -94,8 +94,10 @@ class CheckpointVerdict:
 
     def of_node(self, node: str) -> CheckpointVerdict:
         """The same, with remedies that name the node whose checkpoint it is."""
-        named = (replace(one, remedy=one.remedy.replace(_ANY_NODE, f"odi state rewind {node}")) for one in self.faults)
-        return replace(self, faults=tuple(named))
+        faults = (
+            replace(fault, remedy=fault.remedy.replace(_ANY_NODE, f"odi state rewind {node}")) for fault in self.faults
+        )
+        return replace(self, faults=tuple(faults))
 
 
 def judge(path: str | Path) -> CheckpointVerdict:
@@ -114,8 +116,8 @@ def judge(path: str | Path) -> CheckpointVerdict:
     operators = _operators(survey)
     _sources(survey, batches)
     _orphans(survey)
-    is_described = not survey.unreadable and not any(one.path.startswith("state/") for one in survey.stops)
-    known = Checkpoint(root, query, batches, tuple(one for one in operators if one.stores), None)
+    is_described = not survey.unreadable and not any(stop.path.startswith("state/") for stop in survey.stops)
+    known = Checkpoint(root, query, batches, tuple(operator for operator in operators if operator.stores), None)
     files = check_files(known)
     committed = [batch.batch_id for batch in batches if batch.committed]
     last = committed[-1] if committed else None
@@ -124,23 +126,25 @@ def judge(path: str | Path) -> CheckpointVerdict:
         survey.stops.append(fault)
     readable, feeds = tuple(committed), tuple(committed)
     if operators:
-        seen = [one for one in committed if is_described and one not in survey.blind]
-        readable = tuple(one for one in seen if one in files.readable)
+        described = [number for number in committed if is_described and number not in survey.blind]
+        readable = tuple(number for number in described if number in files.readable)
         # Variables are found in the state that holds them.
-        of_state = readable if any(one.has_variables for one in operators) else seen
-        feeds = tuple(one for one in of_state if _has_feed(known, one))
+        of_state = readable if any(operator.has_variables for operator in operators) else described
+        feeds = tuple(number for number in of_state if _has_feed(known, number))
     # Spark cleans away what is older than the first changes that are there; without changelogs, there are none.
     missing = [
-        _without_feed(known, one) for one in committed if operators and feeds and one > feeds[0] and one not in feeds
+        _without_feed(known, number)
+        for number in committed
+        if operators and feeds and number > feeds[0] and number not in feeds
     ]
-    faults = [*survey.faults, *(_of_state(one, files) for one in files.faults), *filter(None, missing)]
-    by_path = {one.path: one for one in reversed(faults)}
+    faults = [*survey.faults, *(_of_state(file_fault, files) for file_fault in files.faults), *filter(None, missing)]
+    by_path = {file_fault.path: file_fault for file_fault in reversed(faults)}
     return CheckpointVerdict(
         not survey.stops,
         f"{survey.stops[0].path} {survey.stops[0].fault}" if survey.stops else "",
         readable,
         feeds,
-        tuple(sorted(by_path.values(), key=lambda one: one.path)),
+        tuple(sorted(by_path.values(), key=lambda file_fault: file_fault.path)),
         files,
     )
 
@@ -213,7 +217,7 @@ def _batches(survey: _Survey) -> tuple[MicroBatch, ...]:
         number: survey.read(file, _commit, _BACK if number == done else _BEHIND, stops=number == done)
         for number, file in sorted(commits.items())
     }
-    found = []
+    batches = []
     for number, file in sorted(offsets.items()):
         # A restart reads the newest two, and the settings of the newest.
         vital = number >= newest - 1
@@ -221,8 +225,8 @@ def _batches(survey: _Survey) -> tuple[MicroBatch, ...]:
         read = partial(read_batch, batch_id=number, committed_at=when)
         batch = survey.read(file, read, _BACK if vital else _BEHIND, stops=vital)
         if batch is not None:
-            found.append(batch)
-    return tuple(found)
+            batches.append(batch)
+    return tuple(batches)
 
 
 def _commit(file: Path) -> datetime:
@@ -232,12 +236,12 @@ def _commit(file: Path) -> datetime:
 
 
 def _operators(survey: _Survey) -> list[Operator]:
-    found = []
+    operators = []
     for number, folder in sorted(numbered_files(survey.root / "state").items()):
         plain, revisions = folder / "_metadata" / "metadata", numbered_files(folder / "_metadata" / "v2")
         files = revisions or ({0: plain} if plain.is_file() else {})
         if not files:
-            found.append(_undescribed(survey, folder, number))
+            operators.append(_undescribed(survey, folder, number))
             continue
         # A restart reads the newest revision alone; an older one is of the batches up to the next.
         newest = max(files, default=-1)
@@ -246,12 +250,12 @@ def _operators(survey: _Survey) -> list[Operator]:
             if survey.read(file, _description, _START_OVER, stops=is_newest and bool(revisions)) is not None:
                 continue
             survey.unreadable |= is_newest
-            later = [other for other in files if other > revision]
+            later = [later_revision for later_revision in files if later_revision > revision]
             survey.blind |= set(range(revision, min(later, default=revision)))
         operator = Operator(number, None, ()) if survey.unreadable else read_operator(folder, number)
         _schemas(survey, folder, operator)
-        found.append(operator)
-    return found
+        operators.append(operator)
+    return operators
 
 
 def _undescribed(survey: _Survey, folder: Path, number: int) -> Operator:
@@ -261,8 +265,10 @@ def _undescribed(survey: _Survey, folder: Path, number: int) -> Operator:
     remedy = _START_OVER if has_variables else _AGAIN
     survey.add(folder / "_metadata", "is missing: nothing describes the operator", remedy, stops=has_variables)
     first = folder / "0"
-    places = {"default": first} | {one.name: one for one in sorted(first.glob("*")) if one.is_dir()}
-    schemas = {name: place / "_metadata" / "schema" for name, place in places.items()}
+    store_folders = {"default": first} | {
+        subfolder.name: subfolder for subfolder in sorted(first.glob("*")) if subfolder.is_dir()
+    }
+    schemas = {name: subfolder / "_metadata" / "schema" for name, subfolder in store_folders.items()}
     partitions = len(numbered_files(folder))
     stores = [StoreInfo(name, partitions, 0, schema) for name, schema in schemas.items() if schema.is_file()]
     survey.unreadable |= has_variables or not stores
@@ -300,7 +306,7 @@ def _sources(survey: _Survey, batches: Iterable[MicroBatch]) -> None:
     there = (folder for folder in (survey.root / "sources").glob("*") if folder.is_dir())
     for folder in sorted({*there, *(survey.root / "sources" / name for name in ends)}):
         plain = numbered_files(folder)
-        compact = {int(one.stem): one for one in folder.glob("*.compact") if one.stem.isdecimal()}
+        compact = {int(log_file.stem): log_file for log_file in folder.glob("*.compact") if log_file.stem.isdecimal()}
         first = max((number for number in compact), default=-1)
         for number, file in sorted({**plain, **compact}.items()):
             survey.read(file, _source_log, _START_OVER, stops=number >= first)
@@ -317,12 +323,12 @@ def _sources(survey: _Survey, batches: Iterable[MicroBatch]) -> None:
 
 def _log_ends(batches: Iterable[MicroBatch]) -> dict[str, int]:
     """The newest entry of each source's log that an offset names."""
-    found: dict[str, int] = {}
+    ends: dict[str, int] = {}
     for name, offset in (end for batch in batches for end in batch.offsets.items()):
         value = read_json(offset or "")
         if isinstance(value, dict) and "logOffset" in value:
-            found[name] = max(found.get(name, -1), int(value["logOffset"]))
-    return found
+            ends[name] = max(ends.get(name, -1), int(value["logOffset"]))
+    return ends
 
 
 def _source_log(file: Path) -> Any:
@@ -337,7 +343,7 @@ def _orphans(survey: _Survey) -> None:
     for beside in sorted(survey.root.rglob(".*.crc")):
         match = _CHECKSUM.fullmatch(beside.name)
         file = beside.with_name(match[1]) if match else None
-        known = {one.path for one in survey.faults}
+        faulty_paths = {fault.path for fault in survey.faults}
         if file is None or file.name.endswith(".tmp"):
             continue
         if file.exists():
@@ -345,7 +351,7 @@ def _orphans(survey: _Survey) -> None:
             if step == 0:
                 survey.add(beside, "is torn: its file is read without checksums", "remove it", stops=False)
             continue
-        if file.relative_to(survey.root).as_posix() not in known:
+        if file.relative_to(survey.root).as_posix() not in faulty_paths:
             survey.add(file, "is missing: its checksums are still there", _BEHIND, stops=False)
 
 
@@ -355,7 +361,7 @@ def _has_feed(known: Checkpoint, batch: int) -> bool:
 
 def _without_feed(known: Checkpoint, batch: int) -> FileFault | None:
     faults = (files.why_no_changes(batch + 1, batch + 1) for files in state_files(known))
-    return next((replace(one, remedy=_BEHIND) for one in faults if one is not None), None)
+    return next((replace(fault, remedy=_BEHIND) for fault in faults if fault is not None), None)
 
 
 def _of_state(fault: FileFault, files: CheckpointFiles) -> FileFault:

@@ -340,17 +340,17 @@ class _Group(TyperGroup):
 
     def loaded(self, name: str) -> Any:
         """The command of that name, with its options."""
-        place, _ = self.members[name]
-        if not place:
+        function_path, _ = self.members[name]
+        if not function_path:
             return group(name)
-        module, _, function = place.partition(":")
+        module, _, function = function_path.partition(":")
         command: Callable[..., None] = getattr(import_module(f"odi_assets.cli.{module}"), function)
-        settings = {**_HELP, **_SETTINGS.get(place, {})}
+        settings = {**_HELP, **_SETTINGS.get(function_path, {})}
         if "settings" in command.__annotations__:
             command = with_settings(command)
-        made = typer.Typer(add_completion=False)
-        made.command(name, context_settings=settings)(command)
-        return get_command(made)
+        typer_app = typer.Typer(add_completion=False)
+        typer_app.command(name, context_settings=settings)(command)
+        return get_command(typer_app)
 
 
 def group(name: str = "") -> Any:

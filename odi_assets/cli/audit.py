@@ -53,12 +53,12 @@ def audit(
     project = settings.project()
     key = project.node_named(node)
     quiet_libraries()
-    found = _audit(project, key, by)
+    comparison = _audit(project, key, by)
     if as_json:
-        data_json(found.to_json())
+        data_json(comparison.to_json())
     else:
-        _show(found)
-    if found.differing:
+        _show(comparison)
+    if comparison.differing:
         raise typer.Exit(FAILED)
 
 
@@ -81,48 +81,48 @@ def _audit(project: Project, key: NodeKey, by: str | None) -> Audit:
 
 
 _KEYS = (
-    Column("key", lambda one: ", ".join(f"{name}={value}" for name, value in one.key.items()), wrap=True),
-    Column("row", lambda one: one.what),
-    Column("source → table", lambda one: _columns_text(one), wrap=True),
+    Column("key", lambda difference: ", ".join(f"{name}={value}" for name, value in difference.key.items()), wrap=True),
+    Column("row", lambda difference: difference.what),
+    Column("source → table", lambda difference: _columns_text(difference), wrap=True),
 )
 
 
-def _columns_text(one: KeyDifference) -> str:
+def _columns_text(difference: KeyDifference) -> str:
     return ", ".join(
-        f"{name}: {short_value(source)} → {short_value(table)}" for name, (source, table) in one.columns.items()
+        f"{name}: {short_value(source)} → {short_value(table)}" for name, (source, table) in difference.columns.items()
     )
 
 
-def _show(found: Audit) -> None:
+def _show(comparison: Audit) -> None:
     columns = (
-        Column("range", lambda one: one.name),
-        Column("source", lambda one: one.found.source_rows, "right"),
-        Column("table", lambda one: one.found.table_rows, "right"),
-        Column("differs", lambda one: differences(one.found), wrap=True),
-        Column("repair", lambda one: one.command, wrap=True),
+        Column("range", lambda audit_range: audit_range.name),
+        Column("source", lambda audit_range: audit_range.found.source_rows, "right"),
+        Column("table", lambda audit_range: audit_range.found.table_rows, "right"),
+        Column("differs", lambda audit_range: differences(audit_range.found), wrap=True),
+        Column("repair", lambda audit_range: audit_range.command, wrap=True),
     )
-    if found.differing:
-        data_table(columns, found.differing)
+    if comparison.differing:
+        data_table(columns, comparison.differing)
         note()
-    if found.keys:
+    if comparison.keys:
         data("")
-        data_table(_KEYS, found.keys)
+        data_table(_KEYS, comparison.keys)
         note()
-    note(f"Compared by {found.by}: {', '.join(found.compared) or 'the number of rows'}.")
-    for text in found.notes:
+    note(f"Compared by {comparison.by}: {', '.join(comparison.compared) or 'the number of rows'}.")
+    for text in comparison.notes:
         note(f"{text[0].upper()}{text[1:]}.")
-    note(_conclusion(found))
+    note(_conclusion(comparison))
 
 
-def _conclusion(found: Audit) -> str:
-    if found.is_by_key:
-        one = found.ranges[0].found
-        differing = one.missing + one.extra + one.repeated + one.changed
+def _conclusion(comparison: Audit) -> str:
+    if comparison.is_by_key:
+        difference = comparison.ranges[0].found
+        differing = difference.missing + difference.extra + difference.repeated + difference.changed
         return (
-            f"{counted(differing, found.by)} of {one.source_rows + one.extra:,} differ."
+            f"{counted(differing, comparison.by)} of {difference.source_rows + difference.extra:,} differ."
             if differing
-            else (f"All of {counted(one.source_rows, found.by)} agree.")
+            else (f"All of {counted(difference.source_rows, comparison.by)} agree.")
         )
-    of = counted(len(found.ranges), "range")
-    far = " in which groups there are; what was computed of them was not compared" if found.groups_only else ""
-    return f"{len(found.differing):,} of {of} differ." if found.differing else f"All of {of} agree{far}."
+    of = counted(len(comparison.ranges), "range")
+    far = " in which groups there are; what was computed of them was not compared" if comparison.groups_only else ""
+    return f"{len(comparison.differing):,} of {of} differ." if comparison.differing else f"All of {of} agree{far}."

@@ -25,32 +25,32 @@ if TYPE_CHECKING:
     from odi_assets.nodes.execution.checks.outcomes import CheckOutcome
 
 _COLUMNS = (
-    Column("check", lambda one: one.check.name),
-    Column("severity", lambda one: one.check.config.severity),
-    Column("passed", lambda one: "yes" if one.passed else "no"),
-    Column("rows that fail", lambda one: one.rows_failed, "right"),
-    Column("what was found", lambda one: one.text, wrap=True),
+    Column("check", lambda outcome: outcome.check.name),
+    Column("severity", lambda outcome: outcome.check.config.severity),
+    Column("passed", lambda outcome: "yes" if outcome.passed else "no"),
+    Column("rows that fail", lambda outcome: outcome.rows_failed, "right"),
+    Column("what was found", lambda outcome: outcome.text, wrap=True),
 )
 
 
 def checks(settings: Settings, node: NodeArgument, as_json: JsonOption = False) -> None:
     """Evaluate the checks of a node over its table as it is. Exit code 1 if one of severity `error` fails."""
     project = settings.project()
-    found = Node.of(project, project.node_named(node))
-    require_checks(found)
-    table = TableHandle.open(found.target.location)
+    checked_node = Node.of(project, project.node_named(node))
+    require_checks(checked_node)
+    table = TableHandle.open(checked_node.target.location)
     if not table.exists:
         require_no_remains(table.location)
-        note(f"{found} has no table yet: run it with odi run {found.command}")
+        note(f"{checked_node} has no table yet: run it with odi run {checked_node.command}")
         raise typer.Exit(FAILED)
     quiet_libraries()
-    outcomes = _evaluated(found, table)
+    outcomes = _evaluated(checked_node, table)
     if as_json:
-        data_json([one.to_json() for one in outcomes])
+        data_json([outcome.to_json() for outcome in outcomes])
     else:
         data_table(_COLUMNS, outcomes)
         _conclude(outcomes, table)
-    if any(one.blocks for one in outcomes):
+    if any(outcome.blocks for outcome in outcomes):
         raise typer.Exit(FAILED)
 
 
@@ -71,8 +71,8 @@ def _evaluated(node: Node, table: TableHandle) -> tuple[CheckOutcome, ...]:
 
 def _conclude(outcomes: Sequence[CheckOutcome], table: TableHandle) -> None:
     note()
-    failed = [one for one in outcomes if not one.passed]
-    for one in failed:
-        note(f"{one.line}.")
+    failed = [outcome for outcome in outcomes if not outcome.passed]
+    for outcome in failed:
+        note(f"{outcome.line}.")
     rows = f" over {counted(table.rows, 'row')}" if table.rows is not None else ""
     note(f"{len(outcomes) - len(failed):,} of {counted(len(outcomes), 'check')} passed{rows}, version {table.version}.")

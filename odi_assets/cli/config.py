@@ -54,8 +54,8 @@ def check(
     for warning in loaded.warnings:
         note(warning)
     nodes = sum(len(pipeline.nodes) for pipeline in loaded.config.pipelines)
-    found = f"{path}: OK, {counted(len(loaded.config.pipelines), 'pipeline')}, {counted(nodes, 'node')}"
-    note(f"{found}, {counted(len(others), 'environment')}" if others else found)
+    summary = f"{path}: OK, {counted(len(loaded.config.pipelines), 'pipeline')}, {counted(nodes, 'node')}"
+    note(f"{summary}, {counted(len(others), 'environment')}" if others else summary)
 
 
 def _require_typed_order(path: Path, project: ProjectConfig) -> None:

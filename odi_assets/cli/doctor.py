@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from odi_assets.state.records import RunRecord
 
 _DISAGREEMENTS = (
-    Column("node", lambda one: str(one.key or "system")),
-    Column("what", lambda one: one.kind.value),
-    Column("found", lambda one: one.message, wrap=True),
-    Column("remedy", lambda one: one.remedy, wrap=True),
+    Column("node", lambda disagreement: str(disagreement.key or "system")),
+    Column("what", lambda disagreement: disagreement.kind.value),
+    Column("found", lambda disagreement: disagreement.message, wrap=True),
+    Column("remedy", lambda disagreement: disagreement.remedy, wrap=True),
 )
 _LOOKS = (
     Column("part", lambda look: look.part),
@@ -51,15 +51,17 @@ _LOOKS = (
     Column("remedy", lambda look: look.remedy, wrap=True, optional=True),
 )
 _RECOVERIES = (
-    Column("node", lambda one: f"{one['pipeline']}.{one['node']}"),
-    Column("what", lambda one: "row of history" if "status" in one else "HWM"),
+    Column("node", lambda recovery: f"{recovery['pipeline']}.{recovery['node']}"),
+    Column("what", lambda recovery: "row of history" if "status" in recovery else "HWM"),
     Column(
         "recovered",
-        lambda one: one["status"] if "status" in one else hwm_change(one["hwm_before"], one["hwm_after"]),
+        lambda recovery: (
+            recovery["status"] if "status" in recovery else hwm_change(recovery["hwm_before"], recovery["hwm_after"])
+        ),
         wrap=True,
     ),
-    Column("version", lambda one: one["table_version"], "right"),
-    Column("run", lambda one: one["run_id"]),
+    Column("version", lambda recovery: recovery["table_version"], "right"),
+    Column("run", lambda recovery: recovery["run_id"]),
 )
 
 NodesArgument = Annotated[
@@ -100,25 +102,30 @@ def doctor(
     state, keys = project.open_state(), selected_nodes(project, pipeline, node)
     of_system = lasting(lambda deeply: list(files_of_system(project, state, deep=deeply)), deep=deep)
     examined = [*of_system, *examine(project, state, keys, deep=deep)]
-    found = [one for one in examined if one.kind not in NOTED]
-    rest = [*(one for one in examined if one.kind in NOTED), *not_looked_at(project, keys, deep=deep)]
+    disagreements = [disagreement for disagreement in examined if disagreement.kind not in NOTED]
+    rest = [
+        *(disagreement for disagreement in examined if disagreement.kind in NOTED),
+        *not_looked_at(project, keys, deep=deep),
+    ]
     if as_json:
-        data_json([one.to_json() for one in [*found, *rest]])
-    elif found:
-        data_table(_DISAGREEMENTS, found)
+        data_json([disagreement.to_json() for disagreement in [*disagreements, *rest]])
+    elif disagreements:
+        data_table(_DISAGREEMENTS, disagreements)
     note(
-        f"{counted(len(found), 'disagreement')} about {_about(found)}."
-        if found
+        f"{counted(len(disagreements), 'disagreement')} about {_about(disagreements)}."
+        if disagreements
         else f"Tables, state and run history of {counted(len(keys), 'node')} agree."
     )
-    for one in rest:
-        lead = "Not looked at: " if one.kind is Kind.NOT_LOOKED_AT else ""
-        note(f"{lead}{one.message if lead else one.message[:1].upper() + one.message[1:]}. {one.remedy}")
-    for key, left in ({} if of_system else unfinished(project, state, keys)).items():
-        note(f"{key}: {left}; its next run goes on there.")
+    for finding in rest:
+        lead = "Not looked at: " if finding.kind is Kind.NOT_LOOKED_AT else ""
+        note(
+            f"{lead}{finding.message if lead else finding.message[:1].upper() + finding.message[1:]}. {finding.remedy}"
+        )
+    for key, work in ({} if of_system else unfinished(project, state, keys)).items():
+        note(f"{key}: {work}; its next run goes on there.")
     for key, gaps in ({} if of_system else kept_gaps(project, keys)).items():
         note(f"{key}: {gaps}: these rows are lost.")
-    if found:
+    if disagreements:
         raise typer.Exit(FAILED)
 
 
@@ -141,10 +148,12 @@ def _of_deployment(project: Project, webserver: str | None, as_json: bool) -> No
         raise typer.Exit(FAILED)
 
 
-def _about(found: list[Disagreement]) -> str:
-    nodes = {one.key for one in found if one.key is not None}
+def _about(disagreements: list[Disagreement]) -> str:
+    nodes = {disagreement.key for disagreement in disagreements if disagreement.key is not None}
     parts = [counted(len(nodes), "node")] if nodes else []
-    return " and ".join([*parts, *(["the system tables"] if any(one.key is None for one in found) else [])])
+    return " and ".join(
+        [*parts, *(["the system tables"] if any(disagreement.key is None for disagreement in disagreements) else [])]
+    )
 
 
 def recover(
@@ -157,33 +166,33 @@ def recover(
     project = settings.project()
     keys = [project.node_named(name) for name in nodes] if nodes else list(project.graph.order())
     state = project.open_state()
-    found: list[Recovery] = []
+    recoveries: list[Recovery] = []
     unreadable: dict[NodeKey, TableError] = {}
     for key in keys:
         try:
-            one = (find_recovery if dry_run else recover_hwm)(project, state, key)
+            recovery = (find_recovery if dry_run else recover_hwm)(project, state, key)
         except TableError as error:
             unreadable[key] = error
             continue
-        if one is not None:
-            found.append(one)
+        if recovery is not None:
+            recoveries.append(recovery)
     readable = [key for key in keys if key not in unreadable]
     rows = recover_history(project, state, nodes=readable, every_commit=True, dry_run=dry_run)
-    done = [*(one.to_json() for one in found), *map(_row_json, rows)]
+    done = [*(recovery.to_json() for recovery in recoveries), *map(_row_json, rows)]
     if as_json:
         data_json(done)
     elif done:
         data_table(_RECOVERIES, done)
     would = "would be recovered" if dry_run else "recovered"
-    if found:
-        note(f"{counted(len(found), 'HWM')} {would}.")
+    if recoveries:
+        note(f"{counted(len(recoveries), 'HWM')} {would}.")
     if rows:
         note(f"{counted(len(rows), 'row')} of run history {would}.")
     for key, why in unreadable.items():
         note(f"odi: {key} was left out: {why}")
     if unreadable:
         raise typer.Exit(FAILED)
-    if not (found or rows):
+    if not (recoveries or rows):
         note("State has what the tables' logs say, and so has the run history.")
 
 

@@ -62,9 +62,9 @@ def init(
 ) -> None:
     """Make a small project that runs, or the project for a database. Overwrites nothing."""
     if source is None:
-        given = [name for name, value in zip(_OF_DATABASES, (cdc, schema, tables, append_only), strict=True) if value]
-        if given:
-            raise ConfigError(f"{', '.join(given)} is for the tables of a database", fix="name it with --from URL")
+        options = [name for name, value in zip(_OF_DATABASES, (cdc, schema, tables, append_only), strict=True) if value]
+        if options:
+            raise ConfigError(f"{', '.join(options)} is for the tables of a database", fix="name it with --from URL")
         chosen = _chosen(example or Example.FILES.value)
         _show(folder, create(folder, chosen), NEXT[chosen])
         return
@@ -72,8 +72,8 @@ def init(
         raise ConfigError("--example and --from are two projects", fix="give one of them")
     if cdc and append_only:
         raise ConfigError("a capture sees all changes: --append-only says nothing there", fix="leave it out")
-    wanted = ProjectRequest(tuple(schema or ()), tuple(tables or ()), tuple(append_only or ()), cdc)
-    written, project = create_for(folder, source, wanted)
+    request = ProjectRequest(tuple(schema or ()), tuple(tables or ()), tuple(append_only or ()), cdc)
+    written, project = create_for(folder, source, request)
     _show(folder, written, _steps_of(project))
     _show_findings(folder, project)
 

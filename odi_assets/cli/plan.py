@@ -34,9 +34,15 @@ if TYPE_CHECKING:
     from odi_assets.nodes.planning.forecast import Forecast
 
 _COLUMNS = (
-    Column("reads", lambda one: one.summary, wrap=True),
-    Column("writes", lambda one: one.facts.get("mode") if one.action != "nothing" else None),
-    Column("HWM before → after", lambda one: hwm_change(*map(one.facts.get, ("hwm_before", "hwm_after"))), wrap=True),
+    Column("reads", lambda node_forecast: node_forecast.summary, wrap=True),
+    Column(
+        "writes", lambda node_forecast: node_forecast.facts.get("mode") if node_forecast.action != "nothing" else None
+    ),
+    Column(
+        "HWM before → after",
+        lambda node_forecast: hwm_change(*map(node_forecast.facts.get, ("hwm_before", "hwm_after"))),
+        wrap=True,
+    ),
 )
 
 
@@ -56,38 +62,40 @@ def plan(
     request = RunRequest(full_refresh, bounds=bounds_of(from_, to), partitions=tuple(partition or ()))
     keys = selected_nodes(project, pipeline, node, downstream=downstream)
     both = list(map(_with_quarantine, forecast(project, project.open_state(), keys, request)))
-    found = [one for one, _ in both]
+    forecasts = [node_forecast for node_forecast, _ in both]
     if as_json:
-        data_json([{**one.to_json(), "quarantine": undone or None} for one, undone in both])
+        data_json([{**node_forecast.to_json(), "quarantine": undone or None} for node_forecast, undone in both])
     else:
         name = node_name(keys)
-        data_table([Column("node", lambda one: name(one.key)), *_COLUMNS], found)
-        _conclude(found)
-        show_losses(found)
-        for one, undone in both:
+        data_table([Column("node", lambda node_forecast: name(node_forecast.key)), *_COLUMNS], forecasts)
+        _conclude(forecasts)
+        show_losses(forecasts)
+        for node_forecast, undone in both:
             if undone:
-                note(f"odi: {one.key}: {undone}; a run completes that first, even without new data")
-    errors = [one for one in found if one.error]
-    for one in errors:
-        what = "would stop" if one.plan else "cannot be planned"
-        note(f"odi: {one.key} {what}: {readable(str(one.error))}")
+                note(f"odi: {node_forecast.key}: {undone}; a run completes that first, even without new data")
+    errors = [node_forecast for node_forecast in forecasts if node_forecast.error]
+    for node_forecast in errors:
+        what = "would stop" if node_forecast.plan else "cannot be planned"
+        note(f"odi: {node_forecast.key} {what}: {readable(str(node_forecast.error))}")
     if errors:
-        raise typer.Exit(BAD_INPUT if all(isinstance(one.error, ConfigError) for one in errors) else FAILED)
+        raise typer.Exit(
+            BAD_INPUT if all(isinstance(node_forecast.error, ConfigError) for node_forecast in errors) else FAILED
+        )
 
 
-def _with_quarantine(one: Forecast) -> tuple[Forecast, str]:
+def _with_quarantine(node_forecast: Forecast) -> tuple[Forecast, str]:
     """A forecast, and what its run completes first in the quarantine, in words."""
-    if one.plan is None or one.error is not None:
-        return one, ""
+    if node_forecast.plan is None or node_forecast.error is not None:
+        return node_forecast, ""
     try:
-        return one, str(out_of_step(one.plan.node, one.plan.target))
+        return node_forecast, str(out_of_step(node_forecast.plan.node, node_forecast.plan.target))
     except OdiError as error:
-        return replace(one, action="error", error=error), ""
+        return replace(node_forecast, action="error", error=error), ""
 
 
-def _conclude(found: Sequence[Forecast]) -> None:
-    writing = sum(one.action == "write" for one in found)
-    following = sum(one.action == "follow" for one in found)
+def _conclude(forecasts: Sequence[Forecast]) -> None:
+    writing = sum(node_forecast.action == "write" for node_forecast in forecasts)
+    following = sum(node_forecast.action == "follow" for node_forecast in forecasts)
     note()
-    text = f"{writing:,} of {counted(len(found), 'node')} would write"
+    text = f"{writing:,} of {counted(len(forecasts), 'node')} would write"
     note(f"{text}; {following:,} would follow what those before them write." if following else f"{text}.")

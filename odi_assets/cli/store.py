@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from odi_assets.store.provider import StateStoreProvider
 
 _STORES = (
-    Column("store", lambda one: one.uri),
-    Column("latest version", lambda one: str(one.latest), "right"),
-    Column("committed (UTC)", lambda one: one.committed_at and moment(one.committed_at)),
-    Column("writer", lambda one: one.writer, spare=True),
-    Column("files", lambda one: one.files, "right"),
-    Column("bytes", lambda one: one.bytes, "right", spare=True),
+    Column("store", lambda store: store.uri),
+    Column("latest version", lambda store: str(store.latest), "right"),
+    Column("committed (UTC)", lambda store: store.committed_at and moment(store.committed_at)),
+    Column("writer", lambda store: store.writer, spare=True),
+    Column("files", lambda store: store.files, "right"),
+    Column("bytes", lambda store: store.bytes, "right", spare=True),
 )
 _VERSIONS = (
     Column("version", lambda row: str(row["version"]), "right"),
@@ -43,9 +43,9 @@ _CHANGES = (
     Column("value", lambda row: row[2], wrap=True),
 )
 _DAMAGED = (
-    Column("file", lambda one: one.path),
-    Column("version", lambda one: _span(one), "right"),
-    Column("what is wrong", lambda one: one.why, wrap=True),
+    Column("file", lambda file: file.path),
+    Column("version", lambda file: _span(file), "right"),
+    Column("what is wrong", lambda file: file.why, wrap=True),
 )
 
 PathArgument = Annotated[
@@ -74,22 +74,26 @@ def list_(
     """List the state stores in a folder and below it."""
     from odi_assets.store.find import stores_below
 
-    place = settings.project().stores if folder is None else _location(settings, folder)
-    found = stores_below(place)
-    if found is None and folder is not None:
-        raise ConfigError(f"there is no folder {place.uri}", fix="name one that holds state stores", uri=place.uri)
-    found = found or []
+    location = settings.project().stores if folder is None else _location(settings, folder)
+    stores = stores_below(location)
+    if stores is None and folder is not None:
+        raise ConfigError(
+            f"there is no folder {location.uri}", fix="name one that holds state stores", uri=location.uri
+        )
+    stores = stores or []
     if as_json:
-        data_json([{**vars(one), "committed_at": one.committed_at and one.committed_at.isoformat()} for one in found])
-    elif found:
-        data_table(_STORES, found)
+        data_json(
+            [{**vars(store), "committed_at": store.committed_at and store.committed_at.isoformat()} for store in stores]
+        )
+    elif stores:
+        data_table(_STORES, stores)
     else:
-        note(f"There is no state store in {place.uri}.")
+        note(f"There is no state store in {location.uri}.")
 
 
 def versions(settings: Settings, path: PathArgument, limit: LimitOption = 0, as_json: JsonOption = False) -> None:
     """List the versions of a store: those that can be read and, with the reason, those that cannot."""
-    found = _open(settings, path).check()
+    report = _open(settings, path).check()
     rows: list[dict[str, Any]] = [
         {
             "version": commit.version,
@@ -98,12 +102,12 @@ def versions(settings: Settings, path: PathArgument, limit: LimitOption = 0, as_
             "snapshot": commit.snapshot == commit.version,
             "cannot_be_read": None,
         }
-        for commit in found.readable
+        for commit in report.readable
     ]
     nothing = {"committed_at": None, "writer": None, "snapshot": False}
     rows += [
         {"version": version, **nothing, "cannot_be_read": f"version {culprit} is damaged"}
-        for version, culprit in found.unreadable.items()
+        for version, culprit in report.unreadable.items()
     ]
     rows.sort(key=lambda row: row["version"])
     shown = rows[-limit:] if limit else rows
@@ -114,8 +118,8 @@ def versions(settings: Settings, path: PathArgument, limit: LimitOption = 0, as_
     else:
         note("No version was committed yet.")
     _tell_left(len(rows) - len(shown), "earlier version")
-    if found.unreadable:
-        note(f"{counted(len(found.unreadable), 'version')} cannot be read: `odi store check {path}` says why.")
+    if report.unreadable:
+        note(f"{counted(len(report.unreadable), 'version')} cannot be read: `odi store check {path}` says why.")
 
 
 def get(
@@ -163,15 +167,15 @@ def scan(
     if since is not None:
         if _get_store(provider, since).version > at:
             raise ConfigError(f"version {at} comes before version {since}", fix="give an earlier version to --since")
-        changes = [one for one in provider.changes(since, at) if one.key.startswith(start)]
+        changes = [change for change in provider.changes(since, at) if change.key.startswith(start)]
         _show_changes(changes, limit, as_hex, as_json)
         return
     entries = store.prefix_scan(start)
-    found = list(islice(entries, limit or None))
+    shown_entries = list(islice(entries, limit or None))
     if as_json:
-        data_json([{"key": _json(key), "value": _json(value)} for key, value in found])
-    elif found:
-        data_table(_ENTRIES, [(_text(key, as_hex), _text(value, as_hex)) for key, value in found])
+        data_json([{"key": _json(key), "value": _json(value)} for key, value in shown_entries])
+    elif shown_entries:
+        data_table(_ENTRIES, [(_text(key, as_hex), _text(value, as_hex)) for key, value in shown_entries])
     else:
         note(f"Version {at} has no such key." if prefix else f"Version {at} is empty.")
     _tell_left(sum(1 for _ in entries), "key")
@@ -186,30 +190,32 @@ def check(
     """Read all files of a store, and compare them with what was committed. Exits with 1 if something is damaged."""
     from dataclasses import asdict
 
-    found = _open(settings, path).check(repair=repair)
+    report = _open(settings, path).check(repair=repair)
     if as_json:
         data_json(
             {
-                "readable": [commit.version for commit in found.readable],
-                "unreadable": found.unreadable,
-                "damaged": [asdict(one) for one in found.damaged],
-                "repaired": [asdict(one) for one in found.repaired],
+                "readable": [commit.version for commit in report.readable],
+                "unreadable": report.unreadable,
+                "damaged": [asdict(file) for file in report.damaged],
+                "repaired": [asdict(file) for file in report.repaired],
             }
         )
-    elif found.damaged:
-        data_table(_DAMAGED, found.damaged)
-    for one in found.repaired:
-        note(f"rebuilt: {one.path} of version {_span(one)}")
-    note(f"{counted(len(found.readable), 'version')} can be read{_names(found.unreadable)}")
-    if found.is_sound:
+    elif report.damaged:
+        data_table(_DAMAGED, report.damaged)
+    for file in report.repaired:
+        note(f"rebuilt: {file.path} of version {_span(file)}")
+    note(f"{counted(len(report.readable), 'version')} can be read{_names(report.unreadable)}")
+    if report.is_sound:
         return
     fix = f"odi store check {path} --repair rebuilds what can be rebuilt"
     if repair:
         fix = "put the files back from a copy"
-    if found.unreadable and (not found.readable or max(found.unreadable) > found.readable[-1].version):
-        last = found.readable[-1].version if found.readable else 0
+    if report.unreadable and (not report.readable or max(report.unreadable) > report.readable[-1].version):
+        last = report.readable[-1].version if report.readable else 0
         fix += f", or go on from what can be read: odi store rewind {path} --to-version {last}"
-    note(f"odi: {counted(len(found.damaged), 'file')} {'is' if len(found.damaged) == 1 else 'are'} damaged\n  → {fix}")
+    note(
+        f"odi: {counted(len(report.damaged), 'file')} {'is' if len(report.damaged) == 1 else 'are'} damaged\n  → {fix}"
+    )
     raise typer.Exit(FAILED)
 
 
@@ -223,8 +229,8 @@ def rewind(
     """Withdraw all versions after one; the next commit makes the version after it. This cannot be undone."""
     provider = _open(settings, path)
     _get_store(provider, to_version)
-    found = provider.check()
-    later = [version for version in [*(c.version for c in found.readable), *found.unreadable] if version > to_version]
+    report = provider.check()
+    later = [version for version in [*(c.version for c in report.readable), *report.unreadable] if version > to_version]
     if not later:
         note(f"Nothing to do: no version comes after {to_version}.")
         return
@@ -286,8 +292,8 @@ def _get_store(provider: StateStoreProvider, version: int | None) -> StateStore:
     try:
         return provider.get_store(provider.latest_version() if version is None else version, read_only=True)
     except StateError:
-        found = provider.check()
-        known = [*(commit.version for commit in found.readable), *found.unreadable]
+        report = provider.check()
+        known = [*(commit.version for commit in report.readable), *report.unreadable]
         if version is None or version in known:
             raise
         raise ConfigError(
@@ -328,8 +334,8 @@ def _bytes(text: str, as_hex: bool) -> bytes:
 
 def _text(value: bytes, as_hex: bool) -> str:
     """As text where it is text, else, and with ``as_hex``, hexadecimal."""
-    found = None if as_hex else _json(value)
-    return found if isinstance(found, str) else value.hex()
+    json_value = None if as_hex else _json(value)
+    return json_value if isinstance(json_value, str) else value.hex()
 
 
 def _json(value: bytes) -> Any:
@@ -340,8 +346,8 @@ def _json(value: bytes) -> Any:
         return {"hex": value.hex()}
 
 
-def _span(one: DamagedFile) -> str:
-    low, high = one.versions
+def _span(file: DamagedFile) -> str:
+    low, high = file.versions
     return str(low) if low == high else f"{low} to {high}"
 
 

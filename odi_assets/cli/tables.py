@@ -35,11 +35,11 @@ _COLUMNS = (
     Column("back to version", lambda of: of[1].rewindable_from, "right"),
 )
 _REPAIRS = (
-    Column("table", lambda one: one.what),
-    Column("is wrong", lambda one: "; ".join(one.faults), wrap=True),
-    Column("set aside", lambda one: counted(len(one.moved), "file")),
-    Column("then at version", lambda one: one.version, "right"),
-    Column("next", lambda one: one.next, wrap=True),
+    Column("table", lambda repaired: repaired.what),
+    Column("is wrong", lambda repaired: "; ".join(repaired.faults), wrap=True),
+    Column("set aside", lambda repaired: counted(len(repaired.moved), "file")),
+    Column("then at version", lambda repaired: repaired.version, "right"),
+    Column("next", lambda repaired: repaired.next, wrap=True),
 )
 _MEGABYTE = 1024 * 1024
 
@@ -85,14 +85,16 @@ def maintain(
         done.append((key, "node", own))
         quarantine = maintain_quarantine(project, key, options, own.rewindable_from) if own else None
         beside = {**({"quarantine": quarantine} if quarantine else {}), **maintain_beside(project, key, options)}
-        done += [(key, which, one) for which, one in beside.items()]
+        done += [(key, which, maintenance) for which, maintenance in beside.items()]
     if as_json:
-        data_json([_as_json(*one, dry_run) for one in done])
+        data_json([_as_json(*row, dry_run) for row in done])
         return
-    named = [(str(key) if table == "node" else f"{key} ({table})", one) for key, table, one in done]
-    data_table(_COLUMNS, [row for row in named if row[1] is not None])
-    for name, one in named:
-        for text in one.notes if one else ("has no table yet",):
+    named_rows = [
+        (str(key) if table == "node" else f"{key} ({table})", maintenance) for key, table, maintenance in done
+    ]
+    data_table(_COLUMNS, [row for row in named_rows if row[1] is not None])
+    for name, maintenance in named_rows:
+        for text in maintenance.notes if maintenance else ("has no table yet",):
             note(f"{name}: {text}")
 
 
@@ -100,9 +102,9 @@ def _mb(number: int) -> str:
     return f"{number / _MEGABYTE:,.1f}"
 
 
-def _as_json(key: NodeKey, table: str, one: Maintenance | None, dry_run: bool) -> dict[str, Any]:
+def _as_json(key: NodeKey, table: str, maintenance: Maintenance | None, dry_run: bool) -> dict[str, Any]:
     head = {"pipeline": key.pipeline, "node": key.node, "table": table, "dry_run": dry_run}
-    return {**head, **(asdict(one) if one else {"before": None})}
+    return {**head, **(asdict(maintenance) if maintenance else {"before": None})}
 
 
 def repair(
@@ -133,17 +135,21 @@ def repair(
         note("This sets files aside that are torn, and versions after them; no run should be under way.")
         require_consent(yes)
     if system:
-        found = list(repairs.repair_system(project, state, dry_run=dry_run))
+        repaired_tables = list(repairs.repair_system(project, state, dry_run=dry_run))
     else:
         names = tables or [str(key) for key in project.graph.order()]
-        places = [place for name in names for place in repairs.find_tables(project, name)]
-        found = [one for place in places for one in repairs.repair_table(project, state, *place, dry_run=dry_run)]
+        chosen_tables = [table for name in names for table in repairs.find_tables(project, name)]
+        repaired_tables = [
+            repaired
+            for table in chosen_tables
+            for repaired in repairs.repair_table(project, state, *table, dry_run=dry_run)
+        ]
     if as_json:
-        data_json([one.to_json() for one in found])
-    elif found:
-        data_table(_REPAIRS, found)
-    for one in found:
-        if one.aside is not None:
-            note(f"{one.what}: what was set aside is in {one.aside}. Next: {one.next}")
-    if not found:
+        data_json([repaired.to_json() for repaired in repaired_tables])
+    elif repaired_tables:
+        data_table(_REPAIRS, repaired_tables)
+    for repaired in repaired_tables:
+        if repaired.aside is not None:
+            note(f"{repaired.what}: what was set aside is in {repaired.aside}. Next: {repaired.next}")
+    if not repaired_tables:
         note("Nothing is torn: every log that was looked at is whole. `odi doctor --deep` reads the data files, too.")

@@ -12,6 +12,6 @@ LEFT_OUT = "!"
 def kept_tables(entries: Iterable[str]) -> tuple[str, ...]:
     """The entries of ``tables`` that name tables, without those that others leave out."""
     listed = list(entries)
-    unwanted = [one.removeprefix(LEFT_OUT) for one in listed if one.startswith(LEFT_OUT)]
-    wanted = [one for one in listed if not one.startswith(LEFT_OUT)]
-    return tuple(one for one in wanted if not any(fnmatchcase(one, pattern) for pattern in unwanted))
+    unwanted = [entry.removeprefix(LEFT_OUT) for entry in listed if entry.startswith(LEFT_OUT)]
+    wanted = [entry for entry in listed if not entry.startswith(LEFT_OUT)]
+    return tuple(entry for entry in wanted if not any(fnmatchcase(entry, pattern) for pattern in unwanted))

@@ -22,19 +22,21 @@ _READ = "df"
 def keys_compared(node: NodeConfig) -> tuple[str, ...]:
     """The keys by which the node's write looks rows up in its table; none where it looks up none."""
     write, traits = node.write, node.write.mode.traits
-    again = traits.keeps_stored_rows and any(_reads_again(one) for one in node.increments.values())
+    again = traits.keeps_stored_rows and any(_reads_again(increment) for increment in node.increments.values())
     return write.keys if traits.needs_keys or again else ()
 
 
 def identifying_columns(node: NodeConfig) -> tuple[str, ...]:
     """The columns that say which row of the table a row is, or which partition it belongs to."""
     write, traits, keys = node.write, node.write.mode.traits, keys_compared(node)
-    found = [*keys]
+    columns = [*keys]
     if keys and not traits.needs_keys:
-        found += [name for one in node.increments.values() if _reads_again(one) for name in _cursors(one)]
+        columns += [
+            name for increment in node.increments.values() if _reads_again(increment) for name in _cursors(increment)
+        ]
     if traits.increment == "partitions":
-        found += write.partition_by or (node.partition.columns if node.partition else ())
-    return tuple(dict.fromkeys(found))
+        columns += write.partition_by or (node.partition.columns if node.partition else ())
+    return tuple(dict.fromkeys(columns))
 
 
 def known_rows(node: NodeConfig) -> tuple[str, ...]:
@@ -82,9 +84,9 @@ def source_column(node: NodeConfig, column: str, root: Path) -> ViewColumn | Non
     Raises:
         ConfigError: the SQL file of the transform cannot be read.
     """
-    found = made_of(node, (column,), root)[column]
-    is_plain = len(found.sources) == 1 and found.text == ".".join(found.sources[0])
-    return ViewColumn(*found.sources[0]) if is_plain else None
+    definition = made_of(node, (column,), root)[column]
+    is_plain = len(definition.sources) == 1 and definition.text == ".".join(definition.sources[0])
+    return ViewColumn(*definition.sources[0]) if is_plain else None
 
 
 def made_of(node: NodeConfig, columns: Iterable[str], root: Path) -> Mapping[str, ColumnDefinition]:
@@ -107,9 +109,9 @@ def made_of(node: NodeConfig, columns: Iterable[str], root: Path) -> Mapping[str
 
 def _views(node: NodeConfig) -> dict[str, str]:
     """By view of the node's SQL, the name of what is behind it, which another name of the view does not change."""
-    behind = {view: given.node.rpartition(".")[2] or view for view, given in node.inputs.items()}
-    found = {view: name if [*behind.values()].count(name) == 1 else view for view, name in behind.items()}
-    return ({_READ: _READ} if node.read is not None else {}) | found
+    behind = {view: node_input.node.rpartition(".")[2] or view for view, node_input in node.inputs.items()}
+    name_by_view = {view: name if [*behind.values()].count(name) == 1 else view for view, name in behind.items()}
+    return ({_READ: _READ} if node.read is not None else {}) | name_by_view
 
 
 def _reads_again(increment: Increment) -> bool:

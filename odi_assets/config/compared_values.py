@@ -109,12 +109,12 @@ def exact(value: Scalar, kind: str, *, ordered: bool) -> Exact:
 
 def _number(value: Scalar) -> Decimal:
     if isinstance(value, float):
-        found = Decimal(repr(value))
-        if not found.is_finite():
+        number = Decimal(repr(value))
+        if not number.is_finite():
             raise ValueError("give a number that is finite")
-        if len(found.normalize().as_tuple().digits) > _SURE_DIGITS:
+        if len(number.normalize().as_tuple().digits) > _SURE_DIGITS:
             raise ValueError(f"a number of more than {_SURE_DIGITS} digits is rounded when read: put it in quotes")
-        return found
+        return number
     if isinstance(value, int) and not isinstance(value, bool):
         return Decimal(value)
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
@@ -125,13 +125,13 @@ def _number(value: Scalar) -> Decimal:
 def _float(value: Scalar, base: str, *, ordered: bool) -> float:
     if isinstance(value, float) and math.isnan(value) and ordered:
         raise ValueError("NaN is no end of a range")
-    found = value if isinstance(value, float) else float(_number(value))
+    number = value if isinstance(value, float) else float(_number(value))
     if base == "double":
-        return found
+        return number
     try:
-        return float(struct.unpack("f", struct.pack("f", found))[0])
+        return float(struct.unpack("f", struct.pack("f", number))[0])
     except OverflowError:
-        return math.copysign(math.inf, found)
+        return math.copysign(math.inf, number)
 
 
 def _moment(value: Scalar, base: str) -> datetime:
@@ -207,8 +207,8 @@ def _floor_of_number(bound: Decimal, kind: str) -> Floor:
         return Floor(None, same=False)
     if bound > most:
         return Floor(f"{most:f}", same=False)
-    found = bound.quantize(Decimal(1).scaleb(-scale), ROUND_FLOOR, _WIDE)
-    return Floor(f"{found:f}", found == bound)
+    rounded = bound.quantize(Decimal(1).scaleb(-scale), ROUND_FLOOR, _WIDE)
+    return Floor(f"{rounded:f}", rounded == bound)
 
 
 def is_reversed(least: Exact | None, most: Exact | None) -> bool:

@@ -84,10 +84,10 @@ class Graph:
         Raises:
             ConfigError: there is no such node.
         """
-        found = key.resolve(reference)
-        if found not in self.nodes:
-            raise _no_such_node(found, self.nodes, needed_by=key)
-        return found
+        node_key = key.resolve(reference)
+        if node_key not in self.nodes:
+            raise _no_such_node(node_key, self.nodes, needed_by=key)
+        return node_key
 
     def upstream(self, key: NodeKey) -> tuple[NodeKey, ...]:
         """Return the nodes that a node needs directly: its inputs, then what it depends on; each once."""
@@ -107,13 +107,13 @@ class Graph:
         """
         if pipeline is None:
             return self._order
-        found = tuple(key for key in self._order if key.pipeline == pipeline)
-        if not found:
+        keys = tuple(key for key in self._order if key.pipeline == pipeline)
+        if not keys:
             names = list(dict.fromkeys(key.pipeline for key in self.nodes))
             meant = closest(pipeline, names)
             fix = f"did you mean `{meant}`?" if meant else f"pipelines here: {', '.join(names) or 'none'}"
             raise ConfigError(f"there is no pipeline `{pipeline}`", fix=fix, pipeline=pipeline)
-        return found
+        return keys
 
 
 def _no_such_node(key: NodeKey, nodes: Iterable[NodeKey], needed_by: NodeKey | None = None) -> ConfigError:
@@ -127,5 +127,5 @@ def _no_such_node(key: NodeKey, nodes: Iterable[NodeKey], needed_by: NodeKey | N
 
 def state_key(key: NodeKey, node: NodeConfig) -> str:
     """Return the key of a node's high-water mark: ``<pipeline>.<node>``, unless its increment gives a ``state_key``."""
-    given = (getattr(increment, "state_key", None) for increment in node.increments.values())
-    return next(filter(None, given), str(key))
+    state_keys = (getattr(increment, "state_key", None) for increment in node.increments.values())
+    return next(filter(None, state_keys), str(key))

@@ -86,11 +86,11 @@ def _add_short_forms(definitions: dict[str, Any]) -> None:
 
 def _kinds_of_sources() -> dict[str, list[str]]:
     """The formats by the name that the settings of their kind have in the schema."""
-    found: dict[str, list[str]] = {}
+    formats_by_model: dict[str, list[str]] = {}
     for name in SOURCES.names():
         model = kind_of(name).settings
-        found.setdefault(f"{_prefix(name)}{model.__name__}", []).append(name)
-    return found
+        formats_by_model.setdefault(f"{_prefix(name)}{model.__name__}", []).append(name)
+    return formats_by_model
 
 
 def _prefix(name: str) -> str:

@@ -48,11 +48,11 @@ class KnownColumns:
         return list(self.types)
 
     def has(self, name: str) -> bool:
-        return any(name.casefold() == one.casefold() for one in self.types)
+        return any(name.casefold() == column.casefold() for column in self.types)
 
     def kind(self, name: str) -> str | None:
         """The type of a column; None if it is not there or its type is not known."""
-        return next((kind for one, kind in self.types.items() if one.casefold() == name.casefold()), None)
+        return next((kind for column, kind in self.types.items() if column.casefold() == name.casefold()), None)
 
 
 def columns_read(read: ReadConfig | None) -> KnownColumns | None:
@@ -67,9 +67,9 @@ def columns_written(node: NodeConfig, root: Path) -> KnownColumns | None:
     Args:
         root: the project file's folder.
     """
-    given = columns_read(node.read)
+    read_columns = columns_read(node.read)
     if node.transform is None:
-        return given if not node.inputs else None
+        return read_columns if not node.inputs else None
     if node.transform.function is not None:
         return None
     try:
@@ -77,7 +77,7 @@ def columns_written(node: NodeConfig, root: Path) -> KnownColumns | None:
     except (ConfigError, UnicodeDecodeError):
         # Another check says that the query cannot be read.
         return None
-    return None if query is None else _columns_of_query(query, given)
+    return None if query is None else _columns_of_query(query, read_columns)
 
 
 def _kind(text: str) -> str | None:
@@ -87,23 +87,25 @@ def _kind(text: str) -> str | None:
     return (_KINDS[word] or word.lower()) if word in _KINDS else None
 
 
-def _columns_of_query(query: Expr, given: KnownColumns | None) -> KnownColumns | None:
+def _columns_of_query(query: Expr, read_columns: KnownColumns | None) -> KnownColumns | None:
     while isinstance(query, exp.Subquery | exp.SetOperation):
         query = query.this
     if not isinstance(query, exp.Select):
         return None
     plain = _reads_df_alone(query)
-    found: dict[str, str | None] = {}
-    for one in query.expressions:
-        if isinstance(one, exp.Star) and plain and given is not None and not _changes(one):
-            found |= given.types
-        elif isinstance(one, exp.Alias | exp.Column) and not one.is_star:
-            inner = one.unalias()
-            is_taken = plain and isinstance(inner, exp.Column) and len(inner.parts) == 1 and given is not None
-            found[one.alias_or_name] = given.kind(inner.name) if is_taken and given is not None else None
+    types: dict[str, str | None] = {}
+    for expression in query.expressions:
+        if isinstance(expression, exp.Star) and plain and read_columns is not None and not _changes(expression):
+            types |= read_columns.types
+        elif isinstance(expression, exp.Alias | exp.Column) and not expression.is_star:
+            inner = expression.unalias()
+            is_taken = plain and isinstance(inner, exp.Column) and len(inner.parts) == 1 and read_columns is not None
+            types[expression.alias_or_name] = (
+                read_columns.kind(inner.name) if is_taken and read_columns is not None else None
+            )
         else:
             return None
-    return KnownColumns(found)
+    return KnownColumns(types)
 
 
 def _changes(star: Expr) -> bool:
@@ -125,9 +127,11 @@ def unknown_views(sql: str, views: frozenset[str]) -> list[str]:
     query = parsed(sql)
     if query is None:
         return []
-    named = {one.alias.casefold() for one in query.find_all(exp.CTE)} | {view.casefold() for view in views}
-    found = []
+    named = {common_table.alias.casefold() for common_table in query.find_all(exp.CTE)} | {
+        view.casefold() for view in views
+    }
+    names = []
     for table in query.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier) and not table.db and table.name.casefold() not in named:
-            found.append(table.name)
-    return list(dict.fromkeys(found))
+            names.append(table.name)
+    return list(dict.fromkeys(names))

@@ -104,14 +104,14 @@ def load_project_file(
 
 
 def _places(config: ProjectConfig, document: YamlDocument, file: Path) -> dict[tuple[str, str], tuple[Path, int]]:
-    found: dict[tuple[str, str], tuple[Path, int]] = {}
+    positions: dict[tuple[str, str], tuple[Path, int]] = {}
     for of, pipeline in enumerate(config.pipelines):
         for number, node in enumerate(pipeline.nodes):
             path = ("pipelines", of, "nodes", number)
             origin = document.origins.get(path)
-            place = (file.parent / origin.file, origin.line) if origin else (file, document.places[path].mark.line)
-            found[pipeline.pipeline, node.name] = place
-    return found
+            position = (file.parent / origin.file, origin.line) if origin else (file, document.places[path].mark.line)
+            positions[pipeline.pipeline, node.name] = position
+    return positions
 
 
 def _write_out(document: YamlDocument, text: str, known: Mapping[str, str]) -> list[Mistake]:
@@ -131,16 +131,16 @@ def _write_out(document: YamlDocument, text: str, known: Mapping[str, str]) -> l
 def _take_out_ignored(document: YamlDocument) -> list[str]:
     """Take the keys that mean nothing here out of a document, and return their paths as messages write them."""
     models: dict[int, type[Strict]] = {1: ProjectConfig, 3: PipelineConfig, 5: NodeConfig}
-    found = [
+    paths = [
         path
         for path in document.places
         if len(path) in models
         and path[-1] in models[len(path)].IGNORED
         and path[:-1:2] == ("pipelines", "nodes")[: len(path) // 2]
     ]
-    for path in found:
+    for path in paths:
         document.take_out(path)
-    return [render_path(path) for path in found]
+    return [render_path(path) for path in paths]
 
 
 def _errors(

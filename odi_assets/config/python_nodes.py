@@ -42,9 +42,9 @@ class PythonNode:
 
     def to_node(self) -> dict[str, Any]:
         """The node as a project file has it."""
-        given = {key: value for key, value in self.options.items() if value is not None}
-        transform = {"function": self.function, "params": given.pop("params", {})}
-        return {"name": self.name, **given, "transform": transform}
+        options = {key: value for key, value in self.options.items() if value is not None}
+        transform = {"function": self.function, "params": options.pop("params", {})}
+        return {"name": self.name, **options, "transform": transform}
 
 
 def node(
@@ -130,19 +130,21 @@ def add_nodes(document: YamlDocument, functions: Iterable[Callable[..., Any]], r
         # The models say what is wrong with it.
         return
     document.data["pipelines"] = pipelines
-    for made in [*nodes_of_modules(modules, root), *nodes_among(functions)]:
-        origin = PythonOrigin(named_from(root, made.file), made.line, made.function.rpartition(":")[2])
-        place = _pipeline(document, pipelines, made.pipeline, origin)
-        nodes = pipelines[place].setdefault("nodes", [])
+    for python_node in [*nodes_of_modules(modules, root), *nodes_among(functions)]:
+        origin = PythonOrigin(
+            named_from(root, python_node.file), python_node.line, python_node.function.rpartition(":")[2]
+        )
+        index = _pipeline(document, pipelines, python_node.pipeline, origin)
+        nodes = pipelines[index].setdefault("nodes", [])
         if isinstance(nodes, list):
-            nodes.append(made.to_node())
-            _place(document, ("pipelines", place, "nodes", len(nodes) - 1), nodes[-1], origin)
+            nodes.append(python_node.to_node())
+            _place(document, ("pipelines", index, "nodes", len(nodes) - 1), nodes[-1], origin)
 
 
 def _pipeline(document: YamlDocument, pipelines: list[Any], name: str, origin: PythonOrigin) -> int:
-    for place, pipeline in enumerate(pipelines):
+    for index, pipeline in enumerate(pipelines):
         if isinstance(pipeline, dict) and pipeline.get("pipeline") == name:
-            return place
+            return index
     pipelines.append({"pipeline": name, "nodes": []})
     _place(document, ("pipelines", len(pipelines) - 1), pipelines[-1], origin)
     return len(pipelines) - 1
@@ -168,13 +170,13 @@ def nodes_among(functions: Iterable[Callable[..., Any]]) -> list[PythonNode]:
     Raises:
         ConfigError: one is not decorated.
     """
-    found = []
+    nodes = []
     for function in functions:
-        made = getattr(function, _MARK, None)
-        if not isinstance(made, PythonNode):
+        python_node = getattr(function, _MARK, None)
+        if not isinstance(python_node, PythonNode):
             raise ConfigError(f"{function!r} is no node", fix="decorate the function with `@odi_assets.node(…)`")
-        found.append(made)
-    return found
+        nodes.append(python_node)
+    return nodes
 
 
 def nodes_of_modules(modules: Sequence[str], root: FilePath) -> list[PythonNode]:
@@ -185,12 +187,12 @@ def nodes_of_modules(modules: Sequence[str], root: FilePath) -> list[PythonNode]
         ConfigError: there is no such module.
         TransformError: a module fails when it is imported.
     """
-    found: list[PythonNode] = []
+    nodes: list[PythonNode] = []
     for name in modules:
         module = import_user_module(name, root)
         own = (value for value in vars(module).values() if isinstance(getattr(value, _MARK, None), PythonNode))
-        found += nodes_among(value for value in own if value.__module__ == module.__name__)
-    return found
+        nodes += nodes_among(value for value in own if value.__module__ == module.__name__)
+    return nodes
 
 
 def import_user_module(name: str, root: FilePath, node: str | None = None) -> Any:

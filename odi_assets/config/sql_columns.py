@@ -69,19 +69,19 @@ def definitions(
     query = parsed(sql)
     if query is None:
         return {name: ColumnDefinition(" ".join(sql.split())) for name in names}
-    shown = {view.casefold(): other.casefold() for view, other in views}
+    shown = {view.casefold(): shown_name.casefold() for view, shown_name in views}
     return {name: _definition(query, name, shown) for name in names}
 
 
 def _definition(query: Expression, name: str, views: Mapping[str, str]) -> ColumnDefinition:
-    found = _Found(views)
+    trail = _Found(views)
     try:
-        text = found.column(query, name, _Scope(query, {}), 0)
+        text = trail.column(query, name, _Scope(query, {}), 0)
     except (_NotUnderstood, RecursionError):
         # Which of its functions make this column is not known.
-        found, text = _Found(views), _text(query)
+        trail, text = _Found(views), _text(query)
     return ColumnDefinition(
-        text, tuple(sorted(found.sources)), *(found.first(kind) for kind in (_RANDOM, _CLOCK, _PLACES))
+        text, tuple(sorted(trail.sources)), *(trail.first(kind) for kind in (_RANDOM, _CLOCK, _PLACES))
     )
 
 
@@ -118,27 +118,30 @@ class _Found:
             raise _NotUnderstood
         query, scope = _opened(query, scope)
         if isinstance(query, exp.SetOperation):
-            place = _place_of(_leftmost(query), name)
-            sides = [self._nth(side, place, name, scope, depth) for side in (query.left, query.right)]
+            index = _place_of(_leftmost(query), name)
+            sides = [self._nth(side, index, name, scope, depth) for side in (query.left, query.right)]
             return f"{sides[0]} or {sides[1]}"
         if not isinstance(query, exp.Select):
             raise _NotUnderstood
-        given = next((one for one in query.expressions if one.alias_or_name.casefold() == name.casefold()), None)
-        if given is not None and not isinstance(given, exp.Star) and given.alias_or_name != "*":
-            return self._expanded(given.unalias(), query, scope, depth)
-        stars = [one for one in query.expressions if one.is_star]
-        if not stars or any(_is_left_out(name, one) for one in stars):
+        selected = next(
+            (expression for expression in query.expressions if expression.alias_or_name.casefold() == name.casefold()),
+            None,
+        )
+        if selected is not None and not isinstance(selected, exp.Star) and selected.alias_or_name != "*":
+            return self._expanded(selected.unalias(), query, scope, depth)
+        stars = [star for star in query.expressions if star.is_star]
+        if not stars or any(_is_left_out(name, star) for star in stars):
             raise _NotUnderstood
-        views = {one.table.casefold() for one in stars if isinstance(one, exp.Column) and one.table}
-        sources = {view: one for view, one in _sources(query).items() if not views or view in views}
+        views = {star.table.casefold() for star in stars if isinstance(star, exp.Column) and star.table}
+        sources = {view: source for view, source in _sources(query).items() if not views or view in views}
         return self._of_sources(name, sources, query, scope, depth)
 
-    def _nth(self, side: Expression, place: int | None, name: str, scope: _Scope, depth: int) -> str:
+    def _nth(self, side: Expression, index: int | None, name: str, scope: _Scope, depth: int) -> str:
         inner, of = _opened(side, scope)
-        if place is not None and isinstance(inner, exp.Select) and place < len(inner.expressions):
-            given = inner.expressions[place]
-            if not given.is_star:
-                return self._expanded(given.unalias(), inner, of, depth + 1)
+        if index is not None and isinstance(inner, exp.Select) and index < len(inner.expressions):
+            selected = inner.expressions[index]
+            if not selected.is_star:
+                return self._expanded(selected.unalias(), inner, of, depth + 1)
         return self.column(side, name, scope, depth + 1)
 
     def _expanded(self, expression: Expression, query: Expression, scope: _Scope, depth: int) -> str:
@@ -184,8 +187,16 @@ class _Found:
 def _is_left_out(name: str, star: Expression) -> bool:
     """Whether ``* EXCEPT (…)`` leaves a column out, or something else is put in its place."""
     inner = star.find(exp.Star)
-    given = [one for key in ("except_", "replace", "rename") for one in (inner.args.get(key) or ())] if inner else []
-    return any(name.casefold() == part.name.casefold() for one in given for part in one.find_all(exp.Identifier))
+    expressions = (
+        [expression for key in ("except_", "replace", "rename") for expression in (inner.args.get(key) or ())]
+        if inner
+        else []
+    )
+    return any(
+        name.casefold() == part.name.casefold()
+        for expression in expressions
+        for part in expression.find_all(exp.Identifier)
+    )
 
 
 def _opened(query: Expression, scope: _Scope) -> tuple[Expression, _Scope]:
@@ -194,8 +205,8 @@ def _opened(query: Expression, scope: _Scope) -> tuple[Expression, _Scope]:
         query = query.this
     named = dict(scope.named)
     with_ = query.args.get("with_") or query.args.get("with")
-    for one in with_.expressions if with_ is not None else ():
-        named[one.alias.casefold()] = _Scope(one.this, dict(named))
+    for common_table in with_.expressions if with_ is not None else ():
+        named[common_table.alias.casefold()] = _Scope(common_table.this, dict(named))
     return query, _Scope(query, named)
 
 
@@ -206,7 +217,7 @@ def _leftmost(query: Expression) -> Expression:
 
 
 def _place_of(query: Expression, name: str) -> int | None:
-    names = [one.alias_or_name.casefold() for one in getattr(query, "expressions", ())]
+    names = [expression.alias_or_name.casefold() for expression in getattr(query, "expressions", ())]
     return names.index(name.casefold()) if name.casefold() in names and "*" not in names else None
 
 
@@ -215,17 +226,17 @@ def _sources(query: Expression) -> dict[str, Expression]:
     if query.args.get("laterals") or query.args.get("pivots"):
         raise _NotUnderstood
     from_ = query.args.get("from_") or query.args.get("from")
-    items = [] if from_ is None else [from_.this, *(join.this for join in query.args.get("joins") or ())]
-    if any(not isinstance(one, exp.Table | exp.Subquery) or one.args.get("pivots") for one in items):
+    sources = [] if from_ is None else [from_.this, *(join.this for join in query.args.get("joins") or ())]
+    if any(not isinstance(source, exp.Table | exp.Subquery) or source.args.get("pivots") for source in sources):
         raise _NotUnderstood
-    return {one.alias_or_name.casefold(): one for one in items}
+    return {source.alias_or_name.casefold(): source for source in sources}
 
 
 def _alias_before(query: Expression, name: str) -> Expression | None:
     """The expression that this SELECT gives ``name`` to; None if it gives it to none but the column itself."""
-    for one in query.expressions:
-        if isinstance(one, exp.Alias) and one.alias.casefold() == name.casefold():
-            inner = one.this
+    for expression in query.expressions:
+        if isinstance(expression, exp.Alias) and expression.alias.casefold() == name.casefold():
+            inner = expression.this
             own = any(column.name.casefold() == name.casefold() for column in inner.find_all(exp.Column))
             return None if own else inner
     return None

@@ -51,9 +51,9 @@ def uncached_options(uri: str, options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_kept(uri: str, options: Mapping[str, str]) -> bool:
-    place, digest = urlsplit(uri), _digest(options)
+    parts, digest = urlsplit(uri), _digest(options)
     with _lock:
-        return _holders.setdefault(f"{place.scheme}://{place.netloc}", digest) == digest
+        return _holders.setdefault(f"{parts.scheme}://{parts.netloc}", digest) == digest
 
 
 def _digest(options: Mapping[str, str]) -> str:

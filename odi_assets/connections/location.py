@@ -238,8 +238,10 @@ def _in_store(connection: AzureBlobConnection | S3Connection | GcsConnection) ->
         bucket = f"abfss://{connection.container}@{azure_host(connection)}"
     else:
         bucket = f"{'s3' if isinstance(connection, S3Connection) else 'gs'}://{connection.bucket}"
-    found = options(connection)
-    return Location(bucket, found.storage, found.spark, found.fsspec).child(connection.base_path)
+    store_options = options(connection)
+    return Location(bucket, store_options.storage, store_options.spark, store_options.fsspec).child(
+        connection.base_path
+    )
 
 
 def _without_secrets(uri: str) -> str:

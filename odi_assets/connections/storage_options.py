@@ -90,7 +90,7 @@ def _s3(connection: S3Connection) -> Options:
 def _s3a(connection: S3Connection, secrets: Mapping[str, str | None]) -> dict[str, str]:
     """Return Hadoop's options, named for the bucket so that connections do not mix."""
     bucket = f"fs.s3a.bucket.{connection.bucket}"
-    given = {
+    hadoop_options = {
         "fs.s3.impl": S3A,
         f"{bucket}.access.key": secrets["access_key_id"],
         f"{bucket}.secret.key": secrets["secret_access_key"],
@@ -103,8 +103,8 @@ def _s3a(connection: S3Connection, secrets: Mapping[str, str | None]) -> dict[st
         # Named, because settings of a session may hold what another connection to the bucket needs.
         kind = "Temporary" if secrets["token"] else "Simple"
         provider = f"org.apache.hadoop.fs.s3a.{kind}AWSCredentialsProvider"
-        given[f"{bucket}.aws.credentials.provider"] = provider
-    return _hadoop(_given(given))
+        hadoop_options[f"{bucket}.aws.credentials.provider"] = provider
+    return _hadoop(_given(hadoop_options))
 
 
 def _gcs(connection: GcsConnection) -> Options:

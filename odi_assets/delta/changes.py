@@ -122,9 +122,9 @@ def changes(handle: TableHandle, after: int, upto: int) -> TableChanges:
         # A local log is read one by one: a thread is of no use there.
         actions = map(read, versions) if handle.location.is_local else pool.map(read, versions)
         commits = map(_change, versions, actions, repeat(handle.columns))
-        found = TableChanges(after, upto, _in_effect(commits, after))
-    _found_last[handle] = found
-    return found
+        gained = TableChanges(after, upto, _in_effect(commits, after))
+    _found_last[handle] = gained
+    return gained
 
 
 def _in_effect(commits: Iterable[CommitChange], after: int) -> tuple[CommitChange, ...]:

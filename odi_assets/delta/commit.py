@@ -141,7 +141,7 @@ def looked_for(handle: TableHandle, look: Callable[[], T | None], refused: OdiEr
     """
     location = handle.location
     try:
-        found = look()
+        landed = look()
     except StoreUnreachableError as error:
         unknown = OutcomeUnknownError(
             f"it is not known whether a commit to {location.uri} was made: {error.message}",
@@ -151,9 +151,9 @@ def looked_for(handle: TableHandle, look: Callable[[], T | None], refused: OdiEr
         )
         unknown.look = lambda: looked_for(handle, look)
         raise unknown from error
-    if found is not None and refused is not None:
+    if landed is not None and refused is not None:
         _log.info("a commit to %s landed although its answer was: %s", location.uri, refused.message)
-    return found
+    return landed
 
 
 def replace_files(handle: TableHandle, added: Sequence[AddAction], removed: Sequence[LiveFile], app_id: str) -> None:
@@ -266,14 +266,14 @@ def _explained(handle: TableHandle, stamp: Stamp, refused: OdiError) -> OdiError
     now = TableHandle.open_once(handle.location)
     rival = _stamp_numbered(now, stamp)
     if stamp.fences and (rival is not None or now.transaction_number(stamp.app_id) >= stamp.number):
-        found: OdiError = _fenced(stamp, rival)
+        error: OdiError = _fenced(stamp, rival)
     elif now.exists != handle.exists and not isinstance(refused, TableConflictError):
         fix = "run the node again; nothing was written"
-        found = TableConflictError(refused.message, fix=fix, uri=handle.location.uri)
+        error = TableConflictError(refused.message, fix=fix, uri=handle.location.uri)
     else:
         return refused
-    found.__cause__ = refused
-    return found
+    error.__cause__ = refused
+    return error
 
 
 def _rebased(handle: TableHandle, changes: FileChanges, stamp: Stamp) -> tuple[TableHandle, Stamp] | None:
@@ -308,8 +308,8 @@ def _landed(handle: TableHandle, before: int | None, stamp: Stamp) -> int | None
     following = commit_at(handle.location, last + 1)
     if following is not None and following.stamp is not None and following.stamp.write_id == stamp.write_id:
         return following.version
-    since = takewhile(lambda found: found.version > last, TableHandle.open_once(handle.location).stamps())
-    return next((found.version for found in since if found.write_id == stamp.write_id), None)
+    since = takewhile(lambda committed: committed.version > last, TableHandle.open_once(handle.location).stamps())
+    return next((committed.version for committed in since if committed.write_id == stamp.write_id), None)
 
 
 def _commit_once(
@@ -406,7 +406,7 @@ def _fenced(stamp: Stamp, rival: CommittedStamp | None) -> FencedError:
 
 
 def _stamp_numbered(handle: TableHandle, stamp: Stamp) -> CommittedStamp | None:
-    for found in handle.stamps():
-        if found.app_id == stamp.app_id and found.number <= stamp.number:
-            return found if found.number == stamp.number else None
+    for committed in handle.stamps():
+        if committed.app_id == stamp.app_id and committed.number <= stamp.number:
+            return committed if committed.number == stamp.number else None
     return None

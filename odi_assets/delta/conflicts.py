@@ -47,4 +47,4 @@ def membership(partitions: Iterable[PartitionValues]) -> Callable[[PartitionValu
     for values in partitions:
         names = tuple(sorted(values))
         wanted[names].add(tuple(values[name] for name in names))
-    return lambda values: any(tuple(map(values.get, names)) in found for names, found in wanted.items())
+    return lambda values: any(tuple(map(values.get, names)) in combinations for names, combinations in wanted.items())

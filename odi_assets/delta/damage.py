@@ -159,13 +159,13 @@ def emptied_commit(location: Location, version: int) -> LogFault | None:
     for number in range(since + 1, version + 2):
         name = f"{number:020d}.json"
         try:
-            found = (log / name).stat()
+            status = (log / name).stat()
         except FileNotFoundError:
             continue
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             return LogFault(name, "is no file", number)
         # One after the version that was opened may be under way, by another writer.
-        if not found.st_size and number <= version:
+        if not status.st_size and number <= version:
             return LogFault(name, "is empty", number)
     return None
 
@@ -190,12 +190,12 @@ def data_beside_empty_log(location: Location) -> str | None:
     if not log.is_dir() or any(_VERSIONED.fullmatch(path.name) for path in log.iterdir()):
         return None
     inside = (path.relative_to(location.local_path) for path in location.local_path.rglob("*.parquet"))
-    found = (
+    data_files = (
         path.as_posix()
         for path in inside
         if not any(part.startswith(("_", ".")) and "=" not in part for part in path.parts)
     )
-    return min(found, default=None)
+    return min(data_files, default=None)
 
 
 def _hinted(location: Location) -> int:
@@ -272,14 +272,14 @@ def _faults_of_commits(
 
 def _fences_in(actions: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """The app transactions of a commit: their numbers by app id."""
-    found = (action["txn"] for action in actions if isinstance(action.get("txn"), dict))
-    return {str(one.get("appId")): int(one.get("version") or 0) for one in found}
+    transactions = (action["txn"] for action in actions if isinstance(action.get("txn"), dict))
+    return {str(transaction.get("appId")): int(transaction.get("version") or 0) for transaction in transactions}
 
 
 def _follows(fences: Mapping[int, Mapping[str, int]], version: int) -> bool:
     """Whether the fences of a commit come next after the fences of earlier commits, as far as these are read."""
     for app_id, number in fences[version].items():
-        before = [one[app_id] for other, one in fences.items() if other < version and app_id in one]
+        before = [numbers[app_id] for earlier, numbers in fences.items() if earlier < version and app_id in numbers]
         if before and max(before) != number - 1:
             return False
     return True
@@ -298,7 +298,7 @@ def actions_in(raw: bytes) -> list[dict[str, Any]]:
         raise ValueError(f"is torn: {_first_line(error)}") from error
     if not actions:
         raise ValueError("is empty")
-    if not all(isinstance(one, dict) for one in actions):
+    if not all(isinstance(action, dict) for action in actions):
         raise ValueError("is torn: a line of it is no JSON object")
     return actions
 

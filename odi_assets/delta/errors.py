@@ -180,10 +180,10 @@ def data_reads(what: str, location: Location, owner: Owner = NODE) -> Iterator[N
             # A stream that breaks off: arro3 has no type for it, and pyarrow one for all of its errors.
             if not isinstance(error, pa.ArrowException) and type(error) is not Exception:
                 raise
-            found = translated(error, what, location, owner)
-            found.__cause__ = error
-            is_damage = type(found) is owner.error and not cannot_look(found)
-            raise (unreadable(location, "a data file", error) if is_damage else found) from error
+            odi_error = translated(error, what, location, owner)
+            odi_error.__cause__ = error
+            is_damage = type(odi_error) is owner.error and not cannot_look(odi_error)
+            raise (unreadable(location, "a data file", error) if is_damage else odi_error) from error
 
 
 def unreadable(location: Location, path: str, error: Exception) -> DamagedTableError:
@@ -270,9 +270,9 @@ def answer(error: BaseException) -> Answer:
 def unsupported_features(error: Exception) -> tuple[str, ...]:
     """The Delta features that deltalake refused, as it names them; empty if the error is another one."""
     for pattern in _UNSUPPORTED:
-        found = pattern.search(str(error))
-        if found:
-            names = re.sub(r'Unknown\("(.*?)"\)', r"\1", found["features"])
+        match = pattern.search(str(error))
+        if match:
+            names = re.sub(r'Unknown\("(.*?)"\)', r"\1", match["features"])
             return tuple(sorted(names.split(", ")))
     return ()
 
@@ -286,7 +286,7 @@ def _of_status(status: int, text: str) -> Answer:
     return "silence" if status >= 500 or status in _BUSY else "refused"
 
 
-def _of_store(found: Answer, message: str, location: Location, owner: Owner) -> OdiError:
+def _of_store(store_answer: Answer, message: str, location: Location, owner: Owner) -> OdiError:
     uri, connection = location.uri, location.connection
     where = f"connection `{connection}`" if connection else "the storage options"
     fixes = {
@@ -296,9 +296,9 @@ def _of_store(found: Answer, message: str, location: Location, owner: Owner) -> 
         "refused": f"correct {where}: its region, its endpoint and its names",
         "unusable": f"correct {where}: nothing could be asked with it",
     }
-    if found in fixes:
-        return StoreAccessError(message, fix=fixes[found], uri=uri, connection=connection)
-    if found == "silence":
+    if store_answer in fixes:
+        return StoreAccessError(message, fix=fixes[store_answer], uri=uri, connection=connection)
+    if store_answer == "silence":
         fix = f"check the network and the endpoint of {where}, or try again when the store answers"
         return StoreUnreachableError(message, fix=fix, uri=uri, connection=connection)
     return owner.error(message, fix="look at the table's folder in the store: it may be damaged", uri=uri)

@@ -174,10 +174,10 @@ def _app_ids(storage: PyFileSystem) -> Iterator[str]:
     for name in names or [f"{version:020d}.checkpoint"]:
         try:
             with storage.open_input_file(f"_delta_log/{name}.parquet") as stream:
-                found = pq.ParquetFile(stream).read(["txn"], use_threads=False).column("txn").to_pylist()
+                transactions = pq.ParquetFile(stream).read(["txn"], use_threads=False).column("txn").to_pylist()
         except pa.ArrowException as error:
             raise OSError(f"{name}.parquet: {error}") from error
-        yield from (one["appId"] for one in found if one is not None)
+        yield from (transaction["appId"] for transaction in transactions if transaction is not None)
 
 
 def actions_at(location: Location, version: int) -> list[dict[str, Any]] | None:

@@ -115,10 +115,10 @@ def _is_changed(path: Path, since: float) -> bool:
 
 def _folders(root: Path, files: Iterable[Path]) -> set[Path]:
     """The folders of ``files``, and those above them up to ``root``."""
-    found = {root}
+    folders = {root}
     for file in files:
         for folder in file.parents:
-            if folder in found:
+            if folder in folders:
                 break
-            found.add(folder)
-    return found
+            folders.add(folder)
+    return folders

@@ -126,13 +126,13 @@ def _has_type(kind: object, wanted: str) -> bool:
 
 def _refuse(handle: TableHandle, taken: TakenFeatures, features: set[str], verb: str) -> None:
     if features:
-        found = tuple(sorted({_SHOWN.get(feature, feature) for feature in features}))
+        names = tuple(sorted({_SHOWN.get(feature, feature) for feature in features}))
         raise UnsupportedFeatureError(
-            f"the Delta table at {handle.location.uri} uses {' and '.join(found)}, "
+            f"the Delta table at {handle.location.uri} uses {' and '.join(names)}, "
             f"and cannot be {verb} by the {taken.engine} engine",
             fix=NODE.without_feature,
             uri=handle.location.uri,
-            features=found,
+            features=names,
         )
 
 

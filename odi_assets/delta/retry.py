@@ -77,8 +77,8 @@ class Retry:
         look: Callable[[], Any] | None = None
         for attempt in policy:
             with attempt:
-                found: T | None = look() if look is not None else None
-                return operation() if found is None else found
+                outcome: T | None = look() if look is not None else None
+                return operation() if outcome is None else outcome
             error = _met(attempt.retry_state)
             look = error.look if isinstance(error, OutcomeUnknownError) else None
         raise AssertionError("the last attempt returns or raises")

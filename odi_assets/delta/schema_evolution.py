@@ -76,20 +76,20 @@ class _Merge:
         self.ignored: list[str] = []
 
     def struct(self, path: str, table: Mapping[str, Any], rows: Mapping[str, Any]) -> dict[str, Any]:
-        given = {item["name"].lower(): item for item in rows["fields"]}
+        row_fields = {item["name"].lower(): item for item in rows["fields"]}
         fields = []
         for item in table["fields"]:
-            other = given.pop(item["name"].lower(), None)
-            if other is None:
+            row_field = row_fields.pop(item["name"].lower(), None)
+            if row_field is None:
                 self._missing(path, item)
                 fields.append(item)
             elif self.decides and not path and UNDECIDED in (item.get("metadata") or {}):
-                fields.append(self._decided(item, other["type"]))
+                fields.append(self._decided(item, row_field["type"]))
             else:
                 if not path:
-                    self.column = (item["name"], item["type"], other["type"])
-                fields.append({**item, "type": self.kind(_join(path, item["name"]), item["type"], other["type"])})
-        new = [item for item in given.values() if self._accepts(_join(path, item["name"]))]
+                    self.column = (item["name"], item["type"], row_field["type"])
+                fields.append({**item, "type": self.kind(_join(path, item["name"]), item["type"], row_field["type"])})
+        new = [item for item in row_fields.values() if self._accepts(_join(path, item["name"]))]
         return {**table, "fields": [*fields, *new]}
 
     def _decided(self, item: Mapping[str, Any], kind: Any) -> Mapping[str, Any]:
@@ -176,7 +176,7 @@ class _Merge:
             )
 
     def _other_type(self, path: str, table: Any, rows: Any) -> TableError:
-        wanted, given = type_name(table), type_name(rows)
+        table_type, rows_type = type_name(table), type_name(rows)
         name, whole, of_rows = self.column
         kept = cast_type(whole, of_rows)
         ways = []
@@ -187,12 +187,12 @@ class _Merge:
                 ways[0] += ", or set `write.schema: evolve`, which does so"
         both = holding_type(whole, of_rows)
         return TableError(
-            f"column `{path}` of the table at {self.uri} is {wanted}; the rows to write have {given}",
+            f"column `{path}` of the table at {self.uri} is {table_type}; the rows to write have {rows_type}",
             fix="; or ".join([*ways, REBUILD]),
             uri=self.uri,
             column=path,
-            table_type=wanted,
-            rows_type=given,
+            table_type=table_type,
+            rows_type=rows_type,
             policy=self.policy,
             both=None if both is None else f"{ddl_name(name)} {ddl_type(both)}",
             unites=common_type(whole, of_rows) is not None,

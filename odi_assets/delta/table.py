@@ -185,8 +185,8 @@ class TableHandle:
         """What ``read`` takes from the commit of a version, up to this one: read once, whoever asks."""
         if (read, version) not in self._read:
             self._read[read, version] = read(self.location, version)
-        found: _T = self._read[read, version]
-        return found
+        taken: _T = self._read[read, version]
+        return taken
 
     @property
     def commit(self) -> str | None:
@@ -319,14 +319,14 @@ class TableHandle:
             Their paths, relative to the table; in a dry run, those that would be deleted.
         """
         with self.calls("deleting unused files"):
-            found = self.table.vacuum(
+            paths = self.table.vacuum(
                 hours,  # type: ignore[arg-type]
                 dry_run=dry_run,
                 enforce_retention_duration=False,
                 full=full,
                 keep_versions=list(keep_versions) or None,
             )
-        return [unquote(path) for path in found]
+        return [unquote(path) for path in paths]
 
     def shorten_log(self) -> None:
         """Write a checkpoint and delete the commits that it covers, as far as the log's retention lets it."""
@@ -358,18 +358,18 @@ def _values(column: pa.ChunkedArray, otherwise: Callable[[pa.Scalar], Any]) -> l
     try:
         return list(column.to_pylist())
     except OverflowError:
-        return [_value(one, otherwise) for one in column]
+        return [_value(scalar, otherwise) for scalar in column]
 
 
-def _value(one: pa.Scalar, otherwise: Callable[[pa.Scalar], Any]) -> Any:
+def _value(scalar: pa.Scalar, otherwise: Callable[[pa.Scalar], Any]) -> Any:
     try:
-        return one.as_py()
+        return scalar.as_py()
     except OverflowError:
-        return otherwise(one)
+        return otherwise(scalar)
 
 
-def _as_text(one: pa.Scalar) -> Any:
-    return one.cast(pa.string()).as_py()
+def _as_text(scalar: pa.Scalar) -> Any:
+    return scalar.cast(pa.string()).as_py()
 
 
 def position_at(handle: TableHandle, version: int) -> dict[str, Any]:

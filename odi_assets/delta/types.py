@@ -51,11 +51,11 @@ def same_but_for_nulls(left: Any, right: Any) -> bool:
     if not isinstance(left, dict) or not isinstance(right, dict) or left["type"] != right["type"]:
         return bool(plain_type(left) == plain_type(right))
     if "fields" in left:
-        fields = [{field["name"]: field["type"] for field in one["fields"]} for one in (left, right)]
+        fields = [{field["name"]: field["type"] for field in struct["fields"]} for struct in (left, right)]
         same = fields[0].keys() == fields[1].keys()
         return same and all(same_but_for_nulls(kind, fields[1][name]) for name, kind in fields[0].items())
     return all(
-        same_but_for_nulls(left[one], right[one]) for one in ("elementType", "keyType", "valueType") if one in left
+        same_but_for_nulls(left[part], right[part]) for part in ("elementType", "keyType", "valueType") if part in left
     )
 
 
@@ -69,15 +69,15 @@ def common_schema(left: Mapping[str, Any], right: Mapping[str, Any], above: str 
         TypeError: a column has types of which neither holds all values of the other; its name and types are the
             arguments.
     """
-    given = {item["name"].lower(): item for item in right["fields"]}
+    right_fields = {item["name"].lower(): item for item in right["fields"]}
     fields = []
     for item in left["fields"]:
-        other = given.pop(item["name"].lower(), item)
-        kind = common_type(item["type"], other["type"], f"{above}{item['name']}.")
+        right_field = right_fields.pop(item["name"].lower(), item)
+        kind = common_type(item["type"], right_field["type"], f"{above}{item['name']}.")
         if kind is None:
-            raise TypeError(f"{above}{item['name']}", item["type"], other["type"])
+            raise TypeError(f"{above}{item['name']}", item["type"], right_field["type"])
         fields.append({**item, "type": kind, "nullable": True})
-    return {**left, "fields": [*fields, *({**item, "nullable": True} for item in given.values())]}
+    return {**left, "fields": [*fields, *({**item, "nullable": True} for item in right_fields.values())]}
 
 
 def common_type(left: Any, right: Any, above: str = "") -> Any:
@@ -130,7 +130,7 @@ def holding_type(left: Any, right: Any) -> Any:
         whole, scale = (max(pair) for pair in zip(*digits, strict=True))
         return f"decimal({whole + scale},{scale})" if whole + scale <= _MOST_DIGITS else "string"
     is_number = [
-        one is not None or kind in ("float", "double") for one, kind in zip(digits, (left, right), strict=True)
+        pair is not None or kind in ("float", "double") for pair, kind in zip(digits, (left, right), strict=True)
     ]
     return "double" if all(is_number) else "string"
 
@@ -150,11 +150,13 @@ def cast_type(table: Any, rows: Any) -> Any:
         return None
     if rows["type"] != "struct":
         parts = {
-            one: cast_type(table[one], rows[one]) for one in ("elementType", "keyType", "valueType") if one in rows
+            part: cast_type(table[part], rows[part]) for part in ("elementType", "keyType", "valueType") if part in rows
         }
         return None if None in parts.values() else {**rows, **parts}
-    known = {field["name"].lower(): field["type"] for field in table["fields"]}
-    kinds = [cast_type(known.get(field["name"].lower(), field["type"]), field["type"]) for field in rows["fields"]]
+    table_kinds = {field["name"].lower(): field["type"] for field in table["fields"]}
+    kinds = [
+        cast_type(table_kinds.get(field["name"].lower(), field["type"]), field["type"]) for field in rows["fields"]
+    ]
     if None in kinds:
         return None
     return {**rows, "fields": [{**field, "type": kind} for field, kind in zip(rows["fields"], kinds, strict=True)]}
@@ -171,15 +173,15 @@ def _stops_or_keeps(rows: Any, table: Any) -> bool:
     if rows == "string":
         # Of texts with digits behind a point, casts to decimals keep some digits.
         return table in _INTEGERS
-    given, wanted = _digits(rows), _digits(table)
-    return given is not None and wanted is not None and wanted[1] >= given[1]
+    rows_digits, table_digits = _digits(rows), _digits(table)
+    return rows_digits is not None and table_digits is not None and table_digits[1] >= rows_digits[1]
 
 
 def _digits(kind: str) -> tuple[int, int] | None:
     """How many digits stand before the point and behind it; None of other types."""
-    found = _DECIMAL.fullmatch(kind)
-    if found:
-        return int(found[1]) - int(found[2]), int(found[2])
+    match = _DECIMAL.fullmatch(kind)
+    if match:
+        return int(match[1]) - int(match[2]), int(match[2])
     return (_INTEGERS[kind], 0) if kind in _INTEGERS else None
 
 

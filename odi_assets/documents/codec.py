@@ -46,11 +46,11 @@ def of_value(value: Mapping[str, Any]) -> CursorStream:
     Raises:
         KeyError, TypeError, ValueError: it is no such description.
     """
-    given = value["position"]
+    described = value["position"]
     position: LogPosition | None = None
-    if given is not None:
-        kind = _KINDS[given["kind"]]
-        position = kind(**{item.name: given[item.name] for item in fields(kind)})
+    if described is not None:
+        kind = _KINDS[described["kind"]]
+        position = kind(**{item.name: described[item.name] for item in fields(kind)})
     chunks = frozenset(CursorChunk(str(low), str(high)) for low, high in value["chunks"])
     snapshot = CursorSnapshot(SnapshotStatus(value["snapshot"]), chunks, str(value["reached"]))
     return CursorStream(str(value["stream"]), "", "", "", snapshot, position, dict(value["columns"]))
@@ -73,9 +73,9 @@ def typed(value: Scalar) -> int | str | bool | Decimal | date | datetime | None:
         return value
     for kind in (date, datetime):
         try:
-            found = kind.fromisoformat(value)
+            parsed = kind.fromisoformat(value)
         except ValueError:
             continue
-        same = found.isoformat() in (value, value.replace(" ", "T").replace("Z", "+00:00"))
-        return found if same else value
+        same = parsed.isoformat() in (value, value.replace(" ", "T").replace("Z", "+00:00"))
+        return parsed if same else value
     return value

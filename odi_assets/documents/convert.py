@@ -71,13 +71,13 @@ def convert(document: CursorDocument, to: str, *, namespace: str | None = None) 
     if to == document.tool:
         raise CursorDocumentError(f"{document.path or 'the document'} is one of {to} already", path=document.path)
     streams, shared, outcomes = _converted(document, to, namespace)
-    found = parse(writer_of(to).text_of(streams.values(), shared) + "\n", tool=to)
-    back, _, fates = _converted(found, document.tool, None)
+    converted = parse(writer_of(to).text_of(streams.values(), shared) + "\n", tool=to)
+    back, _, fates = _converted(converted, document.tool, None)
     for name, stream in streams.items():
         there = spec_of(to).id_of(stream)
         notes = _lost_on_the_way_back(document.by_id[name], back.get(there), fates[there])
         outcomes[name] = replace(outcomes[name], notes=(*outcomes[name].notes, *notes))
-    return Conversion(found, tuple(outcomes.values()))
+    return Conversion(converted, tuple(outcomes.values()))
 
 
 def _converted(
@@ -92,9 +92,9 @@ def _converted(
         try:
             carried, notes = _carried(stream, document.tool, to)
             named = _named(carried, document.tool, namespace)
-            other = taken.setdefault(spec_of(to).id_of(named), stream.id)
-            if other != stream.id:
-                raise _NotCarried(f"{to} would call it {spec_of(to).id_of(named)}, as it calls {other}")
+            holder = taken.setdefault(spec_of(to).id_of(named), stream.id)
+            if holder != stream.id:
+                raise _NotCarried(f"{to} would call it {spec_of(to).id_of(named)}, as it calls {holder}")
         except _NotCarried as why:
             outcomes[stream.id] = Outcome(stream.id, False, f"{why}: {to} reads it from its start")
             continue
@@ -181,16 +181,16 @@ def _is_shared(position: LogPosition | None) -> bool:
 
 def _shared(streams: list[CursorStream]) -> SharedPosition | None:
     """OLake's position for all streams: the earliest of theirs, so that no change is left out."""
-    found = [one.position for one in streams if isinstance(one.position, PostgresLsn)]
-    logs = [one.position for one in streams if isinstance(one.position, BinlogPosition)]
+    lsns = [stream.position for stream in streams if isinstance(stream.position, PostgresLsn)]
+    logs = [stream.position for stream in streams if isinstance(stream.position, BinlogPosition)]
     position: LogPosition | None = None
-    if found:
-        position = min(found, key=lambda one: one.value)
+    if lsns:
+        position = min(lsns, key=lambda lsn: lsn.value)
     elif logs:
-        position = min(logs, key=lambda one: (one.prefix, one.number, one.offset))
+        position = min(logs, key=lambda binlog: (binlog.prefix, binlog.number, binlog.offset))
     if position is None:
         return None
-    return SharedPosition(position, frozenset(one.id for one in streams if one.position == position))
+    return SharedPosition(position, frozenset(stream.id for stream in streams if stream.position == position))
 
 
 def _left_behind(outcome: Outcome, shared: SharedPosition) -> Outcome:

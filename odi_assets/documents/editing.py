@@ -22,13 +22,13 @@ def writer_of(tool: str) -> DocumentWriter:
     Raises:
         CursorDocumentError: its documents are read alone.
     """
-    found = spec_of(tool)
-    if found.writer is None:
+    spec = spec_of(tool)
+    if spec.writer is None:
         raise CursorDocumentError(
-            f"documents of {found.name} are read here, and cannot be changed or made",
+            f"documents of {spec.name} are read here, and cannot be changed or made",
             fix="change the document with the tool itself, or by hand, and check it with odi cursors check",
         )
-    return found.writer
+    return spec.writer
 
 
 def with_cursors(document: CursorDocument, stream_id: str, values: Mapping[str, Scalar]) -> CursorDocument:
@@ -196,7 +196,7 @@ def _member_edits(
 
 def _is_other(key: str, old: Any, new: Any) -> bool:
     if key == "chunks" and isinstance(old, list):
-        return {write(one, sort=True) for one in old} != {write(one, sort=True) for one in new}
+        return {write(chunk, sort=True) for chunk in old} != {write(chunk, sort=True) for chunk in new}
     return write(old, sort=True) != write(new, sort=True)
 
 

@@ -33,14 +33,14 @@ def held(path: str | Path) -> Iterator[None]:
         OSError: there can be no lock there.
     """
     target = Path(path).resolve()
-    place = target.with_name(f".{target.name}.lock")
-    lock = FileLock(place, timeout=_LOCK_SECONDS, poll_interval=_POLL_SECONDS, is_singleton=True)
+    lock_path = target.with_name(f".{target.name}.lock")
+    lock = FileLock(lock_path, timeout=_LOCK_SECONDS, poll_interval=_POLL_SECONDS, is_singleton=True)
     try:
         lock.acquire()
     except Timeout as error:
         raise CursorDocumentError(
             f"another process has held the lock of {path} for {_LOCK_SECONDS:.0f} s",
-            fix=f"find the process that holds {place} (a stopped one holds it too) and end it",
+            fix=f"find the process that holds {lock_path} (a stopped one holds it too) and end it",
             path=str(path),
         ) from error
     try:

@@ -136,14 +136,14 @@ class Findings:
         if scanned is None and len(self._notes) > _FEW:
             scanned = scan(text, many=many)
         lines = Lines(text)
-        found = []
+        findings = []
         for (key, _), note in self._notes.items():
             start = note.start if note.start is not None else _place(text, key, note.of_key, many, scanned)
             line, column = lines.at(start)
-            found.append(
+            findings.append(
                 DocumentFinding(path or "<text>", line, column, key_text(key), note.message, note.remedy, note.severity)
             )
-        return tuple(sorted(found, key=lambda finding: (finding.line, finding.column)))
+        return tuple(sorted(findings, key=lambda finding: (finding.line, finding.column)))
 
 
 @lru_cache(maxsize=4096)

@@ -52,8 +52,8 @@ def name_of(path: str | Path) -> str:
 
 def names(state: StateBackend) -> list[str]:
     """The documents in state."""
-    found = [entry.key.removeprefix(PREFIX) for entry in state.list_hwms() if entry.key.startswith(PREFIX)]
-    return [name for name in found if "/" not in name]
+    keys = [entry.key.removeprefix(PREFIX) for entry in state.list_hwms() if entry.key.startswith(PREFIX)]
+    return [name for name in keys if "/" not in name]
 
 
 def take_in(
@@ -85,7 +85,7 @@ def take_in(
         require_forward(moves, f"the state of {name}")
     wanted: dict[str, Any] = {key_of(name): _head(document)}
     states = states_of(document)
-    wanted |= {key_of(name, one.id): _value(one, states.get(one.id)) for one in document.streams}
+    wanted |= {key_of(name, stream.id): _value(stream, states.get(stream.id)) for stream in document.streams}
     changes = _changes(before, wanted, state.environment)
     if changes and not dry_run:
         state.restore(changes)
@@ -167,6 +167,6 @@ def _head(document: CursorDocument) -> dict[str, Any]:
 
 def _value(stream: CursorStream, state: str | None) -> dict[str, Any]:
     """How far a stream was read, in types; ``state`` is what the document says of it, as JSON text."""
-    found = to_value(stream)
+    described = to_value(stream)
     columns = {name: typed(value) for name, value in stream.cursors.items()}
-    return {"shown": found["at"], **found, "columns": columns, "state": state}
+    return {"shown": described["at"], **described, "columns": columns, "state": state}

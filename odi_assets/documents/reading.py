@@ -92,11 +92,11 @@ def inspect_file(path: str | Path, *, tool: str | None = None) -> Inspection:
                 fix="check the path; a tool writes the file at the end of its first sync",
                 path=str(path),
             ) from error
-        found = inspect_bytes(raw, tool=tool, path=path)
-        if not found.torn or attempt == ATTEMPTS:
+        inspection = inspect_bytes(raw, tool=tool, path=path)
+        if not inspection.torn or attempt == ATTEMPTS:
             break
         time.sleep(WAIT_SECONDS)
-    return found
+    return inspection
 
 
 def inspect_bytes(raw: bytes, *, tool: str | None = None, path: str | Path | None = None) -> Inspection:
@@ -104,12 +104,12 @@ def inspect_bytes(raw: bytes, *, tool: str | None = None, path: str | Path | Non
     try:
         return inspect(raw.decode("utf-8"), tool=tool, path=path)
     except UnicodeDecodeError as error:
-        found = Findings(tool or "cursor")
+        findings = Findings(tool or "cursor")
         before = error.object[: error.start].decode()
         encoding = _ENCODINGS.get(raw[:2])
         what = f"the file is {encoding}" if encoding else f"the byte 0x{error.object[error.start]:02x} is not UTF-8"
-        found.add((), f"this is not JSON: {what}", "save it as UTF-8, or restore a copy", start=len(before))
-        return Inspection(None, found.placed(before + "\ufffd", _name(path)), tool=tool)
+        findings.add((), f"this is not JSON: {what}", "save it as UTF-8, or restore a copy", start=len(before))
+        return Inspection(None, findings.placed(before + "\ufffd", _name(path)), tool=tool)
 
 
 def inspect(text: str, *, tool: str | None = None, path: str | Path | None = None) -> Inspection:

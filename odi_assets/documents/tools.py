@@ -118,15 +118,15 @@ def spec_of(tool: str) -> ToolSpec:
 def _spec(key: str, path: tuple[str, ...]) -> ToolSpec:
     """The tool of that name; ``path`` is where packages are looked for."""
     del path
-    found: ToolSpec = CURSOR_TOOLS.load(key, lambda spec: isinstance(spec, ToolSpec))
-    if found.key != key:
+    tool: ToolSpec = CURSOR_TOOLS.load(key, lambda spec: isinstance(spec, ToolSpec))
+    if tool.key != key:
         raise ConfigError(
-            f"the tool of cursor documents `{key}` calls itself {found.name}: its entry point in "
+            f"the tool of cursor documents `{key}` calls itself {tool.name}: its entry point in "
             f"`{CURSOR_TOOLS.group}` has another name",
-            fix=f"its package is wrong: let it register the tool as `{found.key}`",
+            fix=f"its package is wrong: let it register the tool as `{tool.key}`",
             name=key,
         )
-    return found
+    return tool
 
 
 def specs() -> list[ToolSpec]:
@@ -146,5 +146,5 @@ def recognise(content: Any, *, many: bool = False) -> str | None:
         many: ``content`` is a list of messages that stood one after another.
     """
     tools = [spec for spec in specs() if spec.read_lines is not None or not many]
-    found = [spec.name for spec in tools if spec.form_of(content) is not None]
-    return found[0] if len(found) == 1 else None
+    names = [spec.name for spec in tools if spec.form_of(content) is not None]
+    return names[0] if len(names) == 1 else None

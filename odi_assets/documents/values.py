@@ -82,7 +82,9 @@ def distance(old: Scalar, new: Scalar) -> str | None:
     before, after = (_instant(value) if isinstance(value, str) else None for value in (old, new))
     if before is None or after is None or before.kind != after.kind:
         return None
-    exact = [one.seconds + timedelta(microseconds=int((one.fraction + "000000")[:6])) for one in (before, after)]
+    exact = [
+        instant.seconds + timedelta(microseconds=int((instant.fraction + "000000")[:6])) for instant in (before, after)
+    ]
     return str(abs(exact[1] - exact[0]))
 
 

@@ -79,7 +79,7 @@ class Absence:
         above = upstream(self.node)
         names = {s.name: str(above.get(s.name, s.label)) for s in self.node.sources if s.name in self.followed.sources}
         at = self.found.at[key]
-        return {name: at[place] for name, place in names.items() if place in at}
+        return {name: at[label] for name, label in names.items() if label in at}
 
     def _never_came(self, key: str) -> SearchedPlace:
         above = list(self._sources(key).values())
@@ -150,30 +150,32 @@ class Absence:
         unread = self._unread(keys)
         failing = self._failing(keys)
         lacking = self._lacking(keys)
-        given = self._given(keys)
+        outcome_by_key = self._given(keys)
         quarantined = self._quarantined(keys)
         for key in keys:
             if key in quarantined:
                 yield key, SearchedPlace(str(self.node), KeyVerdict.QUARANTINED, quarantined[key])
                 continue
-            yield key, self._reason(unread.get(key), failing.get(key), lacking.get(key), given.get(key))
+            yield key, self._reason(unread.get(key), failing.get(key), lacking.get(key), outcome_by_key.get(key))
 
     def _quarantined(self, keys: Sequence[str]) -> dict[str, str]:
         """The keys whose rows are in the node's quarantine, and what they fail, in words."""
-        place = quarantine_of(self.node)
-        table = None if place is None else TableHandle.open(place)
-        if place is None or table is None or not {*self.followed.columns, FAILED_CHECKS} <= set(table.columns):
+        location = quarantine_of(self.node)
+        table = None if location is None else TableHandle.open(location)
+        if location is None or table is None or not {*self.followed.columns, FAILED_CHECKS} <= set(table.columns):
             return {}
         rows = engine_of(table).read(self.found.spark, table)
         rows = only_asked(rows.withColumn("_odi_key", F.expr(self._key_sql)), keys, "_odi_key")
         failed = F.array_distinct(F.flatten(F.collect_list(FAILED_CHECKS))).alias("failed")
-        where = f"{self.node} has it in its quarantine {place.uri}"
+        where = f"{self.node} has it in its quarantine {location.uri}"
         return {
             row["_odi_key"]: f"{where}: it fails {' and '.join(f'`{name}`' for name in row['failed'])}"
             for row in rows.groupBy("_odi_key").agg(failed).collect()
         }
 
-    def _reason(self, unread: str | None, failing: str | None, lacking: str | None, given: str | None) -> SearchedPlace:
+    def _reason(
+        self, unread: str | None, failing: str | None, lacking: str | None, outcome: str | None
+    ) -> SearchedPlace:
         node = self.node
         if unread:
             return SearchedPlace(str(node), KeyVerdict.NOT_READ, f"{node} has not read it yet: {unread}")
@@ -182,11 +184,11 @@ class Absence:
             return SearchedPlace(str(node), KeyVerdict.FILTERED, text)
         if lacking:
             return SearchedPlace(str(node), KeyVerdict.LOST_BY_JOIN, f"{node} loses it in a join: {lacking}")
-        if given is None:
+        if outcome is None:
             choices = self.followed.outline.choices if self.followed.outline else ()
             why = f": `{'`, `'.join(choices)}`" if choices else ""
             return SearchedPlace(str(node), KeyVerdict.LEFT_OUT, f"the transform of {node} gives no row of it{why}")
-        if given == "replaced":
+        if outcome == "replaced":
             text = f"a newer row with the same {', '.join(node.config.write.keys)} is in {node} instead"
             return SearchedPlace(str(node), KeyVerdict.REPLACED, text)
         stateful = [s for s in node.sources if isinstance(s.increment, StatefulIncrement)]
@@ -228,7 +230,7 @@ class Absence:
         except _STOPPED:
             # It has read what it has read; `odi plan` says what is wrong with it.
             return {}
-        found: dict[str, str] = {}
+        reason_by_key: dict[str, str] = {}
         for read in reads:
             waits_for = read.waits_for if isinstance(read, NothingNew) else None
             if (
@@ -247,8 +249,8 @@ class Absence:
                 place = self._sources(key).get(read.name)
                 if place is not None and count >= place.rows:
                     where = f" in {some_names(place.files)}" if place.files else ""
-                    found[key] = f"{place.name} has it{where}, {'' if waits_for is None else 'and '}{why}"
-        return found
+                    reason_by_key[key] = f"{place.name} has it{where}, {'' if waits_for is None else 'and '}{why}"
+        return reason_by_key
 
     def _count(self, frame: DataFrame, source: str, keys: Sequence[str]) -> dict[str, int]:
         key = key_sql([quoted(column) for column in self.followed.sources[source]])
@@ -257,7 +259,7 @@ class Absence:
 
     def _failing(self, keys: Sequence[str]) -> dict[str, str]:
         """By key none of whose rows meets the conditions of an input, the first condition that is not met."""
-        found: dict[str, str] = {}
+        condition_by_key: dict[str, str] = {}
         for source in self.node.sources:
             conditions = self._conditions(source.name)
             rows = rows_of(self.found.spark, source) if source.name in self.followed.sources else None
@@ -268,33 +270,33 @@ class Absence:
             grouped = only_asked(frame, keys).groupBy("key")
             for row in grouped.agg(F.min("failed").alias("best"), F.max("failed").alias("failed")).collect():
                 if row["best"] >= 0:
-                    found[row["key"]] = conditions[row["failed"]].text
-        return found
+                    condition_by_key[row["key"]] = conditions[row["failed"]].text
+        return condition_by_key
 
     def _conditions(self, view: str) -> tuple[Condition, ...]:
         """What rows of an input must meet, without the conditions on its second side in a self-join."""
-        found = self.followed.outline.conditions.get(view, ()) if self.followed.outline else ()
-        return tuple(one for one in found if f"{view}_2." not in one.sql)
+        conditions = self.followed.outline.conditions.get(view, ()) if self.followed.outline else ()
+        return tuple(condition for condition in conditions if f"{view}_2." not in condition.sql)
 
     def _lacking(self, keys: Sequence[str]) -> dict[str, str]:
         """By key whose rows have no counterpart in a join, what is lacking."""
-        found: dict[str, str] = {}
+        reason_by_key: dict[str, str] = {}
         frames = {source.name: rows_of(self.found.spark, source) for source in self.node.sources}
         labels = {source.name: source.label for source in self.node.sources}
-        for one in self.followed.outline.equalities if self.followed.outline else ():
+        for equality in self.followed.outline.equalities if self.followed.outline else ():
             for name in self.followed.sources:
-                other = one.other(name)
-                if other is None or frames.get(name) is None or frames.get(one.views[other]) is None:
+                other_side = equality.other(name)
+                if other_side is None or frames.get(name) is None or frames.get(equality.views[other_side]) is None:
                     continue
                 key = key_sql([quoted(column) for column in self.followed.sources[name]])
-                left, right = frames[name], frames[one.views[other]]
+                left, right = frames[name], frames[equality.views[other_side]]
                 assert left is not None
                 assert right is not None
-                rows = left.alias(name).selectExpr(f"{key} AS key", f"{one.sides[1 - other]} AS value")
+                rows = left.alias(name).selectExpr(f"{key} AS key", f"{equality.sides[1 - other_side]} AS value")
                 rows = only_asked(rows, keys)
-                conditions = self._conditions(one.views[other])
-                counterparts = right.alias(one.views[other]).selectExpr(
-                    f"{one.sides[other]} AS there", f"{first_failing_sql(conditions)} AS failed"
+                conditions = self._conditions(equality.views[other_side])
+                counterparts = right.alias(equality.views[other_side]).selectExpr(
+                    f"{equality.sides[other_side]} AS there", f"{first_failing_sql(conditions)} AS failed"
                 )
                 # By value, -1 if a row of it meets all conditions, else the last one that stopped a row.
                 best = F.when(F.min("failed") < 0, -1).otherwise(F.max("failed")).alias("failed")
@@ -305,14 +307,14 @@ class Absence:
                 matches = F.count(F.when(F.col("failed") < 0, 1)).alias("matches")
                 for row in joined.groupBy("key").agg(matches, F.max("failed").alias("failed"), text).collect():
                     if not row["matches"]:
-                        column = one.sides[other].removeprefix(f"{one.views[other]}.")
+                        column = equality.sides[other_side].removeprefix(f"{equality.views[other_side]}.")
                         value = f"{column} = {'NULL' if row['value'] is None else repr(row['value'])}"
-                        label = labels[one.views[other]]
-                        found[row["key"]] = f"{label} has no row with {value}"
+                        label = labels[equality.views[other_side]]
+                        reason_by_key[row["key"]] = f"{label} has no row with {value}"
                         if row["failed"] is not None:
                             failed = conditions[row["failed"]].text
-                            found[row["key"]] = f"the rows of {label} with {value} do not meet `{failed}`"
-        return found
+                            reason_by_key[row["key"]] = f"the rows of {label} with {value} do not meet `{failed}`"
+        return reason_by_key
 
     def _given(self, keys: Sequence[str]) -> dict[str, str]:
         """The keys that the transform gives now: ``given``, or ``replaced`` if the table has their ``write.keys``."""
@@ -323,13 +325,13 @@ class Absence:
         node = self.node
         rows = transformed(self.found.spark, node.config, node.project.root, whole, str(node))
         rows = only_asked(rows.withColumn("_odi_key", F.expr(self._key_sql)), keys, "_odi_key")
-        given = {row["_odi_key"]: "given" for row in rows.select("_odi_key").distinct().collect()}
+        outcome_by_key = {row["_odi_key"]: "given" for row in rows.select("_odi_key").distinct().collect()}
         columns = list(node.config.write.keys)
-        if given and columns and self.handle.exists:
+        if outcome_by_key and columns and self.handle.exists:
             table = engine_of(self.handle).read(self.found.spark, self.handle).select(*map(quoted, columns)).distinct()
             kept = rows.select("_odi_key", *map(quoted, columns)).join(table, columns)
-            given |= {row["_odi_key"]: "replaced" for row in kept.select("_odi_key").distinct().collect()}
-        return given
+            outcome_by_key |= {row["_odi_key"]: "replaced" for row in kept.select("_odi_key").distinct().collect()}
+        return outcome_by_key
 
 
 def _with_reason(gone: SearchedPlace, reason: SearchedPlace) -> SearchedPlace:

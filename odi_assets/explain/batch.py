@@ -59,14 +59,14 @@ def trace(
         SourceError, TableError: something on the way cannot be read.
     """
     asked = keys if table is not None else _as_written(TableHandle.open(project.target(key)), columns, keys)
-    found = Trace(project, spark, state, asked)
+    key_trace = Trace(project, spark, state, asked)
     with own_session(spark), errors_named(Node.of(project, key), ()):
         for followed in followed_nodes(project, spark, key, tuple(columns)):
             if table is None:
-                _look(found, followed)
+                _look(key_trace, followed)
             else:
-                captured_in_log(found, followed.node, table, followed.columns)
-    return [_conclusion(found, str(key), one) for one in asked]
+                captured_in_log(key_trace, followed.node, table, followed.columns)
+    return [_conclusion(key_trace, str(key), asked_key) for asked_key in asked]
 
 
 def _as_written(handle: TableHandle, columns: Sequence[str], keys: Sequence[str]) -> list[str]:
@@ -83,52 +83,52 @@ def with_places_above(explainer: StreamExplainer, answers: Sequence[KeyExplanati
     Raises:
         SourceError, TableError: something on the way cannot be read.
     """
-    node, found = explainer.node, {one.text: one for one in answers}
+    node, answer_by_key = explainer.node, {explanation.text: explanation for explanation in answers}
     above = upstream(node)
-    for given in explainer.definition.inputs:
-        columns = [part.removeprefix(f"{given.view}.").strip("`") for part in given.key]
+    for query_input in explainer.definition.inputs:
+        columns = [part.removeprefix(f"{query_input.view}.").strip("`") for part in query_input.key]
         absent = [
             key
-            for key, one in found.items()
-            if any(row.input == given.view and row.fate is KeyVerdict.NEVER_ARRIVED for row in one.rows)
+            for key, explanation in answer_by_key.items()
+            if any(row.input == query_input.view and row.fate is KeyVerdict.NEVER_ARRIVED for row in explanation.rows)
         ]
-        if not absent or given.source not in above or not set(columns) <= set(given.columns):
+        if not absent or query_input.source not in above or not set(columns) <= set(query_input.columns):
             continue
         state = node.project.open_state()
-        places = trace(node.project, explainer.spark, state, above[given.source], columns, absent)
-        for key, one in zip(absent, places, strict=True):
-            answer = found[key]
-            found[key] = replace(
+        explanations_above = trace(node.project, explainer.spark, state, above[query_input.source], columns, absent)
+        for key, explanation_above in zip(absent, explanations_above, strict=True):
+            answer = answer_by_key[key]
+            answer_by_key[key] = replace(
                 answer,
-                sentence=f"{answer.sentence} {one.sentence}",
-                places=(*answer.places, *one.places),
-                absent_since=one.absent_since,
+                sentence=f"{answer.sentence} {explanation_above.sentence}",
+                places=(*answer.places, *explanation_above.places),
+                absent_since=explanation_above.absent_since,
             )
-    return list(found.values())
+    return list(answer_by_key.values())
 
 
 # -- looking -----------------------------------------------------------------------------------------------------------
 
 
-def _look(found: Trace, followed: Followed) -> None:
+def _look(key_trace: Trace, followed: Followed) -> None:
     node = followed.node
     for source in node.sources:
         if source.name in followed.sources and not isinstance(source, DeltaTableSource):
-            _look_into_source(found, source, followed.sources[source.name])
+            _look_into_source(key_trace, source, followed.sources[source.name])
     handle = TableHandle.open(node.target.location)
-    there = _stays(found, handle, followed.columns)
+    there = _stays(key_trace, handle, followed.columns)
     if node.config.apply is not None:
-        followed_in_log(found, node, followed.columns, there)
+        followed_in_log(key_trace, node, followed.columns, there)
         return
-    absent = [key for key in found.keys if key not in there or not there[key].rows]
-    for key in found.keys:
+    absent = [key for key in key_trace.keys if key not in there or not there[key].rows]
+    for key in key_trace.keys:
         if key not in absent:
-            found.add(key, present(node, there[key], _more_above(found, node, key, there[key].rows)))
+            key_trace.add(key, present(node, there[key], _more_above(key_trace, node, key, there[key].rows)))
     if absent:
-        Absence(found, followed, handle).explain(absent, there)
+        Absence(key_trace, followed, handle).explain(absent, there)
 
 
-def _more_above(found: Trace, node: Node, key: str, rows: int) -> str:
+def _more_above(key_trace: Trace, node: Node, key: str, rows: int) -> str:
     """What a sentence about a table goes on with that has fewer rows of a key than the one source of which it keeps
     each row."""
     config = node.config
@@ -136,13 +136,13 @@ def _more_above(found: Trace, node: Node, key: str, rows: int) -> str:
     if not keeps_each or len(node.sources) != 1:
         return ""
     (source,) = node.sources
-    above = found.at[key].get(str(upstream(node).get(source.name, source.label)))
+    above = key_trace.at[key].get(str(upstream(node).get(source.name, source.label)))
     if above is None or (above.rows or 0) <= rows:
         return ""
     return f"; {above.name} has {counted(above.rows, 'row')}, and `odi audit {node}` says what is missing"
 
 
-def _stays(found: Trace, handle: TableHandle, columns: tuple[str, ...]) -> dict[str, Stay]:
+def _stays(key_trace: Trace, handle: TableHandle, columns: tuple[str, ...]) -> dict[str, Stay]:
     if not handle.exists:
         return {}
     known = {name.lower(): name for name in handle.columns}
@@ -153,31 +153,35 @@ def _stays(found: Trace, handle: TableHandle, columns: tuple[str, ...]) -> dict[
             fix=f"it has {', '.join(handle.columns)}: name one, as in --key COLUMN=VALUE",
             column=missing,
         )
-    return stays(found.spark, handle, key_sql([quoted(known[column.lower()]) for column in columns]), found.keys)
+    return stays(
+        key_trace.spark, handle, key_sql([quoted(known[column.lower()]) for column in columns]), key_trace.keys
+    )
 
 
-def _look_into_source(found: Trace, source: Source, columns: tuple[str, ...]) -> None:
-    rows = rows_of(found.spark, source)
-    counts = {} if rows is None else _by_file(found, source, rows, columns)
-    for key in found.keys:
+def _look_into_source(key_trace: Trace, source: Source, columns: tuple[str, ...]) -> None:
+    rows = rows_of(key_trace.spark, source)
+    counts = {} if rows is None else _by_file(key_trace, source, rows, columns)
+    for key in key_trace.keys:
         in_files = counts.get(key, {})
         if in_files:
             total, names = sum(in_files.values()), tuple(sorted(name for name in in_files if name))
             where = f" in {some_names(names)}" if names else ""
             text = f"{source.label} has {counted(total, 'row')} of it{where}"
-            found.add(key, SearchedPlace(source.label, KeyVerdict.PRESENT, text, total, files=names, is_source=True))
+            key_trace.add(
+                key, SearchedPlace(source.label, KeyVerdict.PRESENT, text, total, files=names, is_source=True)
+            )
         else:
             text = f"{source.label} has no row of it"
-            found.add(key, SearchedPlace(source.label, KeyVerdict.NOT_LANDED, text, is_source=True))
+            key_trace.add(key, SearchedPlace(source.label, KeyVerdict.NOT_LANDED, text, is_source=True))
 
 
-def _by_file(found: Trace, source: Source, rows: DataFrame, columns: tuple[str, ...]) -> dict[str, dict[str, int]]:
+def _by_file(key_trace: Trace, source: Source, rows: DataFrame, columns: tuple[str, ...]) -> dict[str, dict[str, int]]:
     base = getattr(source.unwaited, "base", None)
     root = "" if base is None else file_uri_key(base.uri).rstrip("/") + "/"
     key = key_sql([quoted(column) for column in columns])
     frame = rows.withColumn(FILE, F.input_file_name()).selectExpr(f"{key} AS key", FILE)
     counts: dict[str, dict[str, int]] = defaultdict(dict)
-    for row in only_asked(frame, found.keys).groupBy("key", FILE).count().collect():
+    for row in only_asked(frame, key_trace.keys).groupBy("key", FILE).count().collect():
         counts[row["key"]][file_uri_key(row[FILE]).removeprefix(root) if row[FILE] else ""] = row["count"]
     return counts
 
@@ -185,16 +189,16 @@ def _by_file(found: Trace, source: Source, rows: DataFrame, columns: tuple[str, 
 # -- the answer --------------------------------------------------------------------------------------------------------
 
 
-def _conclusion(found: Trace, node: str, key: str) -> KeyExplanation:
-    places = tuple(found.places[key])
+def _conclusion(key_trace: Trace, node: str, key: str) -> KeyExplanation:
+    places = tuple(key_trace.places[key])
 
     def answer(verdict: KeyVerdict, sentence: str, absent_since: str | None = None) -> KeyExplanation:
-        changes = tuple(found.changes[key])
+        changes = tuple(key_trace.changes[key])
         return KeyExplanation(
             key_parts(key), verdict, sentence, places=places, absent_since=absent_since, changes=changes
         )
 
-    last = found.at[key][node]
+    last = key_trace.at[key][node]
     if last.verdict is KeyVerdict.PRESENT:
         return answer(last.verdict, f"{_capital(last.text)}.")
     # The reason is at the first place that lacks the key although a place before it has the key.

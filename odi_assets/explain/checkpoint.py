@@ -52,38 +52,42 @@ def explain_key(
     Raises:
         CheckpointError: there is no checkpoint, no join, no history of it, or the key has other fields.
     """
-    known = reader.inspect()
-    _require_join(known, operator)
-    last = known.committed_batch()
+    checkpoint = reader.inspect()
+    _require_join(checkpoint, operator)
+    last = checkpoint.committed_batch()
     stores = [rows_store(side) for side in _SIDES]
-    oldest = first_changes(known, known.operator(operator), stores)
-    first = oldest if since_batch is None else known.committed_batch(since_batch)
+    oldest = first_changes(checkpoint, checkpoint.operator(operator), stores)
+    first = oldest if since_batch is None else checkpoint.committed_batch(since_batch)
     left, right = (_side(reader, side, key, operator, first) for side in _SIDES)
     verdict, conclusion = _conclusion(left, right)
     lost = (_missing_evidence(first),) if KeyVerdict.UNDECIDABLE in (left.fate, right.fate) else ()
-    sentence = f"{_side_text(left, known, first)}; {_side_text(right, known, first)}. {conclusion}"
-    state = StateOfKey(left, right, first, last, known.watermark)
+    sentence = f"{_side_text(left, checkpoint, first)}; {_side_text(right, checkpoint, first)}. {conclusion}"
+    state = StateOfKey(left, right, first, last, checkpoint.watermark)
     return KeyExplanation(tuple(map(str, key)), verdict, capital(sentence), lost=lost, state=state)
 
 
 _SIDES: tuple[JoinSide, JoinSide] = ("left", "right")
 
 
-def _require_join(known: Checkpoint, operator_id: int) -> None:
-    operator = known.operator(operator_id)
+def _require_join(checkpoint: Checkpoint, operator_id: int) -> None:
+    operator = checkpoint.operator(operator_id)
     if not operator.is_join:
-        joins = ", ".join(str(other.operator_id) for other in known.operators if other.is_join)
+        joins = ", ".join(str(other.operator_id) for other in checkpoint.operators if other.is_join)
         raise CheckpointError(
-            f"{known.path}: operator {operator_id} is {operator.name}, not a join of two streams.",
+            f"{checkpoint.path}: operator {operator_id} is {operator.name}, not a join of two streams.",
             fix=f"its joins are the operators {joins}" if joins else "the query joins no two streams",
-            path=str(known.path),
+            path=str(checkpoint.path),
         )
-    version = known.batches[-1].conf.get("spark.sql.streaming.join.stateFormatVersion", "2") if known.batches else "2"
+    version = (
+        checkpoint.batches[-1].conf.get("spark.sql.streaming.join.stateFormatVersion", "2")
+        if checkpoint.batches
+        else "2"
+    )
     if version not in _FORMATS_WITH_INDEX:
         raise CheckpointError(
-            f"{known.path}: the join keeps its state in format {version}, which this explanation cannot read.",
+            f"{checkpoint.path}: the join keeps its state in format {version}, which this explanation cannot read.",
             fix="Spark calls that format unfinished: rebuild the query in format 2 or 3, or read the stores",
-            path=str(known.path),
+            path=str(checkpoint.path),
         )
 
 
@@ -93,9 +97,9 @@ def _side(reader: CheckpointReader, side: JoinSide, key: Sequence[Any], operator
     # Both in one go: a row of the state is no change of a batch.
     held = state.selectExpr("CAST(NULL AS BIGINT) AS batch_id", "CAST(NULL AS STRING) AS change_type", "value")
     with reader.errors():
-        found = held.unionByName(changes.select("batch_id", "change_type", "value")).collect()
-    here = [row for row in found if row["change_type"] is None]
-    history = [row for row in found if row["change_type"] is not None]
+        rows_and_changes = held.unionByName(changes.select("batch_id", "change_type", "value")).collect()
+    here = [row for row in rows_and_changes if row["change_type"] is None]
+    history = [row for row in rows_and_changes if row["change_type"] is not None]
     rows = tuple(row["value"].asDict(recursive=True) for row in here)
     seen = [*rows, *(row["value"].asDict() for row in history if row["value"] is not None)]
     flags = [row["matched"] for row in seen if "matched" in row]
@@ -138,13 +142,13 @@ def _missing_evidence(first: int) -> str:
     )
 
 
-def _side_text(side: SideOfKey, known: Checkpoint, first: int) -> str:
+def _side_text(side: SideOfKey, checkpoint: Checkpoint, first: int) -> str:
     if side.fate is KeyVerdict.WAITING:
         matched = {True: "matched", False: "not matched", None: "in the state"}[side.matched]
         return f"{side.side}: {counted(len(side.rows), 'row')} in the state, {matched}"
     if side.fate is KeyVerdict.EXPIRED:
         last = side.purged_in[-1]
-        batch = known.batch(last)
+        batch = checkpoint.batch(last)
         watermark = f", at watermark {batch.watermark.isoformat()}" if batch and batch.watermark else ""
         matched = ", matched before" if side.matched else ""
         return f"{side.side}: purged in batch {last}{watermark}{matched}"
@@ -203,15 +207,15 @@ def _both_stored(left: SideOfKey, right: SideOfKey) -> tuple[KeyVerdict, str]:
 
 
 def _undecidable(left: SideOfKey, right: SideOfKey) -> tuple[KeyVerdict, str]:
-    known = next((side for side in (left, right) if side.fate is not KeyVerdict.UNDECIDABLE), None)
-    if known is None:
+    known_side = next((side for side in (left, right) if side.fate is not KeyVerdict.UNDECIDABLE), None)
+    if known_side is None:
         return KeyVerdict.UNDECIDABLE, (
             "It is not known whether either side ever came: it may have come and gone before the batches that are kept."
         )
-    other = right if known is left else left
-    unknown = f"it is not known whether the {other.side} row never came, or came and was purged before"
-    if known.fate is KeyVerdict.WAITING:
+    other_side = right if known_side is left else left
+    unknown = f"it is not known whether the {other_side.side} row never came, or came and was purged before"
+    if known_side.fate is KeyVerdict.WAITING:
         return KeyVerdict.WAITING, (
-            f"The {known.side} row has found no partner so far and waits until the watermark passes it; {unknown}."
+            f"The {known_side.side} row has found no partner so far and waits until the watermark passes it; {unknown}."
         )
-    return KeyVerdict.UNDECIDABLE, f"The {known.side} row is gone; {unknown}."
+    return KeyVerdict.UNDECIDABLE, f"The {known_side.side} row is gone; {unknown}."

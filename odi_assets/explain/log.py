@@ -57,19 +57,19 @@ class CapturedKeys:
             str(node): applied_below(node, TableHandle.open(node.target.location), log, self.found.state)
             for node in appliers
         }
-        found: dict[str, KeyHistory] = {}
-        for one in self.found.keys:
-            history = by_key.get(one, KeyHistory())
+        history_by_key: dict[str, KeyHistory] = {}
+        for asked_key in self.found.keys:
+            history = by_key.get(asked_key, KeyHistory())
             marked = [
                 replace(change, applied_by=tuple(name for name, below in applied.items() if change.n < below))
                 for change in history.changes
             ]
-            self.found.changes[one], found[one] = marked, replace(history, changes=tuple(marked))
+            self.found.changes[asked_key], history_by_key[asked_key] = marked, replace(history, changes=tuple(marked))
         if {name.lower() for name in self.columns} == {name.lower() for name in changes.key}:
             self._at_server(changes.key)
-        for one in self.found.keys:
-            self.found.add(one, self._in_log(one))
-        return found
+        for asked_key in self.found.keys:
+            self.found.add(asked_key, self._in_log(asked_key))
+        return history_by_key
 
     def _at_server(self, key: Sequence[str]) -> None:
         """Whether the table of the database has the keys now."""
@@ -78,14 +78,14 @@ class CapturedKeys:
             # Its rows were captured by somebody else: their server is not known.
             return
         order = [[column.lower() for column in self.columns].index(name.lower()) for name in key]
-        asked = {one: tuple(key_parts(one)[place] for place in order) for one in self.found.keys}
+        asked = {asked_key: tuple(key_parts(asked_key)[index] for index in order) for asked_key in self.found.keys}
         name, why, there = f"{source.connection}:{self.table}", "", set[tuple[str, ...]]()
         try:
             there = keys_there(source, self.table, list(asked.values()))
         except OdiError as error:
             # The log itself needs no server.
             why = error.message
-        for one, parts in asked.items():
+        for asked_key, parts in asked.items():
             if why:
                 text = f"{name} cannot be looked at: {why}"
                 place = SearchedPlace(name, KeyVerdict.UNEXPLAINED, text, is_source=True)
@@ -93,14 +93,14 @@ class CapturedKeys:
                 place = SearchedPlace(name, KeyVerdict.PRESENT, f"{name} has a row of it now", 1, is_source=True)
             else:
                 place = SearchedPlace(name, KeyVerdict.NOT_LANDED, f"{name} has no row of it now", is_source=True)
-            self.found.add(one, place)
+            self.found.add(asked_key, place)
 
-    def _in_log(self, one: str) -> SearchedPlace:
-        changes, name = self.found.changes[one], str(self.capture)
+    def _in_log(self, key: str) -> SearchedPlace:
+        changes, name = self.found.changes[key], str(self.capture)
         if changes:
             text = f"{name} has {counted(len(changes), 'change')} of it; the last one is {change_text(changes[-1])}"
             return SearchedPlace(name, KeyVerdict.PRESENT, text, len(changes))
-        server = next((place for place in self.found.places[one] if place.is_source and place.rows), None)
+        server = next((place for place in self.found.places[key] if place.is_source and place.rows), None)
         if server is None:
             return SearchedPlace(name, KeyVerdict.NOT_LANDED, f"{name} has no change of it")
         text = f"{server.name} has a row of it, and {name} has not captured it yet. Run: odi run {self.capture.command}"
@@ -118,19 +118,19 @@ def followed_in_log(found: Trace, node: Node, columns: tuple[str, ...], there: d
     assert captured_by is not None
     capture = Node.of(found.project, captured_by)
     histories = CapturedKeys(found, capture, apply.table, columns).look([node])
-    for one, history in histories.items():
-        above = found.at[one][str(capture)]
-        found.add(one, _in_table(node, above, history, there.get(one)))
+    for key, history in histories.items():
+        above = found.at[key][str(capture)]
+        found.add(key, _in_table(node, above, history, there.get(key)))
 
 
 def captured_in_log(found: Trace, node: Node, table: str, columns: tuple[str, ...]) -> None:
     """Add what a change log has of keys of one of its tables, and who has applied it."""
     appliers = [
-        other
+        applier
         for key in found.project.graph.order()
-        if (other := Node.of(found.project, key)).applies == node.key
-        and other.config.apply is not None
-        and other.config.apply.table == table
+        if (applier := Node.of(found.project, key)).applies == node.key
+        and applier.config.apply is not None
+        and applier.config.apply.table == table
     ]
     CapturedKeys(found, node, table, columns).look(appliers)
 

@@ -107,12 +107,12 @@ class _RowReplay:
 
     def _values(self, row: Any, before: Mapping[str, str | None]) -> dict[str, str | None]:
         lacking = set(row["unchanged"] or ())
-        given = {
-            name: row["after"][place]
-            for place, (name, _) in enumerate(self._shapes[row["shape"]].columns)
-            if place not in lacking
+        after = {
+            name: row["after"][index]
+            for index, (name, _) in enumerate(self._shapes[row["shape"]].columns)
+            if index not in lacking
         }
-        return {**before, **given}
+        return {**before, **after}
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,9 @@ class KeyHistory:
 
     def last(self, changes: Iterable[LoggedKeyChange]) -> LoggedKeyChange | None:
         """The last of ``changes`` after which one of the keys is there, or is there no more."""
-        meant = [one for one in changes if not one.key or one.key in self.keys or one.former in self.keys]
+        meant = [
+            change for change in changes if not change.key or change.key in self.keys or change.former in self.keys
+        ]
         return meant[-1] if meant else None
 
     def is_removed_by(self, change: LoggedKeyChange) -> bool:
@@ -169,13 +171,13 @@ class TableLog:
         data = self._rows.where(F.col("op").isin([op.value for op in _DATA]))
         by_key = self._keys(data, columns, asked)
         pairs = self._pairs(data)
-        wanted = {one: _connected(keys, pairs) for one, keys in by_key.items()}
-        rows = self._collected(data, set().union(*wanted.values()) if wanted else set())
-        found: dict[str, KeyHistory] = {}
-        for one, keys in wanted.items():
+        connected_keys = {asked_key: _connected(keys, pairs) for asked_key, keys in by_key.items()}
+        rows = self._collected(data, set().union(*connected_keys.values()) if connected_keys else set())
+        history_by_key: dict[str, KeyHistory] = {}
+        for asked_key, keys in connected_keys.items():
             of_keys = [row for row in rows if row["key"] is None or tuple(row["key"]) in keys]
-            found[one] = KeyHistory(frozenset(by_key[one]), tuple(self._replayed(of_keys)))
-        return found
+            history_by_key[asked_key] = KeyHistory(frozenset(by_key[asked_key]), tuple(self._replayed(of_keys)))
+        return history_by_key
 
     def _keys(self, data: DataFrame, columns: Sequence[str], asked: Sequence[str]) -> dict[str, set[Key]]:
         """By key that is asked for, the keys of the log's rows that have it."""
@@ -183,17 +185,22 @@ class TableLog:
         names = [by_lower[column.lower()] for column in columns]
         texts = [self._text(name) for name in names]
         kept = data.select(
-            "key", *[made.alias(f"{form}{place}") for place, pair in enumerate(texts) for form, made in pair.items()]
+            "key",
+            *[
+                text_column.alias(f"{form}{index}")
+                for index, pair in enumerate(texts)
+                for form, text_column in pair.items()
+            ],
         )
-        found: dict[str, set[Key]] = defaultdict(set)
+        keys_by_asked: dict[str, set[Key]] = defaultdict(set)
         for form in ("written", "shown"):
-            sql = key_sql([f"{form}{place}" for place in range(len(names))])
+            sql = key_sql([f"{form}{index}" for index in range(len(names))])
             rows = only_asked(
                 kept.where(F.col("key").isNotNull()).selectExpr(f"{sql} AS {_ASKED}", "key"), asked, _ASKED
             )
             for row in rows.select(_ASKED, "key").distinct().collect():
-                found[row[_ASKED]].add(tuple(row["key"]))
-        return found
+                keys_by_asked[row[_ASKED]].add(tuple(row["key"]))
+        return keys_by_asked
 
     def _text(self, name: str) -> dict[str, Column]:
         """A column's value in a row: as the database writes it, and as the node's table has it."""
@@ -235,8 +242,8 @@ class TableLog:
     def _replayed(self, rows: Sequence[Any]) -> Iterator[LoggedKeyChange]:
         """The changes that the rows of the log are, with what each changed."""
         replay, leaves = _RowReplay(self._by_id, self._mark), None
-        for place, row in enumerate(rows):
-            if place + 1 < len(rows) and self._is_moved(row, rows[place + 1]):
+        for index, row in enumerate(rows):
+            if index + 1 < len(rows) and self._is_moved(row, rows[index + 1]):
                 # A changed key is a deletion and an insertion in the log.
                 leaves = tuple(row["key"])
                 continue
@@ -264,7 +271,7 @@ def _moment(micros: int | None) -> datetime | None:
 
 def _connected(keys: set[Key], pairs: Sequence[tuple[Key, Key]]) -> set[Key]:
     """``keys``, and all keys that their rows had before and after."""
-    found = set(keys)
-    while more := {one for pair in pairs if found.intersection(pair) for one in pair} - found:
-        found |= more
-    return found
+    connected = set(keys)
+    while more := {key for pair in pairs if connected.intersection(pair) for key in pair} - connected:
+        connected |= more
+    return connected

@@ -80,7 +80,7 @@ def stays(
             raise
         # Damage to what earlier versions alone need keeps nobody from what the table has.
         counts = _counts(spark, handle, readable, key, asked)
-    return {one: _stay(in_files, live, spans, stamps) for one, in_files in counts.items()}
+    return {asked_key: _stay(in_files, live, spans, stamps) for asked_key, in_files in counts.items()}
 
 
 def _counts(
@@ -90,9 +90,9 @@ def _counts(
     files = [*handle.live_files, *old]
     by_uri = by_file_uri(handle.location, files)
     rows = engine_of(handle).read_files(spark, handle, files, file_as=FILE)
-    found = only_asked(rows.selectExpr(f"{key} AS key", FILE), asked)
+    asked_rows = only_asked(rows.selectExpr(f"{key} AS key", FILE), asked)
     counts: dict[str, dict[str, int]] = defaultdict(dict)
-    for row in found.groupBy("key", FILE).count().collect():
+    for row in asked_rows.groupBy("key", FILE).count().collect():
         counts[row["key"]][by_uri[file_uri_key(row[FILE])].path] = row["count"]
     return counts
 

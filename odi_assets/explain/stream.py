@@ -79,7 +79,7 @@ class StreamExplainer:
         node = Node.of(project, key)
         if not isinstance(node.kind, StreamKind):
             raise ConfigError(f"{node} is no stream node", fix=f"to follow its keys: odi explain {node} --key KEY")
-        inputs = {one.name: one for one in stream_inputs(node)}
+        inputs = {source.name: source for source in stream_inputs(node)}
         target = TableHandle.open(node.target.location)
         marks = stream_marks(node, target)
         require_known(node, marks)
@@ -99,13 +99,13 @@ class StreamExplainer:
 
     def of_columns(self, columns: Sequence[str], keys: Sequence[str]) -> dict[str, KeyExplanation]:
         """The answers by key, for keys of some columns of the node's table; none if the query has another key."""
-        given = [name.lower() for name in columns]
+        asked_names = [name.lower() for name in columns]
         of_query = [None if name is None else name.lower() for name in self.definition.output_key]
-        if None in of_query or sorted(filter(None, of_query)) != sorted(given):
+        if None in of_query or sorted(filter(None, of_query)) != sorted(asked_names):
             return {}
-        order = [given.index(name) for name in of_query if name is not None]
-        texts = {key: SEPARATOR.join(key_parts(key)[place] for place in order) for key in keys}
-        answers = {one.text: one for one in self.explain(list(texts.values()))}
+        order = [asked_names.index(name) for name in of_query if name is not None]
+        texts = {key: SEPARATOR.join(key_parts(key)[index] for index in order) for key in keys}
+        answers = {answer.text: answer for answer in self.explain(list(texts.values()))}
         return {key: answers[text] for key, text in texts.items()}
 
     def confirmed(self, answers: Iterable[KeyExplanation]) -> list[KeyExplanation]:
@@ -114,16 +114,16 @@ class StreamExplainer:
         Raises:
             CheckpointError: the state cannot be read.
         """
-        found, last = list(answers), max(self._batches, default=-1)
+        explanations, last = list(answers), max(self._batches, default=-1)
         committed = self.log.committed()
         if self.definition.kind == "rows" or not committed or committed[-1] != last:
             # Before Spark has committed the last batch, there is no state after it.
-            return found
-        place = self.log.location
-        with copy_of_remote(place) as copy:
-            reader = CheckpointReader(place.uri, self.spark, copy=copy, settings=place.reader_options)
+            return explanations
+        location = self.log.location
+        with copy_of_remote(location) as copy:
+            reader = CheckpointReader(location.uri, self.spark, copy=copy, settings=location.reader_options)
             with reader.errors():
-                return confirmed(reader, self.definition, found, last)
+                return confirmed(reader, self.definition, explanations, last)
 
     def keys_where(self, column: str, value: str) -> tuple[list[str], list[KeyExplanation]]:
         """The keys of the rows of any input whose ``column`` is ``value``; and the answers for the rows that have no
@@ -132,43 +132,47 @@ class StreamExplainer:
         Raises:
             ConfigError: no input has such a column.
         """
-        found: dict[str, None] = {}
+        keys: dict[str, None] = {}
         answers = []
-        known = [one for one in self.definition.every_input if column.lower() in self._columns(one)]
-        if not known:
-            columns = sorted({name for one in self.definition.every_input for name in self._columns(one)})
+        inputs_with_column = [
+            query_input for query_input in self.definition.every_input if column.lower() in self._columns(query_input)
+        ]
+        if not inputs_with_column:
+            columns = sorted(
+                {name for query_input in self.definition.every_input for name in self._columns(query_input)}
+            )
             raise ConfigError(f"no input has a column `{column}`", fix=f"there are: {', '.join(columns)}")
-        for one in known:
-            source, _ = self._sources[one.source]
-            frame = source.frame.alias(one.view)
-            is_value = f"CAST({one.view}.{quoted(column)} AS STRING) = '{_escaped(value)}'"
-            rows = frame.where(is_value).selectExpr(f"{key_sql(one.key)} AS key").distinct().collect()
-            found |= {row["key"]: None for row in rows if row["key"] is not None}
+        for query_input in inputs_with_column:
+            source, _ = self._sources[query_input.source]
+            frame = source.frame.alias(query_input.view)
+            is_value = f"CAST({query_input.view}.{quoted(column)} AS STRING) = '{_escaped(value)}'"
+            rows = frame.where(is_value).selectExpr(f"{key_sql(query_input.key)} AS key").distinct().collect()
+            keys |= {row["key"]: None for row in rows if row["key"] is not None}
             if any(row["key"] is None for row in rows):
-                answers += self._without_key(one, source, column, value)
-        return list(found), answers
+                answers += self._without_key(query_input, source, column, value)
+        return list(keys), answers
 
     @property
     def columns(self) -> list[str]:
         """The columns of the inputs, each once."""
-        return sorted({name for one in self.definition.every_input for name in self._columns(one)})
+        return sorted({name for query_input in self.definition.every_input for name in self._columns(query_input)})
 
     def to_dataframe(self, answers: Iterable[KeyExplanation]) -> DataFrame:
         """Answers as a DataFrame: a row for each key, its rows' fates in an array."""
         rows = [
             (
-                one.shown_key,
-                one.verdict.value,
-                one.sentence,
-                one.batch,
-                one.table_version,
-                one.condition,
-                [tuple(getattr(row, name) for name in _ROW_FIELDS) for row in one.rows],
-                list(one.similar),
-                list(one.lost),
-                list(one.disagreements),
+                answer.shown_key,
+                answer.verdict.value,
+                answer.sentence,
+                answer.batch,
+                answer.table_version,
+                answer.condition,
+                [tuple(getattr(row, name) for name in _ROW_FIELDS) for row in answer.rows],
+                list(answer.similar),
+                list(answer.lost),
+                list(answer.disagreements),
             )
-            for one in answers
+            for answer in answers
         ]
         return self.spark.createDataFrame(rows, " ".join(_SCHEMA.split("\n")))
 
@@ -179,9 +183,11 @@ class StreamExplainer:
         """What is known of the batches that are in the table, from the best witness of each."""
         query = self.log.query()
         planned = {number: self.log.batch(number) for number in self.log.committed()}
-        found = {number: _Batch(one.watermark_ms, _ends(one.offsets), None) for number, one in planned.items() if one}
-        in_table = [one for one in records_of(self.node, self.target) if one.query == query]
-        last = max([*found, *(one.batch for one in in_table)], default=None)
+        batches = {
+            number: _Batch(batch.watermark_ms, _ends(batch.offsets), None) for number, batch in planned.items() if batch
+        }
+        in_table = [table_record for table_record in records_of(self.node, self.target) if table_record.query == query]
+        last = max([*batches, *(table_record.batch for table_record in in_table)], default=None)
         recorded = self.node.project.open_batches().of_node(str(self.node), query) if query else []
         for record in (*recorded, *in_table):
             if last is not None and record.batch > last:
@@ -189,8 +195,8 @@ class StreamExplainer:
                 continue
             if record.table_version is not None or record.committed_at is not None:
                 watermark_ms = round(record.watermark.timestamp() * 1000) if record.watermark else 0
-                found[record.batch] = _Batch(watermark_ms, _ends(record.offsets), record.table_version)
-        return found
+                batches[record.batch] = _Batch(watermark_ms, _ends(record.offsets), record.table_version)
+        return batches
 
     @cached_property
     def _past(self) -> Past:
@@ -212,33 +218,35 @@ class StreamExplainer:
             for name, (_, gone) in self._sources.items()
             if gone is not None
         }
-        versions = {number: one.version for number, one in batches.items() if one.version is not None}
-        return Past(Watermarks.of({n: one.watermark_ms for n, one in batches.items()}), versions, rows, lost)
+        versions = {number: batch.version for number, batch in batches.items() if batch.version is not None}
+        return Past(Watermarks.of({n: batch.watermark_ms for n, batch in batches.items()}), versions, rows, lost)
 
     @cached_property
     def _sources(self) -> dict[str, tuple[SourceRows, str | None]]:
         """By input, its rows, and what of them is gone."""
-        found: dict[str, tuple[SourceRows, str | None]] = {}
-        for name in {one.source for one in self.definition.every_input}:
+        sources: dict[str, tuple[SourceRows, str | None]] = {}
+        for name in {query_input.source for query_input in self.definition.every_input}:
             ends = {number: batch.ends.get(name) for number, batch in self._batches.items()}
             read = self.inputs[name].rows_by_file(self.spark, self.log, ends, FILE)
             rows = read.rows
             if rows is None:
                 schema = self.inputs[name].schema().add(FILE, "string")
                 rows = self.spark.createDataFrame([], schema)
-            found[name] = SourceRows(rows, read.batches, _shown(read.root)), read.gone
-        return found
+            sources[name] = SourceRows(rows, read.batches, _shown(read.root)), read.gone
+        return sources
 
-    def _columns(self, given: Input) -> list[str]:
-        return [name.lower() for name in self._sources[given.source][0].frame.columns if name != FILE]
+    def _columns(self, query_input: Input) -> list[str]:
+        return [name.lower() for name in self._sources[query_input.source][0].frame.columns if name != FILE]
 
-    def _without_key(self, given: Input, source: SourceRows, column: str, value: str) -> list[KeyExplanation]:
+    def _without_key(self, query_input: Input, source: SourceRows, column: str, value: str) -> list[KeyExplanation]:
         """The answers for rows whose key is NULL."""
-        by_column = replace(given, key=(f"{given.view}.{quoted(column)}",), columns=(*given.columns, column))
-        nulls = replace(source, frame=source.frame.alias(given.view).where(f"{key_sql(given.key)} IS NULL"))
-        found = collect_rows(self.spark, self.definition, by_column, nulls, [value])
-        fates = row_fates(given, found.rows, self._past.watermarks)
-        rows = tuple(row_fate(given, found.rows, fates, place) for place in range(len(found.rows)))
+        by_column = replace(
+            query_input, key=(f"{query_input.view}.{quoted(column)}",), columns=(*query_input.columns, column)
+        )
+        nulls = replace(source, frame=source.frame.alias(query_input.view).where(f"{key_sql(query_input.key)} IS NULL"))
+        found_rows = collect_rows(self.spark, self.definition, by_column, nulls, [value])
+        fates = row_fates(query_input, found_rows.rows, self._past.watermarks)
+        rows = tuple(row_fate(query_input, found_rows.rows, fates, index) for index in range(len(found_rows.rows)))
         sentence = f"{capital(rows[0].text)}."
         return [KeyExplanation((f"{column}={value}",), rows[0].fate, sentence, rows)]
 

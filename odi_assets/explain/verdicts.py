@@ -250,14 +250,16 @@ def moment(milliseconds: float) -> datetime:
 def _plain(value: Any) -> Any:
     """A part of an answer as JSON has it; a value that a state holds and JSON has no type for is a text."""
     if is_dataclass(value):
-        applies = {name: one for name, one in vars(value).items() if one is not None or not isinstance(value, RowFate)}
+        applies = {
+            name: part for name, part in vars(value).items() if part is not None or not isinstance(value, RowFate)
+        }
         return _plain(applies)
     if isinstance(value, ChangedValue):
         return value._asdict()
     if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(part) for part in value]
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, timedelta):

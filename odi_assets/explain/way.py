@@ -35,28 +35,32 @@ class Followed:
 
 def followed_nodes(project: Project, spark: SparkSession, key: NodeKey, columns: tuple[str, ...]) -> list[Followed]:
     """The nodes that the key comes through, the first one first."""
-    wanted: dict[NodeKey, tuple[str, ...]] = {key: columns}
-    found: list[Followed] = []
-    for one in reversed(project.graph.order(None)):
-        if one not in wanted:
+    columns_by_node: dict[NodeKey, tuple[str, ...]] = {key: columns}
+    nodes_on_way: list[Followed] = []
+    for node_key in reversed(project.graph.order(None)):
+        if node_key not in columns_by_node:
             continue
-        node = Node.of(project, one)
+        node = Node.of(project, node_key)
         if node.config.apply is not None or node.captures:
             # The columns of the table lie in the values of the log.
-            found.append(Followed(node, wanted[one], {}, None))
+            nodes_on_way.append(Followed(node, columns_by_node[node_key], {}, None))
             continue
-        followed = _followed(spark, node, wanted[one])
-        found.append(followed)
+        followed = _followed(spark, node, columns_by_node[node_key])
+        nodes_on_way.append(followed)
         for name, above in upstream(node).items():
             if name in followed.sources:
-                wanted.setdefault(above, followed.sources[name])
-    return list(reversed(found))
+                columns_by_node.setdefault(above, followed.sources[name])
+    return list(reversed(nodes_on_way))
 
 
 def upstream(node: Node) -> dict[str, NodeKey]:
     """The nodes that a node reads, by the name it has for each."""
     resolve_name = node.project.graph.resolve
-    return {name: resolve_name(node.key, given.node) for name, given in node.config.inputs.items() if given.node}
+    return {
+        name: resolve_name(node.key, node_input.node)
+        for name, node_input in node.config.inputs.items()
+        if node_input.node
+    }
 
 
 def _followed(spark: SparkSession, node: Node, columns: tuple[str, ...]) -> Followed:
@@ -82,10 +86,10 @@ def _column_in(view: str, column: str, columns: Mapping[str, str], outline: Outl
 def _equal_in(view: str, known: Sequence[tuple[str, str]], outline: Outline) -> str | None:
     """The column of ``view`` that a join requires to be equal to one of ``known``."""
     texts = {f"{source}.{column}" for source, column in known}
-    for one in outline.equalities:
-        for place in (0, 1):
-            prefix, side = f"{view}.", one.sides[place]
-            if one.sides[1 - place] in texts and one.views[place] == view and side.startswith(prefix):
+    for equality in outline.equalities:
+        for index in (0, 1):
+            prefix, side = f"{view}.", equality.sides[index]
+            if equality.sides[1 - index] in texts and equality.views[index] == view and side.startswith(prefix):
                 return side.removeprefix(prefix).strip("`")
     return None
 

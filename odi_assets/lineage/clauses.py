@@ -23,15 +23,15 @@ def ordered_by(query: Any, rows: Rows, made: Callable[[Any], Made], *, has_all: 
     Raises:
         NotFollowed: that is not known.
     """
-    found = NONE
+    origins = NONE
     for key in _ORDERS:
         clause = query.args.get(key)
         items = clause.expressions if clause is not None else []
         if key == "order" and len(items) == 1 and _is_all(items[0]) and not (has_all or rows.lists(ALL)):
-            found |= all_columns(rows, "ORDER BY ALL")
+            origins |= all_columns(rows, "ORDER BY ALL")
             continue
-        found |= NONE.union(*(_of_item(one, rows, made).all for one in items))
-    return found
+        origins |= NONE.union(*(_of_item(node, rows, made).all for node in items))
+    return origins
 
 
 def grouped_by(group: Any, rows: Rows, made: Callable[[Any], Made]) -> Origins:
@@ -40,7 +40,7 @@ def grouped_by(group: Any, rows: Rows, made: Callable[[Any], Made]) -> Origins:
     Raises:
         NotFollowed: that is not known.
     """
-    return NONE.union(*(_of_group(one, rows, made) for one in group.iter_expressions()))
+    return NONE.union(*(_of_group(node, rows, made) for node in group.iter_expressions()))
 
 
 def all_columns(rows: Rows, word: str) -> Origins:
@@ -60,11 +60,11 @@ def all_columns(rows: Rows, word: str) -> Origins:
 def _of_group(node: Any, rows: Rows, made: Callable[[Any], Made]) -> Origins:
     if not isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
         return _of_item(node, rows, made).all
-    found = NONE
-    for one in node.expressions:
-        for part in one.expressions if isinstance(one, exp.Tuple) else [one]:
-            found |= _of_group(part, rows, made)
-    return found
+    origins = NONE
+    for expression in node.expressions:
+        for part in expression.expressions if isinstance(expression, exp.Tuple) else [expression]:
+            origins |= _of_group(part, rows, made)
+    return origins
 
 
 def _of_item(node: Any, rows: Rows, made: Callable[[Any], Made]) -> Made:
@@ -76,10 +76,10 @@ def _of_item(node: Any, rows: Rows, made: Callable[[Any], Made]) -> Made:
         return made(inner)
     if rows.unlisted is not None:
         raise NotFollowed(f"column {inner.name} may be one of `{rows.unlisted.view}`, whose columns are not known")
-    place = int(inner.name)
-    if not 1 <= place <= len(rows.columns):
-        raise NotFollowed(f"there is no column {place}")
-    return rows.columns[place - 1][1]
+    position = int(inner.name)
+    if not 1 <= position <= len(rows.columns):
+        raise NotFollowed(f"there is no column {position}")
+    return rows.columns[position - 1][1]
 
 
 def _is_all(node: Any) -> bool:

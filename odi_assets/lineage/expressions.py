@@ -90,15 +90,15 @@ class Scope:
             NotFollowed: they are not known.
         """
         entries = self.star if not of else [self.relation(of)]
-        found: list[tuple[str, Made]] = []
+        columns: list[tuple[str, Made]] = []
         for entry in entries:
             if isinstance(entry, tuple):
-                found.append(entry)
+                columns.append(entry)
                 continue
             if entry.unlisted is not None:
                 raise NotFollowed(f"`*` stands for the columns of `{entry.unlisted.view}`, which are not known")
-            found += entry.columns
-        return found
+            columns += entry.columns
+        return columns
 
     def relation(self, name: str) -> Rows:
         """Raises NotFollowed if it reads nothing of that name."""
@@ -203,15 +203,15 @@ class ExpressionReader:
             return scope.outputs[parts[0].casefold()]
         for inside in scope.with_outer():
             rows = inside.relations.get(parts[0].casefold()) if len(parts) > 1 else None
-            found = None if rows is None else rows.column(parts[1])
-            if found is None:
-                found = _of_source(parts, inside)
-            if found is None:
-                found = inside.aliases.get(parts[0].casefold())
-            if found is None and parts[0].casefold() in _OF_TIME:
-                found = inside.grouped_time
-            if found is not None:
-                return found
+            column = None if rows is None else rows.column(parts[1])
+            if column is None:
+                column = _of_source(parts, inside)
+            if column is None:
+                column = inside.aliases.get(parts[0].casefold())
+            if column is None and parts[0].casefold() in _OF_TIME:
+                column = inside.grouped_time
+            if column is not None:
+                return column
         raise NotFollowed(f"`{'.'.join(parts)}` is no column of what it reads")
 
     # -- what decides
@@ -233,15 +233,15 @@ class ExpressionReader:
 
     def _case(self, node: Any, scope: Scope) -> Made:
         ifs = node.args["ifs"]
-        conditions = [node.this, *(one.this for one in ifs)]
-        values = [*(one.args["true"] for one in ifs), node.args.get("default")]
+        conditions = [node.this, *(branch.this for branch in ifs)]
+        values = [*(branch.args["true"] for branch in ifs), node.args.get("default")]
         return self._decided(values, conditions, scope)
 
     def _if(self, node: Any, scope: Scope) -> Made:
         return self._decided([node.args.get("true"), node.args.get("false")], [node.this], scope)
 
-    def _if_function(self, given: list[Any], scope: Scope) -> Made:
-        return self._decided(given[1:], given[:1], scope)
+    def _if_function(self, arguments: list[Any], scope: Scope) -> Made:
+        return self._decided(arguments[1:], arguments[:1], scope)
 
     def _first_by_rest(self, node: Any, scope: Scope) -> Made:
         return self._decided([node.this], [node.expression], scope)
@@ -266,12 +266,12 @@ class ExpressionReader:
         return self.resolved([ALL], scope) if is_all else self._parts(node, scope)
 
     def _decided(self, values: Iterable[Any], conditions: Iterable[Any], scope: Scope) -> Made:
-        return Made.of([*(self.made(one, scope) for one in values), Made(NONE, self.all_of(conditions, scope))])
+        return Made.of([*(self.made(node, scope) for node in values), Made(NONE, self.all_of(conditions, scope))])
 
     # -- the rest
 
     def _lambda(self, node: Any, scope: Scope) -> Made:
-        names = frozenset(one.name.casefold() for one in node.expressions)
+        names = frozenset(parameter.name.casefold() for parameter in node.expressions)
         before, scope.bound = scope.bound, scope.bound | names
         try:
             return self.made(node.this, scope)
@@ -302,17 +302,17 @@ def _of_source(parts: list[str], scope: Scope) -> Made | None:
     """
     if scope.lists(parts[0]):
         return scope.of_source(parts[0])
-    if len(parts) > 1 and any(parts[0].casefold() in one.relations for one in scope.with_outer()):
+    if len(parts) > 1 and any(parts[0].casefold() in outer.relations for outer in scope.with_outer()):
         return None
-    found = scope.of_source(parts[0])
-    around = list(scope.with_outer())[1:] if found is not None else []
-    others = (rows.column(parts[0]) for one in around for rows in one.relations.values())
-    if any(other is not None and other != found for other in others):
+    column = scope.of_source(parts[0])
+    around = list(scope.with_outer())[1:] if column is not None else []
+    outer_columns = (rows.column(parts[0]) for outer in around for rows in outer.relations.values())
+    if any(outer_column is not None and outer_column != column for outer_column in outer_columns):
         raise NotFollowed(
             f"`{parts[0]}` may be a column of what a subquery reads, whose columns are not known, or of what is around "
             f"it: write the table's name before it"
         )
-    return found
+    return column
 
 
 def is_generator(node: Any) -> bool:
@@ -325,7 +325,7 @@ def is_generator(node: Any) -> bool:
 def windows_of_time(nodes: Iterable[Any]) -> Iterator[Any]:
     """The calls of ``window`` and ``session_window`` among expressions."""
     for node in nodes:
-        for one in node.find_all(exp.Anonymous, exp.Func):
-            names = [str(one.this)] if isinstance(one, exp.Anonymous) else one.sql_names()
+        for call in node.find_all(exp.Anonymous, exp.Func):
+            names = [str(call.this)] if isinstance(call, exp.Anonymous) else call.sql_names()
             if _OF_TIME.intersection(name.casefold() for name in names):
-                yield one
+                yield call

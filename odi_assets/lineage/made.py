@@ -53,11 +53,12 @@ class Made:
     @staticmethod
     def of(parts: Iterable[Made]) -> Made:
         """What is made of several parts."""
-        found = [part for part in parts if part.values or part.conditions]
-        if len(found) < 2:
-            return found[0] if found else NOTHING
+        filled = [part for part in parts if part.values or part.conditions]
+        if len(filled) < 2:
+            return filled[0] if filled else NOTHING
         return Made(
-            frozenset().union(*(one.values for one in found)), frozenset().union(*(o.conditions for o in found))
+            frozenset().union(*(part.values for part in filled)),
+            frozenset().union(*(part.conditions for part in filled)),
         )
 
 
@@ -97,18 +98,18 @@ class Rows:
             NotFollowed: there are several.
         """
         folded = name.casefold()
-        found = [made for one, made in self.columns if one.casefold() == folded]
-        if len(found) > 1:
+        matches = [made for column, made in self.columns if column.casefold() == folded]
+        if len(matches) > 1:
             raise NotFollowed(f"there are several columns `{name}`")
-        if found:
-            return found[0]
+        if matches:
+            return matches[0]
         if self.unlisted is None or folded in self.unlisted.without:
             return None
         return Made(frozenset({Origin(self.unlisted.view, name)}))
 
     def lists(self, name: str) -> bool:
         """Whether a column of this name is known to be there."""
-        return any(one.casefold() == name.casefold() for one, _ in self.columns)
+        return any(column.casefold() == name.casefold() for column, _ in self.columns)
 
     def renamed(self, names: Iterable[str]) -> Rows:
         """The same rows with other names for all columns.
@@ -116,12 +117,12 @@ class Rows:
         Raises:
             NotFollowed: it is not known which columns there are.
         """
-        given = tuple(names)
-        if not given:
+        new_names = tuple(names)
+        if not new_names:
             return self
-        if self.unlisted is not None or len(given) != len(self.columns):
-            raise NotFollowed(f"the columns that get the names {', '.join(given)} are not known")
-        return Rows(tuple((name, made) for name, (_, made) in zip(given, self.columns, strict=True)), self.decided)
+        if self.unlisted is not None or len(new_names) != len(self.columns):
+            raise NotFollowed(f"the columns that get the names {', '.join(new_names)} are not known")
+        return Rows(tuple((name, made) for name, (_, made) in zip(new_names, self.columns, strict=True)), self.decided)
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class Views:
 
     def rows(self, name: str) -> Rows | None:
         """The rows of a view; None if there is no such view."""
-        view = next((one for one in self.columns if one.casefold() == name.casefold()), None)
+        view = next((candidate for candidate in self.columns if candidate.casefold() == name.casefold()), None)
         if view is None:
             return None
         names = self.columns[view]

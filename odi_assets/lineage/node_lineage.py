@@ -75,8 +75,8 @@ class NodeLineage:
         return [*self._listed(made.values, "value"), *self._listed(made.conditions | self.rows.decided, "condition")]
 
     def _listed(self, origins: Origins, how: How) -> Iterator[MadeOf]:
-        order = {view: place for place, view in enumerate(self.owners)}
-        for view, column in sorted(origins, key=lambda one: (order[one.view], one.column)):
+        order = {view: index for index, view in enumerate(self.owners)}
+        for view, column in sorted(origins, key=lambda origin: (order[origin.view], origin.column)):
             yield MadeOf(self.owners[view], view, column, how)
 
 
@@ -92,21 +92,25 @@ def stored_rows(rows: Rows, node: NodeConfig, columns: Mapping[str, tuple[str, .
     """
     decided = rows.decided
     if node.stream is not None:
-        for view, given in node.stream.inputs.items():
-            if given.where:
-                decided |= _of_condition(given.where, view, columns.get(view))
-            if given.watermark is not None:
-                decided |= {Origin(view, given.watermark.column)}
+        for view, stream_input in node.stream.inputs.items():
+            if stream_input.where:
+                decided |= _of_condition(stream_input.where, view, columns.get(view))
+            if stream_input.watermark is not None:
+                decided |= {Origin(view, stream_input.watermark.column)}
     for column in filter(None, (node.write.delete_when, node.write.only_if_newer)):
         decided |= (rows.column(column) or Made()).all
     if node.quarantine:
         for check in node.all_checks:
             if check.by_row and check.blocks:
                 decided |= _of_check(rows, check.columns, check.config.expression)
-                other = check.config.references
-                decided |= {Origin(_looked_up(other.node), other.key or other.column)} if other is not None else NONE
-    kept = tuple(one for one in rows.columns if one[0].casefold() != (node.write.delete_when or "").casefold())
-    return Rows(kept, decided, rows.unlisted)
+                reference = check.config.references
+                decided |= (
+                    {Origin(_looked_up(reference.node), reference.key or reference.column)}
+                    if reference is not None
+                    else NONE
+                )
+    stored = tuple(entry for entry in rows.columns if entry[0].casefold() != (node.write.delete_when or "").casefold())
+    return Rows(stored, decided, rows.unlisted)
 
 
 def _of_condition(condition: str, view: str, columns: tuple[str, ...] | None) -> Origins:
@@ -135,8 +139,8 @@ def applied_rows(columns: tuple[str, ...], keys: tuple[str, ...], view: str) -> 
     """
     values = {Origin(view, name) for name in ("before", "after", "columns", "shape")}
     decided = {Origin(view, name) for name in ("n", "table", "op", "key", "unchanged")}
-    found = tuple((name, Made(frozenset({*values, Origin(_DATABASE, name)}))) for name in columns)
-    return Rows(found, frozenset({*decided, *(Origin(_DATABASE, key) for key in keys)}))
+    made_columns = tuple((name, Made(frozenset({*values, Origin(_DATABASE, name)}))) for name in columns)
+    return Rows(made_columns, frozenset({*decided, *(Origin(_DATABASE, key) for key in keys)}))
 
 
 def owners_of(
@@ -154,10 +158,10 @@ def owners_of(
         database: the table of the database that it applies the log of; empty for another node.
         looked_up: by the name that a check of a quarantine gives it, the node in whose table it looks values up.
     """
-    found: dict[str, NodeKey | str] = {}
+    owners: dict[str, NodeKey | str] = {}
     for at, read in node.reads.items():
         view = at[1] if len(at) > 1 else READ
-        found[view] = writers.get(at) or f"{read.connection}:{read.shown}"
-    found |= upstream
-    found |= {_looked_up(name): key for name, key in looked_up.items()}
-    return {**found, _DATABASE: database} if database else found
+        owners[view] = writers.get(at) or f"{read.connection}:{read.shown}"
+    owners |= upstream
+    owners |= {_looked_up(name): key for name, key in looked_up.items()}
+    return {**owners, _DATABASE: database} if database else owners

@@ -61,10 +61,10 @@ class _Tree:
 
     def expressions(self, name: str) -> list[_Tree]:
         """The expressions in a field."""
-        found = self.fields.get(name) or []
-        if found and isinstance(found[0], Mapping):
-            found = [found]
-        return [_tree(one) for one in found]
+        flat_trees = self.fields.get(name) or []
+        if flat_trees and isinstance(flat_trees[0], Mapping):
+            flat_trees = [flat_trees]
+        return [_tree(nodes) for nodes in flat_trees]
 
 
 def _tree(nodes: list[Mapping[str, Any]], root: Callable[[], Any] | None = None) -> _Tree:
@@ -72,14 +72,14 @@ def _tree(nodes: list[Mapping[str, Any]], root: Callable[[], Any] | None = None)
 
     def build(jvm: Callable[[], Any] | None) -> _Tree:
         node = next(rest)
-        children = tuple(build(_child(jvm, place)) for place in range(node["num-children"]))
+        children = tuple(build(_child(jvm, index)) for index in range(node["num-children"]))
         return _Tree(node["class"].rpartition(".")[2].rstrip("$"), node, children, jvm)
 
     return build(root)
 
 
-def _child(jvm: Callable[[], Any] | None, place: int) -> Callable[[], Any] | None:
-    return None if jvm is None else lambda: jvm().children().apply(place)
+def _child(jvm: Callable[[], Any] | None, index: int) -> Callable[[], Any] | None:
+    return None if jvm is None else lambda: jvm().children().apply(index)
 
 
 def marked(frame: DataFrame, view: str) -> DataFrame:
@@ -144,8 +144,8 @@ class _PlanReader:
             return _Level(output, {number: Made(frozenset({Origin(view, name)})) for name, number in output})
         special = getattr(self, f"_of_{plan.kind.lower()}", None)
         if special is not None:
-            found: _Level = special(plan, outer)
-            return found
+            level: _Level = special(plan, outer)
+            return level
         if plan.kind not in _SAME and plan.kind not in _DECIDES:
             raise NotFollowed(_why(plan))
         below = self._level(plan.children[0], outer)
@@ -171,12 +171,12 @@ class _PlanReader:
         return same[0] if same else None
 
     def _named_columns(self, level: _Level, items: list[_Tree], outer: Mapping[int, Made]) -> list[tuple[str, int]]:
-        made = {one.id: self._made(one, level.made, outer) for one in items if one.kind == "Alias"}
+        made = {alias.id: self._made(alias, level.made, outer) for alias in items if alias.kind == "Alias"}
         level.made = {**level.made, **made}
-        for one in items:
-            if one.kind not in ("Alias", "AttributeReference"):
-                raise NotFollowed(_why(one))
-        return [(str(one.fields["name"]), one.id) for one in items]
+        for node in items:
+            if node.kind not in ("Alias", "AttributeReference"):
+                raise NotFollowed(_why(node))
+        return [(str(column.fields["name"]), column.id) for column in items]
 
     def _of_project(self, plan: _Tree, outer: Mapping[int, Made]) -> _Level:
         level = self._level(plan.children[0], outer)
@@ -215,9 +215,9 @@ class _PlanReader:
     def _of_union(self, plan: _Tree, outer: Mapping[int, Made]) -> _Level:
         levels = [self._level(child, outer) for child in plan.children]
         first = levels[0]
-        for place, (_, number) in enumerate(list(first.output)):
-            first.made = {**first.made, number: Made.of(one.made[one.output[place][1]] for one in levels)}
-        first.decided = NONE.union(*(one.decided for one in levels))
+        for index, (_, number) in enumerate(list(first.output)):
+            first.made = {**first.made, number: Made.of(level.made[level.output[index][1]] for level in levels)}
+        first.decided = NONE.union(*(level.decided for level in levels))
         return first
 
     def _of_intersect(self, plan: _Tree, outer: Mapping[int, Made]) -> _Level:
@@ -234,8 +234,8 @@ class _PlanReader:
 
     def _of_generate(self, plan: _Tree, outer: Mapping[int, Made]) -> _Level:
         level = self._level(plan.children[0], outer)
-        made = Made.of(self._made(one, level.made, outer) for one in plan.expressions("generator"))
-        output = [(str(one.fields["name"]), one.id) for one in plan.expressions("generatorOutput")]
+        made = Made.of(self._made(generator, level.made, outer) for generator in plan.expressions("generator"))
+        output = [(str(column.fields["name"]), column.id) for column in plan.expressions("generatorOutput")]
         level.made = {**level.made, **{number: made for _, number in output}}
         level.output = [*level.output, *output]
         level.decided |= made.all
@@ -245,17 +245,17 @@ class _PlanReader:
         level = self._level(plan.children[0], outer)
         if not plan.fields.get("projections"):
             raise NotFollowed(_why(plan))
-        lines = [[_tree(one) for one in line] for line in plan.fields["projections"]]
-        output = [(str(one.fields["name"]), one.id) for one in plan.expressions("output")]
-        found = {}
-        for place, (_, number) in enumerate(output):
-            found[number] = Made.of(self._made(line[place], level.made, outer) for line in lines)
-        return _Level(output, {**level.made, **found}, level.decided)
+        lines = [[_tree(nodes) for nodes in line] for line in plan.fields["projections"]]
+        output = [(str(column.fields["name"]), column.id) for column in plan.expressions("output")]
+        made = {}
+        for index, (_, number) in enumerate(output):
+            made[number] = Made.of(self._made(line[index], level.made, outer) for line in lines)
+        return _Level(output, {**level.made, **made}, level.decided)
 
     def _of_withcte(self, plan: _Tree, outer: Mapping[int, Made]) -> _Level:
         *definitions, last = plan.children
-        for one in definitions:
-            self.named[int(one.fields["id"])] = self._level(one, outer)
+        for definition in definitions:
+            self.named[int(definition.fields["id"])] = self._level(definition, outer)
         return self._level(last, outer)
 
     def _of_cterelationref(self, plan: _Tree, outer: Mapping[int, Made]) -> _Level:
@@ -263,7 +263,7 @@ class _PlanReader:
         level = self.named.get(int(plan.fields["cteId"]))
         if level is None:
             raise NotFollowed("it has a recursive WITH")
-        output = [(str(one.fields["name"]), one.id) for one in plan.expressions("output")]
+        output = [(str(column.fields["name"]), column.id) for column in plan.expressions("output")]
         pairs = zip(output, level.output, strict=True)
         return _Level(output, {own: level.made[theirs] for (_, own), (_, theirs) in pairs}, level.decided)
 
@@ -283,23 +283,23 @@ class _PlanReader:
 
     def _made(self, node: _Tree, made: Mapping[int, Made], outer: Mapping[int, Made]) -> Made:
         if node.kind == "AttributeReference":
-            found = made.get(node.id, outer.get(node.id))
-            if found is None:
+            column = made.get(node.id, outer.get(node.id))
+            if column is None:
                 raise NotFollowed(f"its plan does not say where `{node.fields['name']}` is from")
-            return found
+            return column
         if node.kind == "OuterReference":
-            return Made.of(self._made(one, outer, outer) for one in node.expressions("e"))
+            return Made.of(self._made(child, outer, outer) for child in node.expressions("e"))
         if "plan" in node.fields:
             return self._subquery(node, {**outer, **made})
         values, conditions = _split(node)
         return Made.of(
-            [*(self._made(one, made, outer) for one in values), Made(NONE, self._all(conditions, made, outer))]
+            [*(self._made(child, made, outer) for child in values), Made(NONE, self._all(conditions, made, outer))]
         )
 
     def _subquery(self, node: _Tree, outer: Mapping[int, Made]) -> Made:
         level = self._level(_tree(node.fields["plan"]), outer)
-        found = Made.of([*(level.made[number] for _, number in level.output), Made(NONE, level.decided)])
-        return found.deciding() if node.kind == "Exists" else found
+        made = Made.of([*(level.made[number] for _, number in level.output), Made(NONE, level.decided)])
+        return made.deciding() if node.kind == "Exists" else made
 
 
 def _split(node: _Tree) -> tuple[list[_Tree], list[_Tree]]:
@@ -323,13 +323,13 @@ def _output(plan: _Tree) -> list[tuple[str, int]]:
     if own is None and "output" in plan.fields:
         own = "output"
     if own is not None:
-        return [(str(one.fields["name"]), one.id) for one in plan.expressions(own)]
+        return [(str(column.fields["name"]), column.id) for column in plan.expressions(own)]
     if plan.kind == "Join" and _join_kind(plan) not in _LEFT_ONLY:
         return [*_output(plan.children[0]), *_output(plan.children[1])]
     more = {"Window": "windowExpressions", "Generate": "generatorOutput"}.get(plan.kind)
     last = plan.children[-1] if plan.kind == "WithCTE" else plan.children[0] if plan.children else None
     below = _output(last) if last is not None else []
-    return below + [(str(one.fields["name"]), one.id) for one in (plan.expressions(more) if more else ())]
+    return below + [(str(column.fields["name"]), column.id) for column in (plan.expressions(more) if more else ())]
 
 
 def _join_kind(plan: _Tree) -> str:

@@ -58,15 +58,15 @@ class PlannedFrames:
                 frames = {
                     view: marked(self._spark.createDataFrame([], schema), view) for view, schema in schemas.items()
                 }
-                found = transformed(self._spark, node, project.root, frames, str(key))
+                frame = transformed(self._spark, node, project.root, frames, str(key))
         except OdiError as error:
             text = without_stacks(error.message).strip().splitlines()[0]
             is_sql = node.transform is not None and node.transform.function is None
             raise NotFollowed(
                 f"it cannot be planned over empty rows: {text}", fix="correct the SQL" if is_sql else ""
             ) from error
-        self._frames[key] = found
-        return found
+        self._frames[key] = frame
+        return frame
 
     def _schema(self, owner: NodeKey | str, view: str, read: ReadConfig | None) -> StructType:
         project = self._lineage.project
@@ -84,8 +84,8 @@ class PlannedFrames:
     def _frame_schema(self, key: NodeKey) -> StructType:
         if self._lineage.project.graph.node(key).apply is not None:
             raise NotFollowed(f"the table of {key} is not there yet")
-        found: StructType = self._frame(key).schema
-        return found
+        schema: StructType = self._frame(key).schema
+        return schema
 
 
 def _schema_of(table: TableHandle) -> StructType:

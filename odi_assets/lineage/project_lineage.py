@@ -57,18 +57,24 @@ class ProjectLineage:
         """
         waiting, begun = [key], set[NodeKey]()
         while waiting:
-            one = waiting[-1]
-            if one in self._nodes:
+            current_key = waiting[-1]
+            if current_key in self._nodes:
                 waiting.pop()
                 continue
-            owners = [o for o in self.owners(one).values() if isinstance(o, NodeKey)] if one not in begun else []
-            begun.add(one)
+            owners = (
+                [owner for owner in self.owners(current_key).values() if isinstance(owner, NodeKey)]
+                if current_key not in begun
+                else []
+            )
+            begun.add(current_key)
             # Its columns are those that the nodes above give, whose tables do not have them yet. Nodes that read by
             # path may read in a circle.
-            first = [o for o in owners if o not in self._nodes and o not in begun and self._is_behind(o)]
+            first = [
+                owner for owner in owners if owner not in self._nodes and owner not in begun and self._is_behind(owner)
+            ]
             waiting += first
             if not first:
-                self._nodes[one] = self._read(one)
+                self._nodes[current_key] = self._read(current_key)
         return self._nodes[key]
 
     def of_run(self, key: NodeKey, given: Rows | None, stored: Columns) -> NodeLineage:
@@ -96,7 +102,7 @@ class ProjectLineage:
     def owners(self, key: NodeKey) -> dict[str, NodeKey | str]:
         """By view that a node reads, whose it is: a node's, or a source's, as ``odi ls`` names it."""
         node, resolve = self.project.graph.node(key), self.project.graph.resolve
-        upstream = {view: resolve(key, given.node) for view, given in node.inputs.items() if given.node}
+        upstream = {view: resolve(key, node_input.node) for view, node_input in node.inputs.items() if node_input.node}
         reads = {at: self._writer(read) for at, read in node.reads.items()}
         writers = {at: writer for at, writer in reads.items() if writer is not None}
         database = ""
@@ -104,8 +110,8 @@ class ProjectLineage:
             log = self.project.graph.node(resolve(key, node.apply.changes)).read
             database = f"{log.connection}:{node.apply.table}" if log is not None else ""
         checks = node.checks if node.quarantine else ()
-        named = [one.references.node for one in checks if one.references is not None]
-        return owners_of(node, upstream, writers, database, {name: resolve(key, name) for name in named})
+        referenced = [check.references.node for check in checks if check.references is not None]
+        return owners_of(node, upstream, writers, database, {name: resolve(key, name) for name in referenced})
 
     def _is_behind(self, key: NodeKey) -> bool:
         """Whether a node's table is not there yet, or lacks what a source above it declares."""
@@ -113,10 +119,10 @@ class ProjectLineage:
             return True
         waiting, met = [key], {key, *self._up_to_date}
         while waiting and key not in self._up_to_date:
-            one = waiting.pop()
-            if self._lacks_declared(one):
+            current_key = waiting.pop()
+            if self._lacks_declared(current_key):
                 return True
-            more = {o for o in self.owners(one).values() if isinstance(o, NodeKey)} - met
+            more = {owner for owner in self.owners(current_key).values() if isinstance(owner, NodeKey)} - met
             met |= more
             waiting += more
         self._up_to_date |= met
@@ -197,21 +203,21 @@ class ProjectLineage:
             return NodeLineage(key, columns, None, self.owners(key), str(unknown), unknown.fix)
 
     def _lineage(self, key: NodeKey, rows: Rows, views: Mapping[str, Columns | None]) -> NodeLineage:
-        found = stored_rows(rows, self.project.graph.node(key), views)
+        kept_rows = stored_rows(rows, self.project.graph.node(key), views)
         table = self.table(key)
         stored = tuple(table.columns) if table.exists else ()
         folded = {name.casefold() for name in stored}
         added: dict[str, str] = {}
-        for name, _ in found.columns:
+        for name, _ in kept_rows.columns:
             added.setdefault(name.casefold(), name)
-        columns = (*stored, *(name for one, name in added.items() if one not in folded))
-        is_known = table.exists or found.unlisted is None
-        twice = [name for name, count in Counter(name.casefold() for name, _ in found.columns).items() if count > 1]
+        columns = (*stored, *(name for folded_name, name in added.items() if folded_name not in folded))
+        is_known = table.exists or kept_rows.unlisted is None
+        twice = [name for name, count in Counter(name.casefold() for name, _ in kept_rows.columns).items() if count > 1]
         if twice:
             why = f"its rows have `{twice[0]}` more than once, and no table takes that"
             fix = f"give the columns `{twice[0]}` names of their own"
             return NodeLineage(key, columns if is_known else None, None, self.owners(key), why, fix)
-        return NodeLineage(key, columns if is_known else None, found, self.owners(key))
+        return NodeLineage(key, columns if is_known else None, kept_rows, self.owners(key))
 
     def _given(
         self, key: NodeKey, node: NodeConfig, views: Mapping[str, Columns | None], stored: Columns | None

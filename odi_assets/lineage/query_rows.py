@@ -70,8 +70,8 @@ class _Names:
         if clause.args.get("recursive"):
             raise NotFollowed("it has a recursive WITH")
         inside = self
-        for one in clause.expressions:
-            inside = _Names({**inside.named, one.alias.casefold(): (one, inside)}, inside.depth + 1)
+        for definition in clause.expressions:
+            inside = _Names({**inside.named, definition.alias.casefold(): (definition, inside)}, inside.depth + 1)
         return inside
 
     def rows(self, name: str, reader: _Reader) -> Rows | None:
@@ -80,8 +80,8 @@ class _Names:
         if folded not in self.named:
             return None
         if folded not in self._rows:
-            one, inside = self.named[folded]
-            self._rows[folded] = reader.rows(one.this, inside, None).renamed(_alias_columns(one))
+            definition, inside = self.named[folded]
+            self._rows[folded] = reader.rows(definition.this, inside, None).renamed(_alias_columns(definition))
         return self._rows[folded]
 
 
@@ -134,15 +134,15 @@ class _Reader:
 
     def _set(self, query: Any, outer: Scope | None) -> Rows:
         _require(query, _OF_SET)
-        left, right = (self.rows(one, self._names, outer) for one in (query.this, query.expression))
+        left, right = (self.rows(side, self._names, outer) for side in (query.this, query.expression))
         if left.unlisted is not None or right.unlisted is not None:
             raise NotFollowed("it puts rows together whose columns are not known")
         pairs = list(_by_name(left, right) if query.args.get("by_name") else _by_place(left, right))
         decided = left.decided | right.decided
         if isinstance(query, exp.Union):
-            columns = tuple((name, Made.of([one, other])) for name, one, other in pairs)
+            columns = tuple((name, Made.of([left_made, right_made])) for name, left_made, right_made in pairs)
         else:
-            columns = tuple((name, one) for name, one, _ in pairs)
+            columns = tuple((name, left_made) for name, left_made, _ in pairs)
             decided |= NONE.union(*(made.all for _, made in right.columns))
         if not (isinstance(query, exp.Union) and query.args.get("distinct") is False):
             decided |= NONE.union(*(made.all for _, made in columns))
@@ -151,18 +151,18 @@ class _Reader:
     def _ordered(self, query: Any, rows: Rows) -> Rows:
         """``rows`` behind the ORDER BY of what is no SELECT."""
         scope = Scope(relations={"": rows})
-        found = ordered_by(query, rows, lambda node: self._expressions.made(node, scope))
-        return replace(rows, decided=rows.decided | found)
+        origins = ordered_by(query, rows, lambda node: self._expressions.made(node, scope))
+        return replace(rows, decided=rows.decided | origins)
 
     def _values(self, query: Any, outer: Scope | None) -> Rows:
         names = _alias_columns(query)
         scope = Scope(outer)
-        lines = [one.expressions if isinstance(one, exp.Tuple) else [one] for one in query.expressions]
+        lines = [line.expressions if isinstance(line, exp.Tuple) else [line] for line in query.expressions]
         width = len(lines[0]) if lines else 0
         if names and len(names) != width:
             raise NotFollowed("the columns of its VALUES are not known")
-        cells = [Made.of(self._expressions.made(line[place], scope) for line in lines) for place in range(width)]
-        return Rows(tuple(zip(names or [f"col{place + 1}" for place in range(width)], cells, strict=True)))
+        cells = [Made.of(self._expressions.made(line[index], scope) for line in lines) for index in range(width)]
+        return Rows(tuple(zip(names or [f"col{index + 1}" for index in range(width)], cells, strict=True)))
 
     # -- what a FROM reads
 
@@ -181,15 +181,15 @@ class _Reader:
             raise NotFollowed(f"it reads {_word(item)}")
         if not isinstance(item.this, exp.Identifier):
             return self._function(item.this, _alias_columns(item), scope)
-        found = None
+        rows = None
         if not item.db:
-            found = self._names.rows(item.name, self)
-            if found is None:
-                found = self._views.rows(item.name)
-        if found is None:
+            rows = self._names.rows(item.name, self)
+            if rows is None:
+                rows = self._views.rows(item.name)
+        if rows is None:
             raise NotFollowed(f"it reads `{item.sql(dialect='spark')}`, which is none of its inputs")
         _require(item, _OF_TABLE)
-        return found.renamed(_alias_columns(item))
+        return rows.renamed(_alias_columns(item))
 
     def _lateral(self, item: Any, scope: Scope) -> Rows:
         if isinstance(item.this, exp.Subquery):
@@ -294,7 +294,7 @@ class _Select:
         name, rows = self._add(join.this)
         if str(join.args.get("method") or "").upper() not in ("", "NATURAL"):
             raise NotFollowed(f"it has a {join.args['method']} join")
-        keys = [one.name for one in join.args.get("using") or ()]
+        keys = [column.name for column in join.args.get("using") or ()]
         if join.args.get("method"):
             keys = self._shared(rows)
         merged = {key: self._merged(key, rows, side) for key in keys}
@@ -308,9 +308,9 @@ class _Select:
             scope.merged = merged_before
         elif keys:
             folded = {key.casefold() for key in keys}
-            rest = [e for e in scope.star if isinstance(e, Rows) or e[0].casefold() not in folded]
-            if any(isinstance(e, Rows) for e in rest):
-                rest = [_without(e, folded) if isinstance(e, Rows) else e for e in rest]
+            rest = [entry for entry in scope.star if isinstance(entry, Rows) or entry[0].casefold() not in folded]
+            if any(isinstance(entry, Rows) for entry in rest):
+                rest = [_without(entry, folded) if isinstance(entry, Rows) else entry for entry in rest]
             scope.star = [*merged.items(), *rest]
             scope.merged |= {key.casefold(): made for key, made in merged.items()}
 
@@ -331,8 +331,8 @@ class _Select:
     # -- WINDOW and GROUP BY
 
     def _read_windows(self) -> None:
-        for one in self._query.args.get("windows") or ():
-            self._scope.named_windows[one.name.casefold()] = self._reader.expressions.window(one, self._scope)
+        for window in self._query.args.get("windows") or ():
+            self._scope.named_windows[window.name.casefold()] = self._reader.expressions.window(window, self._scope)
 
     def _time_of(self, group: Any) -> Made | None:
         nodes = [*self._query.expressions, *([group] if group is not None else [])]
@@ -366,7 +366,7 @@ class _Select:
                 raise NotFollowed(f"the columns that {_word(inner)} makes have no names: name them with AS")
         elif inner.find(exp.Explode, exp.Posexplode, exp.Inline) is not None:
             raise NotFollowed("a function that makes several rows stands within an expression")
-        names = [one.name for one in item.expressions] if isinstance(item, exp.Aliases) else [_name(item)]
+        names = [alias.name for alias in item.expressions] if isinstance(item, exp.Aliases) else [_name(item)]
         for name in names:
             self._columns.append((name, made))
             self._scope.aliases.setdefault(name.casefold(), made)
@@ -376,17 +376,19 @@ class _Select:
         star = item.this if isinstance(item, exp.Column) else item
         if {key for key, value in star.args.items() if value} - {"except_", "replace"}:
             raise NotFollowed("its `*` renames columns")
-        without = {one.name.casefold() for one in star.args.get("except_") or ()}
-        other = {one.alias.casefold(): self._made(one.this) for one in star.args.get("replace") or ()}
+        without = {column.name.casefold() for column in star.args.get("except_") or ()}
+        replacements = {
+            replacement.alias.casefold(): self._made(replacement.this) for replacement in star.args.get("replace") or ()
+        }
         entries: list[tuple[str, Made] | Rows] = [self._scope.relation(of)] if of else self._scope.star
         for entry in entries:
-            named = [entry] if isinstance(entry, tuple) else entry.columns
-            for name, made in named:
+            columns = [entry] if isinstance(entry, tuple) else entry.columns
+            for name, made in columns:
                 if name.casefold() not in without:
-                    self._columns.append((name, other.get(name.casefold(), made)))
+                    self._columns.append((name, replacements.get(name.casefold(), made)))
                     self._places.append((exp.column(name), made))
             if isinstance(entry, Rows) and entry.unlisted is not None:
-                if self._unlisted is not None or other:
+                if self._unlisted is not None or replacements:
                     raise NotFollowed("its `*` stands for columns that are not known")
                 self._unlisted = replace(entry.unlisted, without=entry.unlisted.without | without)
 
@@ -394,8 +396,8 @@ class _Select:
 def _by_place(left: Rows, right: Rows) -> Iterator[tuple[str, Made, Made]]:
     if len(left.columns) != len(right.columns):
         raise NotFollowed("it puts rows together that have not as many columns")
-    for (name, one), (_, other) in zip(left.columns, right.columns, strict=True):
-        yield name, one, other
+    for (name, left_made), (_, right_made) in zip(left.columns, right.columns, strict=True):
+        yield name, left_made, right_made
 
 
 def _by_name(left: Rows, right: Rows) -> Iterator[tuple[str, Made, Made]]:
@@ -413,7 +415,7 @@ def _without(rows: Rows, names: set[str]) -> Rows:
 
 def _alias_columns(item: Any) -> tuple[str, ...]:
     alias = item.args.get("alias")
-    return tuple(one.name for one in alias.args.get("columns") or ()) if isinstance(alias, exp.TableAlias) else ()
+    return tuple(column.name for column in alias.args.get("columns") or ()) if isinstance(alias, exp.TableAlias) else ()
 
 
 def _name(item: Any) -> str:

@@ -36,8 +36,8 @@ class TrailEntry:
     def to_json(self) -> dict[str, Any]:
         """``{node, column, how}`` or ``{source, column, how}``; with ``why`` where the trail ends."""
         kind = "node" if isinstance(self.owner, NodeKey) else "source"
-        found: dict[str, Any] = {kind: str(self.owner), "column": self.column or None, "how": self.how}
-        return {**found, "why": self.why} if self.why else found
+        document: dict[str, Any] = {kind: str(self.owner), "column": self.column or None, "how": self.how}
+        return {**document, "why": self.why} if self.why else document
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Trail:
     @property
     def is_whole(self) -> bool:
         """Whether nothing on the way is unknown."""
-        return not any(one.how == "unknown" for one in self.entries)
+        return not any(entry.how == "unknown" for entry in self.entries)
 
 
 class _Walk:
@@ -86,9 +86,9 @@ def followed_up(lineage: ProjectLineage, key: NodeKey, column: str) -> Trail:
         if not isinstance(owner, NodeKey):
             continue
         try:
-            for one in lineage.node(owner).made_of(name):
-                place = (one.owner, one.column)
-                walk.meet(place, how, one.how, (place, (owner, name)))
+            for made_of in lineage.node(owner).made_of(name):
+                place = (made_of.owner, made_of.column)
+                walk.meet(place, how, made_of.how, (place, (owner, name)))
         except NotFollowed as unknown:
             walk.met[TrailEntry(owner, name, "unknown", str(unknown))] = None
     return walk.ended()
@@ -109,22 +109,22 @@ def followed_down(lineage: ProjectLineage, key: NodeKey, column: str) -> Trail:
 
 
 def _readers(lineage: ProjectLineage) -> dict[NodeKey | str, list[NodeKey]]:
-    found: dict[NodeKey | str, list[NodeKey]] = defaultdict(list)
+    readers: dict[NodeKey | str, list[NodeKey]] = defaultdict(list)
     for key in lineage.project.graph.order(None):
         for owner in dict.fromkeys(lineage.owners(key).values()):
-            found[owner].append(key)
-    return found
+            readers[owner].append(key)
+    return readers
 
 
 def _turned(lineage: ProjectLineage, reader: NodeKey, walk: _Walk) -> dict[Place, list[tuple[str, How]]]:
     """By column that a node reads, its own columns that are made of it. Where they are not known, a trail ends."""
-    found: dict[Place, list[tuple[str, How]]] = defaultdict(list)
+    columns_by_place: dict[Place, list[tuple[str, How]]] = defaultdict(list)
     node = lineage.node(reader)
     if node.columns is None or node.rows is None:
         walk.met[TrailEntry(reader, "", "unknown", node.unknown or NOT_RUN)] = None
-        return found
+        return columns_by_place
     for column in node.columns:
         # What its rows do not have any more is made of nothing that it reads now.
-        for one in node.made_of(column) if node.rows.column(column) is not None else ():
-            found[one.owner, one.column.casefold()].append((column, one.how))
-    return found
+        for made_of in node.made_of(column) if node.rows.column(column) is not None else ():
+            columns_by_place[made_of.owner, made_of.column.casefold()].append((column, made_of.how))
+    return columns_by_place

@@ -107,10 +107,10 @@ class _Gauges:
         """Add a figure; None is none."""
         if value is None:
             return
-        given = {} if key is None else {"pipeline": key.pipeline, "node": key.node}
-        given |= labels
-        family = self.families.setdefault(name, GaugeMetricFamily(name, _TEXTS[name], labels=[*given]))
-        family.add_metric([*given.values()], _seconds(value) if isinstance(value, datetime) else float(value))
+        metric_labels = {} if key is None else {"pipeline": key.pipeline, "node": key.node}
+        metric_labels |= labels
+        family = self.families.setdefault(name, GaugeMetricFamily(name, _TEXTS[name], labels=[*metric_labels]))
+        family.add_metric([*metric_labels.values()], _seconds(value) if isinstance(value, datetime) else float(value))
 
 
 def _seconds(moment: datetime) -> float:
@@ -144,12 +144,12 @@ def _of_freshness(gauges: _Gauges, project: Project, state: StateBackend, keys: 
     del state
     for key in keys:
         try:
-            found = freshness_of(project, key)
+            freshness = freshness_of(project, key)
         except OdiError as error:
             gauges.say(f"{key}: its table cannot be looked at: {error}")
             continue
-        if found is not None:
-            gauges.add("odi_node_stale", found.is_stale(), key)
+        if freshness is not None:
+            gauges.add("odi_node_stale", freshness.is_stale(), key)
 
 
 def _of_hwms(gauges: _Gauges, project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> None:
@@ -168,24 +168,24 @@ def _moment(value: object) -> datetime | None:
 
 
 def _of_sources(gauges: _Gauges, project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> None:
-    for found in forecasts(project, state, keys, RunRequest(accept_loss=True)):
-        _of_forecast(gauges, found)
+    for forecast in forecasts(project, state, keys, RunRequest(accept_loss=True)):
+        _of_forecast(gauges, forecast)
 
 
-def _of_forecast(gauges: _Gauges, found: Forecast) -> None:
-    if found.error is not None:
-        gauges.say(f"{found.key} would stop: {found.error}")
-    gauges.add("odi_node_stopped", found.error is not None, found.key)
-    reads = found.facts.get("reads", [])
+def _of_forecast(gauges: _Gauges, forecast: Forecast) -> None:
+    if forecast.error is not None:
+        gauges.say(f"{forecast.key} would stop: {forecast.error}")
+    gauges.add("odi_node_stopped", forecast.error is not None, forecast.key)
+    reads = forecast.facts.get("reads", [])
     followed = [read for read in reads if read["incremental"]]
-    if found.error is None and (followed or found.action == "follow"):
+    if forecast.error is None and (followed or forecast.action == "follow"):
         # A node that reads all of its sources in each run is never behind them.
-        gauges.add("odi_node_ahead", found.action != "nothing", found.key)
+        gauges.add("odi_node_ahead", forecast.action != "nothing", forecast.key)
     for name, field in (("files_waiting", "files"), ("rows_waiting", "rows")):
         counts = [read[field] for read in followed if read[field] is not None]
-        gauges.add(f"odi_node_{name}", sum(counts) if counts else None, found.key)
+        gauges.add(f"odi_node_{name}", sum(counts) if counts else None, forecast.key)
     for name in ("rows_held", "rows_below_hwm"):
-        gauges.add(f"odi_node_{name}", sum(read[name] for read in reads) if reads else None, found.key)
+        gauges.add(f"odi_node_{name}", sum(read[name] for read in reads) if reads else None, forecast.key)
 
 
 def _of_captures(gauges: _Gauges, project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> None:
@@ -193,11 +193,13 @@ def _of_captures(gauges: _Gauges, project: Project, state: StateBackend, keys: S
         if not project.graph.node(key).captures_server:
             continue
         try:
-            found = lag_of(project, state, key)
+            capture_lag = lag_of(project, state, key)
         except OdiError as error:
             gauges.say(f"{key}: the server's log cannot be looked at: {error}")
             continue
-        for name, value in (found.lag.metrics if found is not None and found.lag is not None else {}).items():
+        for name, value in (
+            capture_lag.lag.metrics if capture_lag is not None and capture_lag.lag is not None else {}
+        ).items():
             gauges.add(f"odi_capture_{name}", value, key)
 
 

@@ -54,12 +54,12 @@ class CommittedHwm:
         return tuple(_encoded(mark)) == (self.json, self.type)
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"value": self.json, "type": self.type}
+        facts: dict[str, Any] = {"value": self.json, "type": self.type}
         if self.remembered:
-            found["reads"] = dict(self.remembered)
+            facts["reads"] = dict(self.remembered)
         if self.measures:
-            found["measures"] = {name: identity.to_json() for name, identity in self.measures.items()}
-        return found
+            facts["measures"] = {name: identity.to_json() for name, identity in self.measures.items()}
+        return facts
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> CommittedHwm:
@@ -98,7 +98,9 @@ class HwmOrigin:
 
     def to_json(self) -> str:
         """The text that state stores."""
-        return json.dumps({**vars(self), "measures": {name: one.to_json() for name, one in self.measures.items()}})
+        return json.dumps(
+            {**vars(self), "measures": {name: identity.to_json() for name, identity in self.measures.items()}}
+        )
 
     @classmethod
     def from_json(cls, text: str | None) -> HwmOrigin | None:
@@ -121,8 +123,8 @@ class HwmOrigin:
 
 
 def _identities(stored: Mapping[str, Any] | None) -> dict[str, Identity]:
-    found = {name: Identity.from_json(one) for name, one in (stored or {}).items()}
-    return {name: identity for name, identity in found.items() if identity is not None}
+    identities = {name: Identity.from_json(stored_identity) for name, stored_identity in (stored or {}).items()}
+    return {name: identity for name, identity in identities.items() if identity is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +189,7 @@ class CommitFacts:
 
     def to_json(self) -> dict[str, Any]:
         """The facts as the log stores them. The commit itself adds the counts of rows and ``rewound_to``."""
-        found = {
+        facts = {
             **vars(self),
             "bounds": list(self.bounds) if self.bounds else None,
             "partitions": list(self.partitions) if self.partitions else None,
@@ -195,7 +197,7 @@ class CommitFacts:
             "partial": self.partial or None,
             "stream": self.stream.to_json() if self.stream else None,
         }
-        known = {name: value for name, value in found.items() if value is not None}
+        known = {name: value for name, value in facts.items() if value is not None}
         updated_at = self.state_updated_at.isoformat() if self.state_updated_at else None
         return {**known, "state_updated_at": updated_at}
 

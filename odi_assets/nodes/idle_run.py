@@ -74,17 +74,17 @@ def _is_checked(project: Project, key: NodeKey) -> bool:
 def _looked_at(project: Project, state: StateBackend, keys: Sequence[NodeKey], request: RunRequest) -> Outlook:
     idle: dict[NodeKey, IdleNode] = {}
     size, began = 0, time.monotonic()
-    for found in forecasts(project, state, keys, request):
-        if found.bytes is None:
+    for forecast in forecasts(project, state, keys, request):
+        if forecast.bytes is None:
             # There is something to do, and how much cannot become known any more.
             return Outlook()
-        if found.plan is not None and out_of_step(found.plan.node, found.plan.target):
+        if forecast.plan is not None and out_of_step(forecast.plan.node, forecast.plan.target):
             # The node's last run has left something undone in its quarantine.
             return Outlook()
-        size += found.bytes
-        if found.plan is not None and found.action == "nothing":
+        size += forecast.bytes
+        if forecast.plan is not None and forecast.action == "nothing":
             seconds = time.monotonic() - began
-            idle[found.key] = IdleNode(found.plan, datetime.now(UTC), seconds)
+            idle[forecast.key] = IdleNode(forecast.plan, datetime.now(UTC), seconds)
         began = time.monotonic()
     attempts = [attempt for key, node in idle.items() for attempt in last_attempts(project, key, node.plan.target)]
     return Outlook(idle if len(idle) == len(keys) and not unrecorded(state, attempts) else None, size)

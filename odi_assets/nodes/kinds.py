@@ -144,7 +144,10 @@ class NodeKind:
     def definition(self, dumped: dict[str, Any]) -> dict[str, Any]:
         """What a node's code version is made of, of its configuration as JSON values."""
         # As before there were other kinds, so that code versions stay what they are.
-        inputs = {name: {key: one[key] for key in one if key != "read"} for name, one in dumped["inputs"].items()}
+        inputs = {
+            name: {key: settings[key] for key in settings if key != "read"}
+            for name, settings in dumped["inputs"].items()
+        }
         return {key: value for key, value in dumped.items() if key != "stream"} | {"inputs": inputs}
 
     # -- tables
@@ -280,8 +283,8 @@ def gated(
         place: where a path of a connection is, or of the project's folder without one.
         schema: the columns of the source, in Spark's DDL, if the project file names them.
     """
-    found: Source = load_place("document")(source, by, place, schema)
-    return found
+    gated_source: Source = load_place("document")(source, by, place, schema)
+    return gated_source
 
 
 def open_node_store(plan: NodePlan) -> OpenedStore:

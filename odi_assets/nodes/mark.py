@@ -37,12 +37,12 @@ class NodeMark:
         Args:
             following: the names of all sources that keep a mark.
         """
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, mark in marks.items():
             if isinstance(mark, Unresolved):
                 return UNTIL_READ
-            found[name] = mark.value
-        return cls.of_value(found.get(READ) if list(following) == [READ] else found)
+            values[name] = mark.value
+        return cls.of_value(values.get(READ) if list(following) == [READ] else values)
 
     @classmethod
     def of_value(cls, value: Any) -> NodeMark | None:
@@ -96,7 +96,7 @@ def _ledger_parts(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         for name, part in value.items():
             if name == "ledger" and isinstance(part, Sequence):
-                yield from (str(one[0]) for one in part)
+                yield from (str(entry[0]) for entry in part)
             else:
                 yield from _ledger_parts(part)
 

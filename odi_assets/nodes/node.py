@@ -128,23 +128,25 @@ class Node:
             ConfigError: a connection cannot be resolved.
         """
         config, project = self.config, self.project
-        found: list[Source] = []
+        sources: list[Source] = []
         if config.read is not None:
             connection = project.config.connections[config.read.connection]
             source = source_of(config.read, self.target, connection, project.location)
             if config.cursor is not None:
                 source = gated(source, config.cursor, project.place, config.read.declared)
-            found.append(source)
-        for name, given in config.inputs.items():
-            if given.read is not None:
-                connection = project.config.connections[given.read.connection]
-                found.append(source_of(given.read, self.target, connection, project.location, name))
+            sources.append(source)
+        for name, input_config in config.inputs.items():
+            if input_config.read is not None:
+                connection = project.config.connections[input_config.read.connection]
+                sources.append(source_of(input_config.read, self.target, connection, project.location, name))
                 continue
-            upstream = project.graph.resolve(self.key, given.node)
+            upstream = project.graph.resolve(self.key, input_config.node)
             table = project.target(upstream)
             only = None if config.apply is None else Partitions(PARTITION, (config.apply.table,))
-            found.append(table_source(name, str(upstream), self.target, given.incremental, table, only, self.log))
-        return tuple(found)
+            sources.append(
+                table_source(name, str(upstream), self.target, input_config.incremental, table, only, self.log)
+            )
+        return tuple(sources)
 
     @cached_property
     def following(self) -> tuple[str, ...]:
@@ -171,7 +173,7 @@ class Node:
         Raises:
             IncrementError: the HWM does not fit this node.
         """
-        found: dict[str, Mark] = {}
+        marks: dict[str, Mark] = {}
         kept = tuple(measures) if measures else self.following
         for source in self.sources:
             name = source.name if names is None else names.get(source.name)
@@ -182,8 +184,8 @@ class Node:
                     value = value["rows"]
                 if value is not None:
                     mark = source.mark(value, (remembered or {}).get(name) or {}, typed=typed)
-                    found[source.name] = replace(mark, measures=(measures or {}).get(name))
-        return found
+                    marks[source.name] = replace(mark, measures=(measures or {}).get(name))
+        return marks
 
 
 def code_version(project: Project, key: NodeKey) -> str:

@@ -113,11 +113,11 @@ class Project:
         """
         system = self.config.system
         if system is None:
-            place = Location(str(self.root / ".odibi"))
+            location = Location(str(self.root / ".odibi"))
         else:
-            place = self.location(system.connection, system.meta_runs_path or f"{system.path}/meta_runs")
+            location = self.location(system.connection, system.meta_runs_path or f"{system.path}/meta_runs")
         inside = f"{os.path.realpath(self.root)}/"
-        return f"{place.true_path().removeprefix(inside)}#{self.environment or ''}"
+        return f"{location.true_path().removeprefix(inside)}#{self.environment or ''}"
 
     @cached_property
     def pipelines(self) -> Mapping[str, PipelineConfig]:
@@ -166,11 +166,11 @@ class Project:
         Raises:
             ConfigError: several pipelines have one.
         """
-        found = [key for key in self.graph.nodes if name in (key.node, str(key))]
-        if len(found) > 1:
-            names = ", ".join(map(str, found))
+        keys = [key for key in self.graph.nodes if name in (key.node, str(key))]
+        if len(keys) > 1:
+            names = ", ".join(map(str, keys))
             raise ConfigError(f"several pipelines have a node `{name}`", fix=f"name one of {names}")
-        return found[0] if found else None
+        return keys[0] if keys else None
 
     def node_named(self, name: str) -> NodeKey:
         """The node that ``name`` means, as `find_node`.
@@ -178,10 +178,10 @@ class Project:
         Raises:
             ConfigError: there is none, or several pipelines have one.
         """
-        found = self.find_node(name)
-        if found is None:
+        node_key = self.find_node(name)
+        if node_key is None:
             raise _unknown("node", name, [str(key) for key in self.graph.nodes])
-        return found
+        return node_key
 
     def target(self, key: NodeKey) -> Location:
         """The node's Delta table."""

@@ -67,5 +67,5 @@ def remedy_of(node: Node, fix: str | None) -> str | None:
         fix = _OF_TRANSFORMS.sub("", fix)
     if fix is not None:
         fix = _OF_ANY_NODE.sub(lambda _: f"odi run {node.command} --full-refresh", fix)
-        fix = _OF_ITS_STATE.sub(lambda found: f"{found[1]} {node}", fix)
+        fix = _OF_ITS_STATE.sub(lambda match: f"{match[1]} {node}", fix)
     return fix

@@ -115,12 +115,12 @@ class RunRequest:
             ADOPT_TAG: self.adopt,
             ACCEPT_LOSS_TAG: self.accept_loss,
         }
-        found = {tag: "true" for tag, wanted in tags.items() if wanted}
+        run_tags = {tag: "true" for tag, wanted in tags.items() if wanted}
         if self.bounds is not None:
-            found |= {FROM_TAG: self.bounds.start.isoformat(), TO_TAG: self.bounds.end.isoformat()}
+            run_tags |= {FROM_TAG: self.bounds.start.isoformat(), TO_TAG: self.bounds.end.isoformat()}
         if self.partitions:
-            found[PARTITION_TAG] = _listed(self.partitions)
-        return found
+            run_tags[PARTITION_TAG] = _listed(self.partitions)
+        return run_tags
 
     @classmethod
     def of_run(
@@ -141,13 +141,15 @@ class RunRequest:
         Raises:
             ConfigError: a tag has a wrong value, or two of them exclude each other.
         """
-        given = [tag for tag in (FROM_TAG, TO_TAG) if tag in tags]
-        if len(given) == 1:
-            raise ConfigError(f"the run has the tag {given[0]} alone", fix=f"a range needs {FROM_TAG} and {TO_TAG}")
-        tagged = [*given, *[tag for tag in (PARTITION_TAG,) if tag in tags]]
+        range_tags = [tag for tag in (FROM_TAG, TO_TAG) if tag in tags]
+        if len(range_tags) == 1:
+            raise ConfigError(
+                f"the run has the tag {range_tags[0]} alone", fix=f"a range needs {FROM_TAG} and {TO_TAG}"
+            )
+        tagged = [*range_tags, *[tag for tag in (PARTITION_TAG,) if tag in tags]]
         if tagged and (bounds is not None or partitions):
             raise ConfigError(f"this run has partitions and the tag {tagged[0]}", fix="give one of the two")
-        bounds = Bounds.of(tags[FROM_TAG], tags[TO_TAG]) if given else bounds
+        bounds = Bounds.of(tags[FROM_TAG], tags[TO_TAG]) if range_tags else bounds
         partitions = partitions_in(tags) or tuple(partitions)
         switched: dict[str, bool] = {}
         for tag in (FULL_REFRESH_TAG, RESUME_TAG, ADOPT_TAG, ACCEPT_LOSS_TAG):
@@ -175,14 +177,14 @@ def partitions_in(tags: Mapping[str, str]) -> tuple[str, ...]:
     if not text.startswith("["):
         return (text,) if text else ()
     try:
-        found = json.loads(text)
+        partitions = json.loads(text)
     except ValueError:
-        found = None
-    if not found or not all(isinstance(one, str) for one in found):
+        partitions = None
+    if not partitions or not all(isinstance(partition, str) for partition in partitions):
         raise ConfigError(
             f"the run tag {PARTITION_TAG} is `{text}`, which is no list of texts", fix='write it as ["eu", "us"]'
         )
-    return tuple(found)
+    return tuple(partitions)
 
 
 def partition_label(bounds: tuple[str, str] | None, partitions: Sequence[str]) -> str | None:

@@ -103,11 +103,11 @@ class RunHistory:
         if key.pipeline not in self._before:
             rows = last_rows(self.state, self.project, key.pipeline, self.run_id)
             self._before[key.pipeline] = rows
-        found = verdict(self.project, self.state, key, self._before[key.pipeline].get(key))
-        if not found.skip:
-            self.listener(NodeEvent("decided", key, reason=found.reason))
+        decision = verdict(self.project, self.state, key, self._before[key.pipeline].get(key))
+        if not decision.skip:
+            self.listener(NodeEvent("decided", key, reason=decision.reason))
             return None
-        result = left_out(self.project, key, found)
+        result = left_out(self.project, key, decision)
         self.finish(result, info)
         return result
 

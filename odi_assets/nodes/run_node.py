@@ -243,8 +243,8 @@ def _read(plan: NodePlan, open_spark: Callable[[], SparkSession], service: Servi
         bring_in_step(plan.node, plan.target)
     if plan.nothing_new and service is None:
         return NoRows(plan)
-    found = arrow_rows(plan, open_spark)
-    return compute(plan, open_spark(), service) if found is None else found
+    rows = arrow_rows(plan, open_spark)
+    return compute(plan, open_spark(), service) if rows is None else rows
 
 
 def _next(rows: NodeRows | ArrowRows, state: StateBackend, request: RunRequest) -> Computed:

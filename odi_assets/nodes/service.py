@@ -99,14 +99,16 @@ class NodeService:
         return self._run(state, due) if due else None
 
     def _due(self, state: StateBackend) -> set[NodeKey]:
-        found: set[NodeKey] = set()
-        for one in forecasts(self.project, state, self.keys):
+        due: set[NodeKey] = set()
+        for forecast in forecasts(self.project, state, self.keys):
             if self.stop.is_set():
                 return set()
-            follows = not found.isdisjoint(self.project.graph.upstream(one.key))
-            if _has_news(one) or (one.action != "nothing" and (follows or self._is_behind(state, one.key))):
-                found.add(one.key)
-        return found
+            follows = not due.isdisjoint(self.project.graph.upstream(forecast.key))
+            if _has_news(forecast) or (
+                forecast.action != "nothing" and (follows or self._is_behind(state, forecast.key))
+            ):
+                due.add(forecast.key)
+        return due
 
     def _is_behind(self, state: StateBackend, key: NodeKey) -> bool:
         """Whether something changed for a node since it last succeeded, or that cannot be looked at: its run says why.
@@ -176,11 +178,11 @@ class NodeService:
             session.stop()
 
 
-def _has_news(found: Forecast) -> bool:
+def _has_news(forecast: Forecast) -> bool:
     """Whether a node has something to do, whatever its last run did: a source moved, or something is left undone."""
-    plan = found.plan
-    if found.action == "error" or plan is None:
-        return found.action == "error"
+    plan = forecast.plan
+    if forecast.action == "error" or plan is None:
+        return forecast.action == "error"
     if not plan.nothing_new and (plan.node.kind.leaves_work or any(read.moves for read in plan.reads)):
         return True
     return any(read.is_to_be_noted for read in plan.reads) or bool(out_of_step(plan.node, plan.target))

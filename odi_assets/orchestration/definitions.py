@@ -86,11 +86,11 @@ def _built(
     shared = resources(project, listener)
     pipelines = project.config.pipelines
     checks = _checks(project, pipelines)
-    jobs = {one.pipeline: pipeline_job(project, one, sources) for one in pipelines}
-    tagged = {one.job: tag_job(project, one, sources) for one in project.config.jobs}
+    jobs = {pipeline.pipeline: pipeline_job(project, pipeline, sources) for pipeline in pipelines}
+    tagged = {job_config.job: tag_job(project, job_config, sources) for job_config in project.config.jobs}
     sensors = [new_data_sensor(project, name, job, sources) for name, job in jobs.items()]
     if project.config.automation.default_status == "running" and any(
-        node.automation is not None for one in pipelines for node in one.nodes
+        node.automation is not None for pipeline in pipelines for node in pipeline.nodes
     ):
         sensors.append(condition_sensor(project))
     if project.config.alerts:
@@ -100,8 +100,16 @@ def _built(
         asset_checks=[check for group in checks.values() for check in group],
         jobs=[*jobs.values(), *tagged.values()],
         schedules=[
-            *(pipeline_schedule(project, one, jobs[one.pipeline]) for one in pipelines if one.schedule),
-            *(tag_schedule(project, one, tagged[one.job]) for one in project.config.jobs if one.schedule),
+            *(
+                pipeline_schedule(project, pipeline, jobs[pipeline.pipeline])
+                for pipeline in pipelines
+                if pipeline.schedule
+            ),
+            *(
+                tag_schedule(project, job_config, tagged[job_config.job])
+                for job_config in project.config.jobs
+                if job_config.schedule
+            ),
         ],
         sensors=[sensor for sensor in sensors if sensor is not None],
         resources=shared,
@@ -124,7 +132,7 @@ def build_job(
         listener, loggers: as of :func:`build_definitions`.
         results: gets the result of each node that ends.
     """
-    config = next(one for one in project.config.pipelines if one.pipeline == pipeline)
+    config = next(candidate for candidate in project.config.pipelines if candidate.pipeline == pipeline)
     # Health has limits; the checks on rows that are given up have none, and tell the shell nothing.
     limited = any(kind_of(node).has_limits(node) or node.captures_server for node in config.nodes)
     checks = _checks(project, [config])[pipeline] if limited else []
@@ -142,15 +150,15 @@ def build_job(
 def _checks(project: Project, pipelines: Iterable[PipelineConfig]) -> dict[str, list[dg.AssetChecksDefinition]]:
     """By pipeline, the checks that the kinds of its nodes add, and of nodes that capture a log, on how far they are
     behind."""
-    found: dict[str, list[dg.AssetChecksDefinition]] = {}
+    checks_by_pipeline: dict[str, list[dg.AssetChecksDefinition]] = {}
     for pipeline in pipelines:
         nodes = {NodeKey(pipeline.pipeline, node.name): node for node in pipeline.nodes}
         own = [check for key, node in nodes.items() for check in kind_of(node).asset_checks(project, key)]
-        found[pipeline.pipeline] = [
+        checks_by_pipeline[pipeline.pipeline] = [
             *own,
             *(lag_check(project, key) for key, node in nodes.items() if node.captures_server),
         ]
-    return found
+    return checks_by_pipeline
 
 
 def resources(
@@ -173,7 +181,7 @@ def resources(
         repair_history(project, instance, state.backend)
         return DagsterRunHistory.of_run(project, state.backend, run, listener, results)
 
-    found = {
+    own_resources = {
         SPARK: SparkResource(project_file=str(project.path), environment=project.chosen),
         STATE: StateResource(project_file=str(project.path), environment=project.chosen),
         HISTORY: run_history,
@@ -183,4 +191,4 @@ def resources(
             description="Commits a node's rows to its Delta table, advances the HWM, reads tables for other assets.",
         ),
     }
-    return {names.resources + name: resource for name, resource in found.items()}
+    return {names.resources + name: resource for name, resource in own_resources.items()}

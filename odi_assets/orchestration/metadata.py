@@ -100,13 +100,13 @@ def definition_metadata(project: Project, key: NodeKey) -> dict[str, Any]:
 
 def _defined_at(project: Project, key: NodeKey) -> dict[str, Any]:
     """Where the node is defined, as Dagster links to it: a line of the project file, or of the decorated function."""
-    place = project.places.get((key.pipeline, key.node))
-    if place is None:
+    location = project.places.get((key.pipeline, key.node))
+    if location is None:
         return {}
     with warnings.catch_warnings():
         # Dagster calls code references beta; the versions it is pinned to have them.
         warnings.simplefilter("ignore", dg.BetaWarning)
-        file, line = place
+        file, line = location
         reference = dg.LocalFileCodeReference(file_path=str(file), line_number=line, label=f"{file.name}:{line}")
         return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[reference])}
 
@@ -136,10 +136,10 @@ def materialization_metadata(result: NodeResult) -> dict[str, Any]:
 def versions_read(project: Project, result: NodeResult) -> dict[str, dg.MetadataValue]:
     """Which version of each table of the project a commit was made of, with links to their assets."""
     lines = []
-    for name, given in project.graph.node(result.key).inputs.items():
-        if not given.node:
+    for name, input_config in project.graph.node(result.key).inputs.items():
+        if not input_config.node:
             continue
-        at, above = (result.metrics.get("inputs") or {}).get(name), project.graph.resolve(result.key, given.node)
+        at, above = (result.metrics.get("inputs") or {}).get(name), project.graph.resolve(result.key, input_config.node)
         if isinstance(at, Mapping) and at.get("version") is not None:
             path = "/".join(quote(part, safe="") for part in DagsterNames.of(project).asset(above).path)
             lines.append(f"| [{above}](/assets/{path}?view=events) | {at['version']} |")

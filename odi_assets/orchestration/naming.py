@@ -34,8 +34,8 @@ def node_of(project: Project, key: dg.AssetKey) -> NodeKey | None:
     """The node of an asset; None if it is the asset of somebody else."""
     if len(key.path) < 2 or tuple(key.path) in project.nodes_by_asset:
         return project.nodes_by_asset.get(tuple(key.path))
-    found = node_key(key)
-    return found if found in project.graph.nodes and DagsterNames.of(project).asset(found) == key else None
+    node = node_key(key)
+    return node if node in project.graph.nodes and DagsterNames.of(project).asset(node) == key else None
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,11 @@ def source_keys(project: Project, read: ReadConfig) -> dict[dg.AssetKey, str]:
                 node=str(node),
             )
         return {chosen: read.shown}
-    found = {names.source(read.connection, path): shown for path, shown in read.places.items()}
+    shown_by_asset = {names.source(read.connection, path): shown for path, shown in read.places.items()}
     # A connection and a path may be named like a pipeline and a node.
     return {
         key.with_prefix(SOURCES_GROUP) if node_of(project, key) is not None else key: shown
-        for key, shown in found.items()
+        for key, shown in shown_by_asset.items()
     }
 
 

@@ -64,9 +64,9 @@ class SparkResource(dg.ConfigurableResource[Any]):
 
     def _opened(self) -> SessionHandle:
         base = self._project().config.spark if self.project_file else SparkConfig()
-        named = {"master": self.master, "remote": self.remote or self._shared_server(base)}
-        given = {name: value for name, value in named.items() if value}
-        config = base.model_copy(update={**given, "conf": {**base.conf, **dict(_flat(self.spark_config))}})
+        all_settings = {"master": self.master, "remote": self.remote or self._shared_server(base)}
+        settings = {name: value for name, value in all_settings.items() if value}
+        config = base.model_copy(update={**settings, "conf": {**base.conf, **dict(_flat(self.spark_config))}})
         run = self.get_resource_context().run
         return open_session(config, app_name=f"{run.job_name} {run.run_id}" if run else "odi_assets")
 

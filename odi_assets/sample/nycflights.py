@@ -60,12 +60,12 @@ class Published:
         header, rows = self._table(name)
         year, month, day = (header.index(column) for column in ("year", "month", "day"))
         wanted = {(str(date.year), str(date.month), str(date.day)): date for date in days}
-        found: dict[dt.date, list[list[str]]] = defaultdict(list)
+        rows_by_date: dict[dt.date, list[list[str]]] = defaultdict(list)
         for row in rows:
             date = wanted.get((row[year], row[month], row[day]))
             if date is not None:
-                found[date].append(row)
-        return header, found
+                rows_by_date[date].append(row)
+        return header, rows_by_date
 
     def _table(self, name: str) -> tuple[list[str], Rows]:
         rows = csv.reader(io.StringIO(self._text(name), newline=""))

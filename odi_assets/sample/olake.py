@@ -56,16 +56,16 @@ def current_rows(
     ]
     is_row = F.col(_OPERATION) != "d"
     known = [
-        F.max_by(name, F.when((F.col(name) != UNAVAILABLE) & is_row, F.col("_order"))).alias(f"_known_{place}")
-        for place, name in enumerate(texts)
+        F.max_by(name, F.when((F.col(name) != UNAVAILABLE) & is_row, F.col("_order"))).alias(f"_known_{index}")
+        for index, name in enumerate(texts)
     ]
     last = ordered.groupBy(*keys).agg(F.max_by(F.struct("*"), "_order").alias("_last"), *known)
     columns = []
     for name in history.columns:
         value = F.col("_last").getField(name)
         if name in texts:
-            place = texts.index(name)
-            value = F.when(value == UNAVAILABLE, F.col(f"_known_{place}")).otherwise(value)
+            text_index = texts.index(name)
+            value = F.when(value == UNAVAILABLE, F.col(f"_known_{text_index}")).otherwise(value)
         columns.append((value.cast(types[name]) if types and name in types else value).alias(name))
     deleted = (F.col("_last").getField(_OPERATION) == "d").alias(DELETED)
     return last.select(*columns, deleted)
@@ -73,13 +73,13 @@ def current_rows(
 
 def _order(changes: DataFrame) -> Column:
     """What orders the changes of a key: the place in the log, then when OLake read the row."""
-    place = F.lit(None).cast("decimal(20,0)")
+    position = F.lit(None).cast("decimal(20,0)")
     if _LSN in changes.columns:
         high, low = (F.conv(F.split_part(_LSN, F.lit("/"), F.lit(part)), 16, 10) for part in (1, 2))
-        place = high.cast("decimal(20,0)") * F.lit(2**32).cast("decimal(10,0)") + low.cast("decimal(20,0)")
+        position = high.cast("decimal(20,0)") * F.lit(2**32).cast("decimal(10,0)") + low.cast("decimal(20,0)")
     elif _BINLOG[0] in changes.columns:
         number = F.substring_index(_BINLOG[0], ".", -1).cast("decimal(20,0)")
-        place = number * F.lit(2**32).cast("decimal(10,0)") + F.col(_BINLOG[1]).cast("decimal(20,0)")
-    first = F.when(F.col(_OPERATION) == "r", F.lit(-1)).otherwise(F.coalesce(place, F.lit(0)))
+        position = number * F.lit(2**32).cast("decimal(10,0)") + F.col(_BINLOG[1]).cast("decimal(20,0)")
+    first = F.when(F.col(_OPERATION) == "r", F.lit(-1)).otherwise(F.coalesce(position, F.lit(0)))
     moment = F.col(_TIMESTAMP) if _TIMESTAMP in changes.columns else F.lit(None)
     return F.struct(first.cast("decimal(38,0)").alias("place"), moment.alias("moment"))

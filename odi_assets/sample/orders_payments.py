@@ -98,8 +98,8 @@ def in_order(files: Iterable[Path]) -> None:
     in the order of their times."""
     ordered = list(files)
     now = time.time()
-    for place, path in enumerate(ordered, start=1):
-        then = now - (len(ordered) - place) / 10
+    for number, path in enumerate(ordered, start=1):
+        then = now - (len(ordered) - number) / 10
         os.utime(path, (then, then))
 
 

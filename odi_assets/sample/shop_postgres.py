@@ -58,10 +58,10 @@ def socket_folder(root: Path) -> Path:
     Raises:
         ConfigError: its path is too long for a socket.
     """
-    found = (root / FOLDER).resolve()
-    if len(os.fsencode(found / f".s.PGSQL.{_PORT}")) > _LONGEST_SOCKET:
-        raise ConfigError(f"{found} is too long a path for a socket", fix="name a folder with a shorter path")
-    return found
+    folder = (root / FOLDER).resolve()
+    if len(os.fsencode(folder / f".s.PGSQL.{_PORT}")) > _LONGEST_SOCKET:
+        raise ConfigError(f"{folder} is too long a path for a socket", fix="name a folder with a shorter path")
+    return folder
 
 
 def make(root: Path) -> None:
@@ -125,9 +125,9 @@ def _execute(root: Path, statements: list[str], database: str = _DATABASE) -> li
     if not _is_running(data):
         raise ConfigError("the server does not run", fix="python -m odi_assets.sample.shop_postgres start")
     rows: list[tuple[Any, ...]] = []
-    place = {"host": str(data), "port": _PORT, "user": _DATABASE, "dbname": database}
+    address = {"host": str(data), "port": _PORT, "user": _DATABASE, "dbname": database}
     try:
-        with psycopg.connect(**place, autocommit=True) as opened:  # type: ignore[arg-type]
+        with psycopg.connect(**address, autocommit=True) as opened:  # type: ignore[arg-type]
             for statement in statements:
                 cursor = opened.execute(statement.encode())
                 rows = cursor.fetchall() if cursor.description else []
@@ -149,21 +149,21 @@ def _program(name: str) -> str:
     Raises:
         ConfigError: none is installed.
     """
-    beside = sorted((place for pattern in _PLACES for place in Path("/").glob(pattern[1:])), key=_version)
+    beside = sorted((folder for pattern in _PLACES for folder in Path("/").glob(pattern[1:])), key=_version)
     path = os.pathsep.join([os.environ.get("PATH", ""), *map(str, reversed(beside))])
-    found = shutil.which(name, path=path)
-    if found is None:
+    program = shutil.which(name, path=path)
+    if program is None:
         raise ConfigError(
             f"the example has a PostgreSQL server of its own, and `{name}` is not here",
             fix="install one (Debian: apt install postgresql; Fedora: dnf install postgresql-server; macOS: brew "
             "install postgresql; conda install postgresql), or put its programs on PATH",
         )
-    return found
+    return program
 
 
-def _version(place: Path) -> tuple[int, str]:
-    digits = "".join(sign if sign.isdigit() else " " for sign in str(place)).split()
-    return (int(digits[0]) if digits else 0), str(place)
+def _version(folder: Path) -> tuple[int, str]:
+    digits = "".join(sign if sign.isdigit() else " " for sign in str(folder)).split()
+    return (int(digits[0]) if digits else 0), str(folder)
 
 
 def _is_running(data: Path) -> bool:

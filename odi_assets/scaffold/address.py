@@ -39,9 +39,9 @@ class DatabaseAddress:
     @property
     def shown(self) -> str:
         """The database in words, without secrets."""
-        one = self.connection
-        host = f"[{one.host}]" if ":" in one.host else one.host
-        return f"{'postgresql' if one.type == 'postgres' else 'mysql'}://{host}:{one.port}/{one.database}"
+        connection = self.connection
+        host = f"[{connection.host}]" if ":" in connection.host else connection.host
+        return f"{'postgresql' if connection.type == 'postgres' else 'mysql'}://{host}:{connection.port}/{connection.database}"
 
 
 def read_address(text: str, environment: Mapping[str, str]) -> DatabaseAddress:
@@ -57,12 +57,12 @@ def read_address(text: str, environment: Mapping[str, str]) -> DatabaseAddress:
     if not slashes or kind is None:
         raise ConfigError("`--from` takes the address of a PostgreSQL, MySQL or MariaDB database", fix=f"as {_SHAPE}")
     # A password may hold any sign; all that is before the last @ is user and password.
-    who, _, place = rest.rpartition("@")
+    who, _, location = rest.rpartition("@")
     user, colon, password = who.partition(":")
-    place, _, query = place.partition("?")
-    server, _, database = place.partition("/")
-    found = re.fullmatch(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\[\]]*))(?::(?P<port>\d{1,5}))?", server)
-    if found is None or not user or not database:
+    location, _, query = location.partition("?")
+    server, _, database = location.partition("/")
+    match = re.fullmatch(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\[\]]*))(?::(?P<port>\d{1,5}))?", server)
+    if match is None or not user or not database:
         missing = "a user" if not user else "a database" if not database else "a host and a port that can be read"
         raise ConfigError(f"the address of `--from` lacks {missing}", fix=f"write it as {_SHAPE}")
     name = unquote(database)
@@ -70,9 +70,9 @@ def read_address(text: str, environment: Mapping[str, str]) -> DatabaseAddress:
     variable = f"{base}_PASSWORD"
     secret = unquote(password) if colon else environment.get(variable, "")
     connection = ServerConnection(
-        **({"port": int(found["port"])} if found["port"] else {}),
+        **({"port": int(match["port"])} if match["port"] else {}),
         type=kind,
-        host=unquote(found["v6"] or found["host"] or "localhost"),
+        host=unquote(match["v6"] or match["host"] or "localhost"),
         database=name,
         user=unquote(user),
         password=SecretStr(secret) if secret else None,
@@ -82,10 +82,10 @@ def read_address(text: str, environment: Mapping[str, str]) -> DatabaseAddress:
 
 
 def _options(query: str, kind: str) -> dict[str, str]:
-    given = dict(parse_qsl(query, keep_blank_values=True))
-    if unknown := sorted(given.keys() - set(_OPTIONS[kind])):
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    if unknown := sorted(options.keys() - set(_OPTIONS[kind])):
         raise ConfigError(
             f"the address of `--from` has {', '.join(unknown)} after its `?`, which is not taken over",
             fix=f"leave it out, and write it into `options` of the connection; {', '.join(_OPTIONS[kind])} are taken",
         )
-    return given
+    return options

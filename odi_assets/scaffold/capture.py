@@ -35,7 +35,7 @@ def why_not_captured(listed: ListedTable, all_listed: Sequence[ListedTable], ses
             f"{table.unidentified}, so the log does not say which row was changed; give it a primary key, or "
             f"ALTER TABLE {table.quoted} REPLICA IDENTITY FULL"
         )
-    if sum(one.table.name == table.name for one in all_listed) > 1:
+    if sum(listed_table.table.name == table.name for listed_table in all_listed) > 1:
         return "another schema and table have this name too, with the dot elsewhere"
     if session.one("SELECT row_security_active(%s::oid)", [table.oid]):
         return HIDES
@@ -50,11 +50,11 @@ def columns_left_out(name: str, table: PostgresTable) -> Iterator[tuple[str, str
 
 def free_slot(session: ServerSession, name: str) -> str:
     """A name of a slot that the server does not have yet: no two captures share one."""
-    found, number = name, 1
-    while session.slot(found) is not None:
+    slot, number = name, 1
+    while session.slot(slot) is not None:
         number += 1
-        found = f"{name}_{number}"
-    return found
+        slot = f"{name}_{number}"
+    return slot
 
 
 def needs(session: ServerSession, publication: str, tables: Sequence[PostgresTable]) -> Iterator[Need]:

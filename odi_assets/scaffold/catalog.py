@@ -74,7 +74,7 @@ class CatalogTable:
         return self if index is None else replace(self, key=index[1], is_primary=index[0][1])
 
     def column(self, name: str) -> TableColumn:
-        return next(one for one in self.columns if one.name == name)
+        return next(column for column in self.columns if column.name == name)
 
     def in_sql(self, dialect: Dialect) -> str:
         """Its name in SQL."""
@@ -84,10 +84,10 @@ class CatalogTable:
     def same_columns(self) -> str | None:
         """Two columns whose names differ in capitals alone, in words; None if there are none."""
         seen: dict[str, str] = {}
-        for one in self.columns:
-            if one.name.lower() in seen:
-                return f"its columns {seen[one.name.lower()]} and {one.name} differ in capitals alone"
-            seen[one.name.lower()] = one.name
+        for column in self.columns:
+            if column.name.lower() in seen:
+                return f"its columns {seen[column.name.lower()]} and {column.name} differ in capitals alone"
+            seen[column.name.lower()] = column.name
         return None
 
 
@@ -203,34 +203,34 @@ def _mysql(ask: Ask, dialect: Dialect, schemas: Sequence[str]) -> Catalog:
         "SELECT table_schema, table_name, column_name, column_type, is_nullable = 'YES', LOWER(extra) "
         f"FROM information_schema.columns WHERE {where} ORDER BY table_schema, table_name, ordinal_position"
     ):
-        place = str(schema), str(table)
+        identity = str(schema), str(table)
         column = TableColumn(
             str(name),
             str(declared),
             bool(nullable),
             grows="auto_increment" in extra,
             moves="on update current_timestamp" in extra,
-            indexed=(place, str(name)) in indexed,
+            indexed=(identity, str(name)) in indexed,
         )
-        columns.setdefault(place, []).append(column)
+        columns.setdefault(identity, []).append(column)
     listed = ask(
         "SELECT table_schema, table_name, table_type, COALESCE(table_rows, 0) FROM information_schema.tables "
         f"WHERE {where} ORDER BY table_schema, table_name"
     )
     tables = []
     for schema, name, kind, rows in listed:
-        place = str(schema), str(name)
+        identity = str(schema), str(name)
         shown = None if kind in ("BASE TABLE", "SYSTEM VERSIONED") else f"a {str(kind).lower()}"
-        table = CatalogTable(schema, name, shown, int(rows), tuple(columns.get(place, ())))
-        tables.append(table.with_key(keys.get(place)))
+        table = CatalogTable(schema, name, shown, int(rows), tuple(columns.get(identity, ())))
+        tables.append(table.with_key(keys.get(identity)))
     return replace(catalog, tables=tuple(tables))
 
 
 def _first_of_each(rows: Iterable[tuple[_Table, _Index, str]]) -> Mapping[_Table, tuple[_Index, tuple[str, ...]]]:
     """By table, its first index and its columns; rows are of one column each, in the order of tables and indexes."""
-    found: dict[_Table, tuple[_Index, list[str]]] = {}
+    index_by_table: dict[_Table, tuple[_Index, list[str]]] = {}
     for table, index, column in rows:
-        first = found.setdefault(table, (index, []))
+        first = index_by_table.setdefault(table, (index, []))
         if first[0] == index:
             first[1].append(column)
-    return {table: (index, tuple(columns)) for table, (index, columns) in found.items()}
+    return {table: (index, tuple(columns)) for table, (index, columns) in index_by_table.items()}

@@ -55,15 +55,21 @@ class ProjectFile:
         return "\n".join(lines) + "\n"
 
     def _connection_lines(self) -> Iterator[str]:
-        one = self.address.connection
-        settings = {"type": one.type, "host": one.host, "port": one.port, "database": one.database, "user": one.user}
+        server = self.address.connection
+        settings = {
+            "type": server.type,
+            "host": server.host,
+            "port": server.port,
+            "database": server.database,
+            "user": server.user,
+        }
         yield f"  {flow(self.connection)}:"
         for name, value in settings.items():
             yield f"    {name}: {flow(value)}"
         if self.asks_password:
             yield f'    password: "${{{self.address.variable}}}"'
-        if one.options:
-            yield f"    options: {flow(one.options)}"
+        if server.options:
+            yield f"    options: {flow(server.options)}"
         if self.slot is not None:
             yield f"    log: {flow({'slot': self.slot, 'create': True})}"
 
@@ -82,7 +88,7 @@ def _node_lines(node: Node) -> Iterator[str]:
         for key, value in settings.items():
             if isinstance(value, list) and len(flow(value)) > _WIDTH:
                 yield f"      {key}:"
-                yield from (f"      - {flow(one)}" for one in value)
+                yield from (f"      - {flow(member)}" for member in value)
             else:
                 yield f"      {key}: {flow(value)}"
 

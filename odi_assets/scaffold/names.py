@@ -17,8 +17,8 @@ def slug(text: str, otherwise: str) -> str:
 
 def job_name(text: str) -> str:
     """A name of a pipeline: Dagster keeps some words for itself."""
-    found = slug(text, "db").lower()
-    return f"{found}_db" if found in RESERVED_JOB_NAMES else found
+    name = slug(text, "db").lower()
+    return f"{name}_db" if name in RESERVED_JOB_NAMES else name
 
 
 def node_names(tables: Iterable[tuple[str, str]], taken: Iterable[str]) -> dict[tuple[str, str], str]:
@@ -32,23 +32,27 @@ def node_names(tables: Iterable[tuple[str, str]], taken: Iterable[str]) -> dict[
     """
     listed = list(tables)
     used = {name.lower() for name in taken}
-    short = {one: slug(one[1], "table") for one in listed}
+    short = {listed_table: slug(listed_table[1], "table") for listed_table in listed}
     counts: dict[str, int] = {}
     for name in short.values():
         counts[name.lower()] = counts.get(name.lower(), 0) + 1
-    found: dict[tuple[str, str], str] = {}
+    names: dict[tuple[str, str], str] = {}
     # Names that are given as they are come first, whatever others have to become.
-    alone = [one for one in listed if counts[short[one].lower()] == 1 and short[one].lower() not in used]
-    for one in alone:
-        found[one] = short[one]
-        used.add(short[one].lower())
-    for one in listed:
-        if one not in found:
-            base = f"{slug(one[0], 'schema')}_{short[one]}"
+    alone = [
+        listed_table
+        for listed_table in listed
+        if counts[short[listed_table].lower()] == 1 and short[listed_table].lower() not in used
+    ]
+    for table in alone:
+        names[table] = short[table]
+        used.add(short[table].lower())
+    for table in listed:
+        if table not in names:
+            base = f"{slug(table[0], 'schema')}_{short[table]}"
             name, number = base, 1
             while name.lower() in used:
                 number += 1
                 name = f"{base}_{number}"
-            found[one] = name
+            names[table] = name
             used.add(name.lower())
-    return {one: found[one] for one in listed}
+    return {listed_table: names[listed_table] for listed_table in listed}

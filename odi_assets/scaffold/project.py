@@ -145,14 +145,14 @@ class ProjectMaker:
         Raises:
             ConfigError: there is no such schema, or a pattern names none.
         """
-        found = self.ask(lambda session: read_catalog(session, self.dialect, self.schemas)).tables
+        tables = self.ask(lambda session: read_catalog(session, self.dialect, self.schemas)).tables
         for pattern in (*self.wanted.tables, *self.wanted.appended):
-            if not any(_is_named(one, (pattern,)) for one in found):
+            if not any(_is_named(table, (pattern,)) for table in tables):
                 raise ConfigError(
                     f"{self.address.shown}: no table of {', '.join(self.schemas)} is named `{pattern}`",
                     fix="correct the pattern, or name the schema: `--schema`",
                 )
-        return [one for one in found if not self.wanted.tables or _is_named(one, self.wanted.tables)]
+        return [table for table in tables if not self.wanted.tables or _is_named(table, self.wanted.tables)]
 
     # Snapshots and increments
 
@@ -165,7 +165,7 @@ class ProjectMaker:
                 chosen.tables.append(table)
             else:
                 chosen.left_out[table.shown] = why
-        names = node_names([one.identity for one in chosen.tables], (SYSTEM,))
+        names = node_names([chosen_table.identity for chosen_table in chosen.tables], (SYSTEM,))
         for table in list(chosen.tables):
             try:
                 node, lines = self._node(table, names[table.identity], chosen.unseen)
@@ -187,8 +187,8 @@ class ProjectMaker:
         types = self.ask(lambda session: session.columns(table.in_sql(self.dialect)))
         odd = self._odd_values(table, unseen, arrays=True)
         appended = _is_named(table, self.wanted.appended)
-        reading = reading_of(table, types, appended=appended, unusable=frozenset(one.column for one in odd))
-        casts = {one.column: self.dialect.written(self.dialect.quoted(one.column)) for one in odd}
+        reading = reading_of(table, types, appended=appended, unusable=frozenset(odd_value.column for odd_value in odd))
+        casts = {odd_value.column: self.dialect.written(self.dialect.quoted(odd_value.column)) for odd_value in odd}
         read = {
             "connection": self._connection,
             "format": "sql",
@@ -196,7 +196,10 @@ class ProjectMaker:
             **reading.read,
             **({"columns": casts} if casts else {}),
         }
-        why = [f"{one.column} comes as text: {one.example} is no value of its type in Spark." for one in odd]
+        why = [
+            f"{odd_value.column} comes as text: {odd_value.example} is no value of its type in Spark."
+            for odd_value in odd
+        ]
         node = {"name": name, "read": read, "write": {"connection": LAKE, "path": name, **reading.write}}
         return node, [*reading.why, *why]
 
@@ -212,11 +215,11 @@ class ProjectMaker:
     def _odd_values(self, table: CatalogTable, unseen: dict[str, str], *, arrays: bool) -> list[OddValue]:
         """The columns with values that Spark does not hold; ``unseen`` gets the reason if nobody could look."""
         try:
-            found: list[OddValue] = self.ask(lambda session: odd_values(session, self.dialect, table, arrays=arrays))
+            odd: list[OddValue] = self.ask(lambda session: odd_values(session, self.dialect, table, arrays=arrays))
         except SourceError as error:
             unseen[table.shown] = error.message.removeprefix(f"{self.address.shown}: ")
             return []
-        return found
+        return odd
 
     # Captures
 
@@ -225,20 +228,20 @@ class ProjectMaker:
         return self._capture_binlog() if self.address.connection.type == "mysql" else self._capture_slot()
 
     def _capture_slot(self) -> MadeProject:
-        tables = {one.identity: one for one in self._tables()}
+        tables = {catalog_table.identity: catalog_table for catalog_table in self._tables()}
         with connected(self.dialect, self.address.shown) as session:
             listed = session.listed()
             chosen, captured = _Chosen(), {}
-            for one in listed:
-                name = one.table.name.removeprefix(f"{one.schema}.")
-                table = tables.get((one.schema, name))
+            for listed_table in listed:
+                name = listed_table.table.name.removeprefix(f"{listed_table.schema}.")
+                table = tables.get((listed_table.schema, name))
                 if table is None:
                     continue
-                why = why_not_captured(one, listed, session) or self._why_not_applied(table, chosen.unseen)
+                why = why_not_captured(listed_table, listed, session) or self._why_not_applied(table, chosen.unseen)
                 if why is None:
                     chosen.tables.append(table)
-                    captured[table.identity] = one.table
-                    chosen.left_out |= dict(columns_left_out(table.shown, one.table))
+                    captured[table.identity] = listed_table.table
+                    chosen.left_out |= dict(columns_left_out(table.shown, listed_table.table))
                 else:
                     chosen.left_out[table.shown] = why
             self._require_some(chosen)
@@ -251,9 +254,11 @@ class ProjectMaker:
         return self._captured(chosen, captured, lacking, head, slot)
 
     def _capture_binlog(self) -> MadeProject:
-        tables = {one.shown: one for one in self._tables()}
+        tables = {catalog_table.shown: catalog_table for catalog_table in self._tables()}
         chosen, captured = _Chosen(), {}
-        chosen.left_out |= {name: one.kind for name, one in tables.items() if one.kind is not None}
+        chosen.left_out |= {
+            name: catalog_table.kind for name, catalog_table in tables.items() if catalog_table.kind is not None
+        }
         with of_mariadb(self.dialect, self.address.shown) as session:
             require_mariadb(session)
             lacking = tuple(needs_of_log(session))
@@ -262,13 +267,13 @@ class ProjectMaker:
                 if table.kind is None and (hidden := session.why_unreadable(table.in_sql(self.dialect))) is not None:
                     chosen.left_out[name] = hidden
             known = [name for name in tables if name not in chosen.left_out]
-            for one in session.tables(known) if known else ():
-                table = tables[one.name]
+            for captured_table in session.tables(known) if known else ():
+                table = tables[captured_table.name]
                 missing = session.leaving_out(table.schema) if not lacking else None
-                why = why_not_in_log(one, missing) or self._why_not_applied(table, chosen.unseen)
+                why = why_not_in_log(captured_table, missing) or self._why_not_applied(table, chosen.unseen)
                 if why is None:
                     chosen.tables.append(table)
-                    captured[table.identity] = one
+                    captured[table.identity] = captured_table
                 else:
                     chosen.left_out[table.shown] = why
             self._require_some(chosen)
@@ -287,15 +292,15 @@ class ProjectMaker:
         slot: str | None = None,
     ) -> MadeProject:
         """The project of tables whose log is captured, by schema and name."""
-        names = node_names([one.identity for one in chosen.tables], (SYSTEM, _CHANGES))
-        nodes: list[Node] = [_capture_node(self._connection, [one.name for one in captured.values()])]
-        nodes += _apply_nodes({names[one]: table for one, table in captured.items()})
-        notes = {names[one.identity]: _HISTORY for one in chosen.tables if not captured[one.identity].key}
+        names = node_names([table.identity for table in chosen.tables], (SYSTEM, _CHANGES))
+        nodes: list[Node] = [_capture_node(self._connection, [table.name for table in captured.values()])]
+        nodes += _apply_nodes({names[identity]: table for identity, table in captured.items()})
+        notes = {names[table.identity]: _HISTORY for table in chosen.tables if not captured[table.identity].key}
         file = ProjectFile(self.address, self._connection, self.asks_password, nodes, notes, slot=slot)
         return self._made(file, head, chosen, lacking)
 
     def _why_not_applied(self, table: CatalogTable, unseen: dict[str, str]) -> str | None:
-        if any(one.name.lower() == _DELETED for one in table.columns):
+        if any(column.name.lower() == _DELETED for column in table.columns):
             return f"its column {_DELETED} has the name of the mark of rows that are gone"
         if table.same_columns:
             return table.same_columns
@@ -324,7 +329,7 @@ class ProjectMaker:
         lines += _section("Left out:", chosen.left_out)
         lines += _section("Nobody looked whether all values are such that Spark holds them:", chosen.unseen)
         if lacking:
-            lines += ["Before the first run, for its user lacks it:", *(f"  {one.statement}" for one in lacking)]
+            lines += ["Before the first run, for its user lacks it:", *(f"  {need.statement}" for need in lacking)]
         variable = self.address.variable if self.asks_password else None
         user = str(self.address.connection.user)
         return MadeProject(file.text(lines), len(chosen.tables), chosen.left_out, lacking, variable, user)
@@ -345,9 +350,13 @@ def _capture_node(connection: str, tables: Sequence[str]) -> Node:
 def _apply_nodes(tables: Mapping[str, CapturedTable]) -> Iterator[Node]:
     """By the names of their nodes, what applies tables: one node for all whose nodes have their names, if there are
     several, and one for each of the others."""
-    alike = {name: one for name, one in tables.items() if one.key and _fills_in(name, one)}
+    alike = {
+        name: captured_table
+        for name, captured_table in tables.items()
+        if captured_table.key and _fills_in(name, captured_table)
+    }
     if len(alike) > 1:
-        apply = {"changes": _CHANGES, "tables": [one.name for one in alike.values()]}
+        apply = {"changes": _CHANGES, "tables": [captured_table.name for captured_table in alike.values()]}
         yield {"name": "{table}", "apply": apply, "write": {"connection": LAKE, "path": "{table}"}}
     for name, table in tables.items():
         if len(alike) < 2 or name not in alike:

@@ -60,10 +60,10 @@ def reading_of(
     """
     if not table.key:
         return _whole(table, types, f"Read whole each time: {table.why_no_key}.")
-    usable = [one for one in table.columns if one.name not in unusable]
+    usable = [column for column in table.columns if column.name not in unusable]
     if appended:
-        grows = [one for one in usable if one.grows and types.get(one.name) in ("short", "integer", "long")]
-        number = next((one for one in grows if not one.nullable), None)
+        grows = [column for column in usable if column.grows and types.get(column.name) in ("short", "integer", "long")]
+        number = next((column for column in grows if not column.nullable), None)
         if number is not None:
             why = f"New rows by {number.name}, which grows: rows never change, says --append-only."
             return _followed(table, (number.name,), _NUMBERS_BACK, why)
@@ -75,17 +75,21 @@ def reading_of(
 
 
 def _by_changes(table: CatalogTable, usable: list[TableColumn], types: Mapping[str, TypeName | None]) -> TableReading:
-    moving = [one for one in usable if one.moves and types.get(one.name) in _LAGS]
+    moving = [column for column in usable if column.moves and types.get(column.name) in _LAGS]
     named = moving or _times(usable, _CHANGED, types)
     if not named:
         return _whole(table, types, "Read whole each time, which alone is safe: no column says when a row changed.")
-    changed = next((one for one in named if not one.nullable), named[0])
+    changed = next((column for column in named if not column.nullable), named[0])
     lag = _LAGS[str(types[changed.name])]
     moves = "moves with each change" if changed.moves else "has to move with each change"
     if not changed.nullable:
         return _followed(table, (changed.name,), lag, f"Changes by {changed.name}, which {moves}.")
     # A row that was never changed has no time of change; then its time of birth counts.
-    born = [one for one in _times(usable, _CREATED, types, nullable=False) if types[one.name] == types[changed.name]]
+    born = [
+        column
+        for column in _times(usable, _CREATED, types, nullable=False)
+        if types[column.name] == types[changed.name]
+    ]
     if not born:
         why = f"Read whole each time, which alone is safe: {changed.name} may be NULL, and then nothing says "
         return _whole(table, types, why + "when the row came.")
@@ -113,9 +117,9 @@ def _times(
 ) -> list[TableColumn]:
     """The columns of times that are called what ``pattern`` says, whatever stands between its words."""
     return [
-        one
-        for one in columns
-        if types.get(one.name) in _LAGS
-        and (nullable or not one.nullable)
-        and re.fullmatch(pattern, re.sub(r"[^a-z]", "", one.name.lower()))
+        column
+        for column in columns
+        if types.get(column.name) in _LAGS
+        and (nullable or not column.nullable)
+        and re.fullmatch(pattern, re.sub(r"[^a-z]", "", column.name.lower()))
     ]

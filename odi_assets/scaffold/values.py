@@ -37,7 +37,9 @@ def odd_values(session: Session, dialect: Dialect, table: CatalogTable, *, array
     """
     types = session.columns(table.in_sql(dialect)) if arrays else {}
     conditions = {
-        one.name: condition for one in table.columns if (condition := _condition(one, dialect, types)) is not None
+        column.name: condition
+        for column in table.columns
+        if (condition := _condition(column, dialect, types)) is not None
     }
     if not conditions:
         return []
@@ -46,8 +48,8 @@ def odd_values(session: Session, dialect: Dialect, table: CatalogTable, *, array
         for name, condition in conditions.items()
     ]
     (row,) = session.rows(f"SELECT {', '.join(asked)} FROM {table.in_sql(dialect)}")
-    found = zip(conditions, row, strict=True)
-    return [OddValue(name, str(example)[:_LONGEST]) for name, example in found if example is not None]
+    examples = zip(conditions, row, strict=True)
+    return [OddValue(name, str(example)[:_LONGEST]) for name, example in examples if example is not None]
 
 
 def _condition(column: TableColumn, dialect: Dialect, types: Mapping[str, object]) -> str | None:

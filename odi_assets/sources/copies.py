@@ -12,4 +12,4 @@ def fields_of(kind: type, item: Any) -> dict[str, Any]:
     Example:
         ``Derived(**{**fields_of(Base, base), "name": "other"})``
     """
-    return {one.name: getattr(item, one.name) for one in fields(kind) if one.init}
+    return {field.name: getattr(item, field.name) for field in fields(kind) if field.init}

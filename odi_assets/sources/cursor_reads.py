@@ -78,20 +78,20 @@ def plan_window(
         return CursorWindow(snapshot=snapshot, summary=text, window=window)
     if mark is not None:
         require_mark_within(increment, mark.value, snapshot.now(), snapshot.label, increment.column)
-    seen = _fingerprint(snapshot, increment)
+    fingerprint = _fingerprint(snapshot, increment)
     read = UnresolvedWindow(
         snapshot=snapshot,
         summary="",
         before=mark,
         follows=True,
         increment=increment,
-        seen=seen,
+        seen=fingerprint,
         rows_are_known=rows_are_known,
         keys=tuple(keys),
     )
     if rechecked:
         return replace(read, rechecked=True, summary=f"{read.text()}, once the rows below it are compared")
-    if mark is not None and seen is not None and mark.seen == seen:
+    if mark is not None and fingerprint is not None and mark.seen == fingerprint:
         return read.nothing("the source is as it was")
     if snapshot.is_empty:
         return read.nothing("no file with content")
@@ -103,12 +103,12 @@ def plan_window(
     limit = limit_of(increment, kind, snapshot.now())
     if is_beyond(bound.upper, limit) or (bound.ahead and increment.on_ahead == "stop"):
         return read.beyond(limit, bound)
-    found = read.bounded(kind, bound)
-    if found.late.by_reading:
-        return replace(read, late=found.late, summary=f"{read.text()}{found.late}")
-    if read.keeps_ties and not found.nothing_new:
-        return replace(read, after=found.after, summary=found.summary)
-    return found
+    bounded = read.bounded(kind, bound)
+    if bounded.late.by_reading:
+        return replace(read, late=bounded.late, summary=f"{read.text()}{bounded.late}")
+    if read.keeps_ties and not bounded.nothing_new:
+        return replace(read, after=bounded.after, summary=bounded.summary)
+    return bounded
 
 
 def plan_range(snapshot: SourceSnapshot, increment: CursorIncrement, start: datetime, end: datetime, node: str) -> Read:
@@ -189,8 +189,8 @@ class CursorWindow(Read):
             return self
         stays, rows = after == self.before, self.snapshot.rows_in_window(spark, self.window.at(after.value))
         columns = self.window.tied_by if stays else None
-        found = counted_rows(rows, MOST_TIES, columns)
-        if found is None:
+        ties = counted_rows(rows, MOST_TIES, columns)
+        if ties is None:
             raise IncrementError(
                 f"more than {MOST_TIES:,} different rows of {self.label} are tied with its HWM {after.value}, and "
                 "a closed boundary has to remember them",
@@ -200,10 +200,10 @@ class CursorWindow(Read):
             )
         if stays:
             # A loaded row stays known if the source drops it and brings it back.
-            known = self.window.ties
-            found = {row: max(found.get(row, 0), known.get(row, 0)) for row in {*found, *known}}
+            known_ties = self.window.ties
+            ties = {row: max(ties.get(row, 0), known_ties.get(row, 0)) for row in {*ties, *known_ties}}
         types = {name: kind for name, kind in _types(rows).items() if columns is None or name in columns}
-        return replace(self, after=replace(after, ties=found, tied_by=tied_by(types)))
+        return replace(self, after=replace(after, ties=ties, tied_by=tied_by(types)))
 
 
 @dataclass(frozen=True, kw_only=True)

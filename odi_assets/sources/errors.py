@@ -65,18 +65,18 @@ def read_errors_named(label: str, tell: Iterable[Callable[[str], SourceError | N
         yield
     except (spark_errors.PySparkException, java_errors.Py4JError) as error:
         text = error_text(error)
-        named = (one(text) for one in tell)
-        found = next((one for one in named if one is not None), None) or _gone_file(label, text)
-        found = found or unreadable_file(label, text)
-        if found is None:
+        answers = (describe(text) for describe in tell)
+        source_error = next((answer for answer in answers if answer is not None), None) or _gone_file(label, text)
+        source_error = source_error or unreadable_file(label, text)
+        if source_error is None:
             raise
-        raise found from error
+        raise source_error from error
 
 
 def unreadable_file(label: str, text: str) -> SourceError | None:
     """The error for a file that Spark names in the text of its error; None if it names none."""
-    place = unreadable_place(text)
-    return None if place is None else unreadable(label, place, text)
+    uri = unreadable_place(text)
+    return None if uri is None else unreadable(label, uri, text)
 
 
 def _gone_file(label: str, text: str) -> SourceError | None:
@@ -93,8 +93,10 @@ def _gone_file(label: str, text: str) -> SourceError | None:
 
 
 def _gone_path(text: str) -> str | None:
-    found = next((one for one in (pattern.search(text) for pattern in _GONE) if one is not None), None)
-    return None if found is None else _plain(found[1])
+    match = next(
+        (candidate for candidate in (pattern.search(text) for pattern in _GONE) if candidate is not None), None
+    )
+    return None if match is None else _plain(match[1])
 
 
 def _plain(uri: str) -> str:
@@ -127,8 +129,8 @@ def lost_data_file(label: str, text: str, table: Location) -> SourceError | None
 
 def unreadable_place(text: str) -> str | None:
     """The URI of a file that Spark names in the text of its error; None if it names none."""
-    found = _FILE.search(text)
-    return None if found is None else found[1]
+    match = _FILE.search(text)
+    return None if match is None else match[1]
 
 
 def is_about_header(text: str) -> bool:

@@ -67,8 +67,8 @@ class Identity:
 
     def to_json(self) -> dict[str, Any]:
         """The identity as commits and state store it."""
-        found = {name: value for name, value in vars(self).items() if value is not None}
-        return found if self.history is None else {**found, "history": [self.history.version, self.history.commit]}
+        stored = {name: value for name, value in vars(self).items() if value is not None}
+        return stored if self.history is None else {**stored, "history": [self.history.version, self.history.commit]}
 
     @classmethod
     def from_json(cls, stored: Any) -> Identity | None:
@@ -110,10 +110,10 @@ class FilesMark:
 
     @property
     def value(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"mtime_ns": self.mtime_ns, "path": self.path}
+        stored: dict[str, Any] = {"mtime_ns": self.mtime_ns, "path": self.path}
         if self.parts is not None:
-            found["ledger"] = [[part.name, part.files] for part in self.parts]
-        return found
+            stored["ledger"] = [[part.name, part.files] for part in self.parts]
+        return stored
 
     @classmethod
     def of(cls, value: Any, label: str) -> FilesMark:
@@ -227,17 +227,17 @@ class CursorMark:
 
     def remembered(self) -> dict[str, Any]:
         """What its commit has to store beside the value, JSON-ready."""
-        found: dict[str, Any] = {}
+        stored: dict[str, Any] = {}
         if self.seen is not None:
-            found["seen"] = self.seen
+            stored["seen"] = self.seen
         if self.ties:
-            found["ties"] = dict(self.ties)
-            found |= {} if self.tied_by is None else {"tied_by": dict(self.tied_by)}
+            stored["ties"] = dict(self.ties)
+            stored |= {} if self.tied_by is None else {"tied_by": dict(self.tied_by)}
         if self.held_then is not None:
-            found["held_then"] = self.held_then
+            stored["held_then"] = self.held_then
         if self.began_at is not None:
-            found["began_at"] = self.began_at
-        return found
+            stored["began_at"] = self.began_at
+        return stored
 
 
 class Mark(Protocol):

@@ -66,7 +66,7 @@ _OTHER_NAMES = {"delimiter": "sep", "charset": "encoding"}
 
 def options_of(options: Mapping[str, str], kind: str | None = None) -> dict[str, str | None]:
     """The reader options that values depend on: of the type ``kind`` of Spark's DDL, or any if that is None."""
-    found: dict[str, str | None] = {}
+    settings: dict[str, str | None] = {}
     for name, value in sorted(options.items()):
         lower = _OTHER_NAMES.get(name.lower(), name.lower())
         if value.lower() == _SAME_AS_UNSET.get(lower) or _SECRET.search(lower):
@@ -76,14 +76,14 @@ def options_of(options: Mapping[str, str], kind: str | None = None) -> dict[str,
             continue
         value = value.lower() if value.lower() in ("true", "false") else value
         shown = value if lower in _SHOWN else f"#{hashlib.sha256(value.encode()).hexdigest()[:12]}"
-        found[f"read.options.{lower}"] = shown
-    return found
+        settings[f"read.options.{lower}"] = shown
+    return settings
 
 
 def type_of(name: str, types: Mapping[str, str]) -> str | None:
     """The type of a column in Spark's DDL, whole numbers as one; None if it is not named."""
-    found = next((kind for one, kind in types.items() if one.casefold() == name.casefold()), None)
-    return WHOLE_NUMBER if found in _WHOLE_NUMBERS else found
+    named_type = next((kind for column, kind in types.items() if column.casefold() == name.casefold()), None)
+    return WHOLE_NUMBER if named_type in _WHOLE_NUMBERS else named_type
 
 
 def same_cursor(then: Reading | None, now: Reading | None) -> bool:

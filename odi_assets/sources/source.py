@@ -140,17 +140,17 @@ class Source(ABC):
             return rows | self.left_out or None
         cursor = tuple(name for name in (increment.column, increment.fallback_column) if name is not None)
         ties = increment.boundary == "closed" and not self.target.rows_are_known
-        found: dict[str, Any] = {"date_format": increment.date_format, "ties": ties, "cursor": self.settings(cursor)}
+        reading: dict[str, Any] = {"date_format": increment.date_format, "ties": ties, "cursor": self.settings(cursor)}
         if ties or by_partitions or reads_again(increment):
-            found["rows"] = self.settings(None if ties else ())
-        return found | self.left_out
+            reading["rows"] = self.settings(None if ties else ())
+        return reading | self.left_out
 
     @property
     def left_out(self) -> dict[str, Any]:
         """What a :data:`Reading` says of rows that are never read."""
-        given = {name: getattr(self.increment, name, None) for name in LEFT_OUT}
-        found = {name: value for name, value in given.items() if value is not None}
-        return {"left_out": found} if found else {}
+        settings = {name: getattr(self.increment, name, None) for name in LEFT_OUT}
+        stated = {name: value for name, value in settings.items() if value is not None}
+        return {"left_out": stated} if stated else {}
 
     def settings(self, columns: tuple[str, ...] | None) -> Settings:
         """The settings that values of these columns depend on, as the project file names them.

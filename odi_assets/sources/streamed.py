@@ -83,8 +83,8 @@ class ReadBefore:
         if not self.files:
             return f"its input `{self.input}` is {self.example}, which batches have read{under}"
         here, there = ("", "") if self.folder == self.now else (f" in {self.now}", f" in {self.folder}")
-        found = f"{counted(self.files, 'file')}{here} that batches have read{there}{under}"
-        return f"its input `{self.input}` has {found}, {self.example} among them"
+        text = f"{counted(self.files, 'file')}{here} that batches have read{there}{under}"
+        return f"its input `{self.input}` has {text}, {self.example} among them"
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def death_of_spark(error: BaseException, what: str = "") -> SparkDiedError | Non
             fix=f"{_GOES_ON}; {why}",
             exit_code=code,
         )
-    said = any(_NO_MEMORY in str(one) for one in chain)
+    said = any(_NO_MEMORY in str(cause) for cause in chain)
     if said or (is_silent and said_no_memory()):
         return SparkDiedError(
             f"the JVM in which Spark runs had no memory left{during} ({_NO_MEMORY})",
@@ -112,11 +112,11 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
-        one = waiting.pop()
-        if one is not None and id(one) not in seen:
-            seen.add(id(one))
-            yield one
-            waiting += [one.__cause__, one.__context__]
+        cause = waiting.pop()
+        if cause is not None and id(cause) not in seen:
+            seen.add(id(cause))
+            yield cause
+            waiting += [cause.__cause__, cause.__context__]
 
 
 def _is_of_connection(error: BaseException) -> bool:

@@ -53,8 +53,8 @@ def stopped_by(*message: Column | str, fix: str) -> Column:
 
 def stop_message(text: str) -> tuple[str, str] | None:
     """The message of such a column, and its fix, in the text of an error of Spark; None for other errors."""
-    found = _STOP.search(text)
-    return (found[1], found[2]) if found else None
+    match = _STOP.search(text)
+    return (match[1], match[2]) if match else None
 
 
 def error_text(error: BaseException) -> str:

@@ -173,10 +173,10 @@ def session_beginning(config: SparkConfig, *, app_name: str = "odi_assets", is_s
     try:
         yield
     finally:
-        for one in begun:
-            if one in _beginning:
-                _beginning.remove(one)
-                one.give_up()
+        for beginning in begun:
+            if beginning in _beginning:
+                _beginning.remove(beginning)
+                beginning.give_up()
 
 
 def open_session(config: SparkConfig | None = None, *, app_name: str = "odi_assets") -> SessionHandle:

@@ -95,9 +95,9 @@ class KeyChange:
 
 
 def _moved(move: KeyRestore, latest: HwmEntry | None, environment: str | None) -> HwmEntry:
-    found = None if latest is None else latest.revision
-    if found != move.expected:
-        raise _changed(move.entry.key, found, move.expected)
+    revision = None if latest is None else latest.revision
+    if revision != move.expected:
+        raise _changed(move.entry.key, revision, move.expected)
     return move.entry._replace(environment=environment)
 
 
@@ -210,16 +210,16 @@ class StateBackend(ABC):
 
         def check(change: KeyChange, current: HwmEntry | None) -> None:
             at_revision(change, current)
-            found = None if current is None else current.revision
+            revision = None if current is None else current.revision
             if current is None or expected_value is ANY_VALUE:
                 return
             if encode(current.value) != encode(expected_value):
                 raise StateConflictError(
-                    f"`{key}` is {_at(found)} as expected, but with another value: another tool set it again",
+                    f"`{key}` is {_at(revision)} as expected, but with another value: another tool set it again",
                     fix="read the key again and decide again; nothing was written",
                     key=key,
                     expected_revision=expected_revision,
-                    revision=found,
+                    revision=revision,
                 )
 
         return self._write([KeyChange(key, value, target_commit, run_id, check=check, origin=origin)])[0]
@@ -317,20 +317,20 @@ class StateBackend(ABC):
 
 def _require_revision(expected: int | None) -> Check:
     def check(change: KeyChange, current: HwmEntry | None) -> None:
-        found = None if current is None else current.revision
-        if found != expected:
-            raise _changed(change.key, found, expected)
+        revision = None if current is None else current.revision
+        if revision != expected:
+            raise _changed(change.key, revision, expected)
 
     return check
 
 
-def _changed(key: str, found: int | None, expected: int | None) -> StateConflictError:
+def _changed(key: str, revision: int | None, expected: int | None) -> StateConflictError:
     return StateConflictError(
-        f"`{key}` is {_at(found)}, and was {_at(expected)} when this was decided: another writer was first",
+        f"`{key}` is {_at(revision)}, and was {_at(expected)} when this was decided: another writer was first",
         fix="read the key again and decide again; nothing was written",
         key=key,
         expected_revision=expected,
-        revision=found,
+        revision=revision,
     )
 
 

@@ -70,8 +70,8 @@ class StateManager:
             runs: with run history.
         """
         environments = [self.backend.environment]
-        found = take(self.backend, project=None, environments=environments, history=history, runs=runs)
-        return to_document(found, history=history, runs=runs)
+        snapshot = take(self.backend, project=None, environments=environments, history=history, runs=runs)
+        return to_document(snapshot, history=history, runs=runs)
 
     def import_state(self, document: Mapping[str, Any], *, force: bool = False, dry_run: bool = False) -> Transfer:
         """Take over what :meth:`export_state` gave, all of an environment or nothing.

@@ -155,7 +155,7 @@ class RunRecord:
         if isinstance(metrics, dict) and isinstance(metrics.get(DETAILS), dict):
             details = metrics.pop(DETAILS)
             row = {**row, **details, "started_at": _moment(details.get("started_at"))}
-        found = {item.name: row[item.name] for item in fields(cls) if row.get(item.name) is not None}
+        values = {item.name: row[item.name] for item in fields(cls) if row.get(item.name) is not None}
         never = datetime.min.replace(tzinfo=UTC)
         required = {"run_id": "", "pipeline_name": "", "node_name": "", "duration_ms": 0, "timestamp": never}
         nullable = {"project": None, "rows_processed": None}
@@ -163,7 +163,7 @@ class RunRecord:
             **{
                 **required,
                 **nullable,
-                **found,
+                **values,
                 "status": RunStatus.parse(row.get("status")),
                 "metrics": metrics if isinstance(metrics, dict) else {},
                 **{name: decode(row.get(name), None) for name in _HWMS},
@@ -259,10 +259,12 @@ def plain(value: Any) -> Any:
     return json.loads(json.dumps(value, default=str))
 
 
-def _others(given: Any, known: Iterable[str]) -> dict[str, Any]:
+def _others(results: Any, known: Iterable[str]) -> dict[str, Any]:
     """What a results object holds beside the ``known`` names, as far as it is data; of objects, what is set."""
-    found = given if isinstance(given, Mapping) else {n: v for n, v in getattr(given, "__dict__", {}).items() if v}
-    data = {name: value for name, value in found.items() if name not in known and not name.startswith("_")}
+    attributes = (
+        results if isinstance(results, Mapping) else {n: v for n, v in getattr(results, "__dict__", {}).items() if v}
+    )
+    data = {name: value for name, value in attributes.items() if name not in known and not name.startswith("_")}
     return {name: plain(value) for name, value in data.items() if value is None or isinstance(value, _DATA)}
 
 

@@ -32,8 +32,8 @@ def declared_order(config: ProjectConfig, key: str) -> str | None:
 
 
 def _column_type(schema: str, column: str) -> str | None:
-    found = re.search(rf"(?:^|,)\s*`?{re.escape(column)}`?\s*:?\s+(\w+)", schema, re.IGNORECASE)
-    return found[1].lower() if found else None
+    match = re.search(rf"(?:^|,)\s*`?{re.escape(column)}`?\s*:?\s+(\w+)", schema, re.IGNORECASE)
+    return match[1].lower() if match else None
 
 
 def in_order(text: str, declared: str) -> Any:
@@ -72,15 +72,15 @@ def _date(text: str, date_format: str) -> datetime:
     day, _, hours = text.strip().partition(" ")
     for pattern in _DATES[date_format]:
         try:
-            found = datetime.strptime(day, pattern)
+            parsed = datetime.strptime(day, pattern)
         except ValueError:
             continue
-        if pattern.endswith("y") and found.year >= 2050:
+        if pattern.endswith("y") and parsed.year >= 2050:
             # RR: two-digit years from 50 on are of the last century (Oracle, "The RR Datetime Format Element").
-            found = found.replace(year=found.year - 100)
+            parsed = parsed.replace(year=parsed.year - 100)
         # Of an hour, one digit will do here, but not in ISO 8601.
         clock = time.fromisoformat(f"0{hours}" if hours[1:2] == ":" else hours) if hours else time()
-        return _utc(datetime.combine(found, clock))
+        return _utc(datetime.combine(parsed, clock))
     raise ValueError(f"{text!r} is not written as `{date_format}` says")
 
 

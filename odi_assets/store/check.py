@@ -82,7 +82,7 @@ def repair(log: VersionLog, handle: TableHandle) -> StoreCheck:
 
 def _checked(parts: FileParts) -> StoreCheck:
     headers = {
-        place: one.header for file in parts.files for place, one in parts.of(file).items() if one.header is not None
+        key: part.header for file in parts.files for key, part in parts.of(file).items() if part.header is not None
     }
     why = parts.damaged
     damaged = [
@@ -111,22 +111,22 @@ def _checked(parts: FileParts) -> StoreCheck:
 
 
 def _through(versions: Iterable[int]) -> range:
-    found = list(versions)
-    return range(min(found), max(found) + 1) if found else range(0)
+    numbers = list(versions)
+    return range(min(numbers), max(numbers) + 1) if numbers else range(0)
 
 
 def _rebuilt(parts: FileParts, file: StoreFile) -> Parts | None:
     """What a damaged file should hold; None if some of it is not known."""
     if file.file.path in parts.unreadable and file.low != file.high:
         return None
-    found = dict(parts.of(file))
-    wanted = [place for place, part in found.items() if not part.is_intact] or [(file.low, _kind(parts, file))]
+    file_parts = dict(parts.of(file))
+    wanted = [key for key, part in file_parts.items() if not part.is_intact] or [(file.low, _kind(parts, file))]
     for version, kind in wanted:
         part = _snapshot(parts, version) if kind == "snapshot" else _changes(parts, version)
         if part is None:
             return None
-        found[version, kind] = part
-    return found
+        file_parts[version, kind] = part
+    return file_parts
 
 
 def _kind(parts: FileParts, file: StoreFile) -> Kind:

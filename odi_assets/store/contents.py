@@ -38,7 +38,7 @@ class VersionContents:
     def keys_from(self, prefix: bytes) -> Iterator[bytes]:
         """The keys that begin with ``prefix``, in order."""
         keys = self.in_order
-        from_there = (keys[place] for place in range(bisect_left(keys, prefix), len(keys)))
+        from_there = (keys[index] for index in range(bisect_left(keys, prefix), len(keys)))
         return takewhile(lambda key: key.startswith(prefix), from_there)
 
     def after(self, changes: Mapping[bytes, bytes | None]) -> VersionContents:

@@ -61,7 +61,7 @@ def remove_before(handle: TableHandle, version: int) -> int:
 
 def files_before(handle: TableHandle, version: int) -> list[LiveFile]:
     """The files all of whose rows belong to versions before ``version``."""
-    return [one.file for one in all_files(handle) if one.high < version]
+    return [file.file for file in all_files(handle) if file.high < version]
 
 
 class FileParts:
@@ -85,12 +85,12 @@ class FileParts:
         Raises:
             StateError: the store does not answer, or refuses to show a file.
         """
-        found = None
+        best_part = None
         for file in self.files:
             if file.low <= version <= file.high and file.kind in (None, kind):
                 part = self.of(file).get((version, kind))
-                found = part if part is not None and (found is None or part.is_intact) else found
-        return found
+                best_part = part if part is not None and (best_part is None or part.is_intact) else best_part
+        return best_part
 
     def of(self, file: StoreFile) -> Parts:
         """The parts that a file has; empty if it cannot be read."""

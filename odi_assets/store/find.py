@@ -60,23 +60,23 @@ def stores_below(folder: Location) -> list[StoreSummary] | None:
     try:
         if folder.is_local and not is_there(folder.local_path):
             return None
-        places = sorted(_tables(folder))
+        uris = sorted(_tables(folder))
     except OSError as error:
         raise StateError(
             f"state stores in {folder.uri} cannot be looked for: {error}",
             fix="give odi the right to read that folder and those below it; nothing was taken for missing",
             uri=folder.uri,
         ) from error
-    found = (_summary(replace(folder, uri=uri)) for uri in places)
-    return [summary for summary in found if summary is not None]
+    summaries = (_summary(replace(folder, uri=uri)) for uri in uris)
+    return [summary for summary in summaries if summary is not None]
 
 
 def _tables(folder: Location) -> Iterator[str]:
     if folder.is_local:
-        for place, names, _ in os.walk(folder.uri, onerror=_raise):
+        for root, names, _ in os.walk(folder.uri, onerror=_raise):
             if _LOG in names:
                 names.clear()
-                yield place
+                yield root
         return
     with TableHandle(folder, None, STORE).calls("listing state stores"):
         listed = file_system(folder).get_file_info(pa_fs.FileSelector("", recursive=True, allow_not_found=True))

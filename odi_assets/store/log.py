@@ -117,8 +117,8 @@ class VersionLog(SystemTable):
         """The newest version; None if there is none."""
         fenced = handle.transaction_number(_FENCE)
         # The fence says where to look. A table restored to an earlier version keeps a fence that is too high.
-        found = self.commits(handle, fenced) or (self.commits(handle) if fenced else [])
-        return found[-1] if found else None
+        commits = self.commits(handle, fenced) or (self.commits(handle) if fenced else [])
+        return commits[-1] if commits else None
 
     def commits(self, handle: TableHandle, low: int = 0, high: int = LAST) -> list[VersionHeader]:
         """The headers from version ``low`` to ``high``, in order.
@@ -142,12 +142,12 @@ class VersionLog(SystemTable):
             for (version, kind), part in parts.of(file).items()
             if part.header is not None and low <= version <= high
         }
-        found = versions_in(headers)
-        known = {commit.version for commit in found}
+        commits = versions_in(headers)
+        known = {commit.version for commit in commits}
         for file in files:
             if file.file.path in parts.unreadable and file.low not in known:
                 raise self._damaged(parts, file.low) from error
-        return found
+        return commits
 
     def load(self, handle: TableHandle, commit: VersionHeader) -> VersionContents:
         """What a version holds: a damaged snapshot is rebuilt from changes, damaged changes are not needed where there
@@ -171,7 +171,7 @@ class VersionLog(SystemTable):
                 raise
         by_file = FileParts(handle)
         try:
-            found = rebuild(by_file.find, commit.version)
+            rebuilt = rebuild(by_file.find, commit.version)
         except NoPart as gap:
             raise self._damaged(by_file, by_file.cause(gap.version), commit.version) from None
         for path, why in by_file.damaged.items():
@@ -180,8 +180,10 @@ class VersionLog(SystemTable):
                 "`odi store check %s --repair` rebuilds the file",
                 *(commit.version, self.uri, path, why, self.uri),
             )
-        snapshots = [one for one in by_file.files if found.base < one.low <= commit.version and one.kind != "changes"]
-        return replace(found, past=sum(one.file.path in by_file.damaged for one in snapshots))
+        snapshots = [
+            file for file in by_file.files if rebuilt.base < file.low <= commit.version and file.kind != "changes"
+        ]
+        return replace(rebuilt, past=sum(file.file.path in by_file.damaged for file in snapshots))
 
     # -- committing ---------------------------------------------------------------------------------------------------
 
@@ -205,9 +207,9 @@ class VersionLog(SystemTable):
 
     def _has_other_changes(self, handle: TableHandle, batch: PendingVersion) -> bool:
         """Whether the newest version is one that the batch's writer made on the same base with other changes."""
-        found = self.commits(handle, batch.version - 1)
-        made = [commit for commit in found if commit.version >= batch.version]
-        base = next((commit.commit_id for commit in found if commit.version == batch.version - 1), None)
+        commits = self.commits(handle, batch.version - 1)
+        made = [commit for commit in commits if commit.version >= batch.version]
+        base = next((commit.commit_id for commit in commits if commit.version == batch.version - 1), None)
         if len(made) != 1 or base != (batch.base and batch.base.commit_id):
             return False
         return made[0].writer == batch.writer and not batch.is_in(made[0])
@@ -224,10 +226,10 @@ class VersionLog(SystemTable):
             if latest is None or latest.version < batch.version:
                 self._require_base(latest, batch)
                 return None
-            found = self.commits(handle, batch.version, batch.version)
-        if found and batch.is_in(found[0]):
-            return found[0]
-        raise self._fenced(found[0] if found else None, latest, batch)
+            commits = self.commits(handle, batch.version, batch.version)
+        if commits and batch.is_in(commits[0]):
+            return commits[0]
+        raise self._fenced(commits[0] if commits else None, latest, batch)
 
     def _append(self, handle: TableHandle, batch: PendingVersion) -> tuple[TableHandle, VersionHeader]:
         entries = batch.draft.changes
@@ -267,7 +269,7 @@ class VersionLog(SystemTable):
 
         def attempt(handle: TableHandle) -> tuple[TableHandle, VersionHeader]:
             now = self.commits(handle, commit.version, commit.version)
-            if [one.commit_id for one in now] != [commit.commit_id]:
+            if [header.commit_id for header in now] != [commit.commit_id]:
                 raise StateError(f"version {commit.version} is no longer there", uri=self.uri, version=commit.version)
             if now[0].snapshot == commit.version:
                 return handle, now[0]
@@ -288,7 +290,7 @@ class VersionLog(SystemTable):
         # Opened again: what the handle knows of its files it may have looked up before the commit.
         handle = self.open()
         files = [] if handle is None else store_files(handle)
-        paths = [one.file.path for one in files if one.low == one.high == commit.version and one.kind == kind]
+        paths = [file.file.path for file in files if file.low == file.high == commit.version and file.kind == kind]
         _log.info(message, commit.version, self.uri, ", ".join(f"{self.uri}/{path}" for path in paths))
 
     # -- staging ------------------------------------------------------------------------------------------------------
@@ -326,8 +328,8 @@ class VersionLog(SystemTable):
         for file in all_files(handle):
             if file.kind == "staged" and file.low == version:
                 with handle.calls("reading staged changes of a state store"):
-                    found = parts_in(COLUMNS.lists(rows_in_files(handle, [file.file])))
-                part = found[version, "staged"]
+                    parts = parts_in(COLUMNS.lists(rows_in_files(handle, [file.file])))
+                part = parts[version, "staged"]
                 if part.header is not None and part.header.commit_id == commit_id:
                     return part
         return None
@@ -342,12 +344,12 @@ class VersionLog(SystemTable):
             CommitConflict: another process committed or removed at the same time.
             StateError: the table cannot be written.
         """
-        files = [one for one in all_files(handle) if one.high > version and one.kind != "staged"]
-        mixed = [one.file for one in files if one.low <= version]
+        files = [file for file in all_files(handle) if file.high > version and file.kind != "staged"]
+        mixed = [file.file for file in files if file.low <= version]
         if mixed:
             self._rewrite(handle, mixed, version)
         elif files:
-            replace_files(handle, [], [one.file for one in files], _FENCE)
+            replace_files(handle, [], [file.file for file in files], _FENCE)
         return len(files)
 
     def _rewrite(self, handle: TableHandle, files: Sequence[LiveFile], version: int) -> None:
@@ -355,7 +357,7 @@ class VersionLog(SystemTable):
         from odi_assets.delta.maintenance.compaction import rewrite, rows_in_files
 
         rows = rows_in_files(handle, files)
-        others = [one.file for one in store_files(handle) if one.low > version]
+        others = [file.file for file in store_files(handle) if file.low > version]
         rewrite(handle, [*files, *others], rows.filter(pc.field("version") <= version), _INDEXED, _FENCE)
 
     def replace_file(self, handle: TableHandle, file: LiveFile, parts: Parts) -> None:

@@ -67,8 +67,8 @@ def open_node_store(plan: NodePlan) -> NodeStore:
     stamp = None if starts_over else _stamp_that_counts(plan)
     facts = stamp.facts["store"] if stamp is not None else None
     # A node that was renamed goes on with the store that its table's commits name.
-    place = node.project.stores.child(str(facts["name"]) if facts else str(node.key))
-    provider = StateStoreProvider(place.uri, place.storage_options)
+    location = node.project.stores.child(str(facts["name"]) if facts else str(node.key))
+    provider = StateStoreProvider(location.uri, location.storage_options)
     return NodeStore(str(node), StagedStore(provider, Named.from_json(facts) if facts else None))
 
 

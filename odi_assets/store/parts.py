@@ -116,35 +116,35 @@ def rows_of(commit: VersionHeader, kind: Kind, entries: Mapping[bytes, bytes | N
 
 def headers_in(lists: Mapping[str, Sequence[Any]]) -> dict[tuple[int, Kind], VersionHeader]:
     """The headers among rows, which may be rows of several files."""
-    found = {}
+    headers = {}
     for row in range(len(lists["version"])):
         if lists["commit_id"][row] is not None:
             commit = VersionHeader(**{name: lists[name][row] for name in HEADER if name != "part"})
-            found[commit.version, _kind(lists["part"][row], commit)] = commit
-    return found
+            headers[commit.version, _kind(lists["part"][row], commit)] = commit
+    return headers
 
 
 def parts_in(lists: Mapping[str, Sequence[Any]]) -> Parts:
     """The parts of which these rows are."""
     headers = headers_in(lists)
-    entries: dict[tuple[int, Kind], dict[bytes, bytes | None]] = {place: {} for place in headers}
+    entries: dict[tuple[int, Kind], dict[bytes, bytes | None]] = {part_key: {} for part_key in headers}
     for version, kind, key, value in zip(*(lists[n] for n in ("version", "part", "key", "value")), strict=True):
         if key is not None:
             if kind is None:
                 kind = "snapshot" if (version, "snapshot") in headers else "changes"
             entries.setdefault((version, kind), {})[key] = value
-    return {place: VersionPart(headers.get(place), found) for place, found in entries.items()}
+    return {part_key: VersionPart(headers.get(part_key), part_entries) for part_key, part_entries in entries.items()}
 
 
 def versions_in(headers: Mapping[tuple[int, Kind], VersionHeader]) -> list[VersionHeader]:
     """One header for each version, in order; its ``snapshot`` is the version itself where it has one."""
-    found: dict[int, VersionHeader] = {}
+    header_by_version: dict[int, VersionHeader] = {}
     for kind in ("snapshot", "changes"):
         for (version, its_kind), commit in headers.items():
             if its_kind == kind:
                 has_snapshot = (version, "snapshot") in headers
-                found[version] = replace(commit, snapshot=version) if has_snapshot else commit
-    return [found[version] for version in sorted(found)]
+                header_by_version[version] = replace(commit, snapshot=version) if has_snapshot else commit
+    return [header_by_version[version] for version in sorted(header_by_version)]
 
 
 def rebuild(find: Find, version: int) -> Rebuilt:

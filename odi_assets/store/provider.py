@@ -120,10 +120,10 @@ class StateStoreProvider:
 
     def committed_as(self, commit_id: str, low: int = 0) -> VersionHeader | None:
         """The version from ``low`` on that was committed with this id; None if there is none."""
-        found = self._retry.call(
+        commits = self._retry.call(
             lambda: self._versions.read(lambda handle: self._versions.commits(handle, low)), "committed_as"
         )
-        return next((commit for commit in found or () if commit.commit_id == commit_id), None)
+        return next((commit for commit in commits or () if commit.commit_id == commit_id), None)
 
     def stage(self, batch: PendingVersion) -> None:
         """Write changes that are no version yet (see ``staged``).
@@ -145,8 +145,8 @@ class StateStoreProvider:
 
     def latest_version(self) -> int:
         """The newest version; 0 before the first commit."""
-        found = self._retry.call(lambda: self._versions.read(self._versions.latest), "latest_version")
-        return found.version if found else 0
+        latest = self._retry.call(lambda: self._versions.read(self._versions.latest), "latest_version")
+        return latest.version if latest else 0
 
     def versions(self) -> list[int]:
         """The versions that can be read, in order, without version 0. Reads all files; a log line names each version
@@ -155,10 +155,10 @@ class StateStoreProvider:
         Raises:
             StateError: the table cannot be read.
         """
-        found = self.check()
-        for version, culprit in found.unreadable.items():
+        store_check = self.check()
+        for version, culprit in store_check.unreadable.items():
             _log.warning("version %d of %s cannot be read: version %d is damaged", version, self.uri, culprit)
-        return [commit.version for commit in found.readable]
+        return [commit.version for commit in store_check.readable]
 
     def check(self, *, repair: bool = False) -> StoreCheck:
         """Read all files of the store, and tell which versions can be read and which files are damaged.
@@ -257,10 +257,10 @@ class StateStoreProvider:
         return self._versions.read(lambda handle: self._load_from(handle, version)) or self._missing(version)
 
     def _load_from(self, handle: TableHandle, version: int) -> tuple[VersionHeader, VersionContents]:
-        found = self._versions.commits(handle, version, version)
-        if not found:
+        commits = self._versions.commits(handle, version, version)
+        if not commits:
             self._missing(version)
-        commit = found[0]
+        commit = commits[0]
         contents = self._cached(commit)
         self._count("cache_hits" if contents is not None else "cache_misses")
         if contents is None:
@@ -356,11 +356,11 @@ class StateStoreProvider:
         with handle.calls("reading a system table"):
             latest = self._versions.latest(handle)
             oldest = latest.version - self.retain + 1 if latest else 0
-            found = self._versions.commits(handle, oldest, oldest) if oldest > 1 else []
-        if not found or not files_before(handle, found[0].snapshot):
+            commits = self._versions.commits(handle, oldest, oldest) if oldest > 1 else []
+        if not commits or not files_before(handle, commits[0].snapshot):
             return 0
-        self._require_snapshot(handle, found[0].snapshot)
-        return remove_before(handle, found[0].snapshot)
+        self._require_snapshot(handle, commits[0].snapshot)
+        return remove_before(handle, commits[0].snapshot)
 
     def _require_snapshot(self, handle: TableHandle, version: int) -> None:
         """Raises StateError if a snapshot is damaged: what is before it is needed to rebuild it."""

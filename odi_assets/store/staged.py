@@ -97,13 +97,13 @@ def settle(provider: StateStoreProvider, named: Named) -> tuple[int, VersionCont
     """
     if named == NOTHING:
         return 0, VersionContents({})
-    found = provider.committed_as(named.commit_id, named.version)
-    if found is None:
+    commit = provider.committed_as(named.commit_id, named.version)
+    if commit is None:
         _publish(provider, named)
-        found = provider.committed_as(named.commit_id, named.version)
-    if found is None:
+        commit = provider.committed_as(named.commit_id, named.version)
+    if commit is None:
         raise _lost(provider, named)
-    return found.version, provider.contents(found.version)
+    return commit.version, provider.contents(commit.version)
 
 
 def _publish(provider: StateStoreProvider, named: Named) -> None:

@@ -54,16 +54,16 @@ class StoreMetrics:
     @staticmethod
     def combine(metrics: Iterable[StoreMetrics]) -> StoreMetrics:
         """The sums of the metrics of several stores, each custom metric by its name."""
-        found = list(metrics)
-        times = [one.commit_ms for one in found if one.commit_ms is not None]
-        names = dict.fromkeys(name for one in found for name in one.custom)
+        summands = list(metrics)
+        times = [summand.commit_ms for summand in summands if summand.commit_ms is not None]
+        names = dict.fromkeys(name for summand in summands for name in summand.custom)
         return StoreMetrics(
-            sum(one.keys for one in found),
-            sum(one.memory_used_bytes for one in found),
-            sum(one.puts for one in found),
-            sum(one.removes for one in found),
+            sum(summand.keys for summand in summands),
+            sum(summand.memory_used_bytes for summand in summands),
+            sum(summand.puts for summand in summands),
+            sum(summand.removes for summand in summands),
             sum(times) if times else None,
-            {name: sum(one.custom.get(name, 0) for one in found) for name in names},
+            {name: sum(summand.custom.get(name, 0) for summand in summands) for name in names},
         )
 
 

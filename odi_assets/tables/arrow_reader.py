@@ -29,7 +29,7 @@ def rows_of_files(
     """
     if not handle.location.is_local or sum(file.size for file in files) > most_bytes:
         return None
-    found: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     held = 0
     for file in files:
         parquet = pq.ParquetFile(handle.location.local_path / file.path)
@@ -40,5 +40,5 @@ def rows_of_files(
             held += piece.nbytes
             if held > most_bytes:
                 return None
-            found.append(piece.select(schema.names).cast(schema))
-    return pa.Table.from_batches(found, schema)
+            batches.append(piece.select(schema.names).cast(schema))
+    return pa.Table.from_batches(batches, schema)

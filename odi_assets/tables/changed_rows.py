@@ -46,18 +46,18 @@ def _with_versions(
     rows: DataFrame, handle: TableHandle, changes: TableChanges, key_sets: list[tuple[str, ...]]
 ) -> DataFrame:
     """``rows`` with the version that each came in, and once more for each of ``key_sets`` that its upsert is by."""
-    known = by_file_uri(handle.location, changes.files)
+    files_by_uri = by_file_uri(handle.location, changes.files)
     commits = {file.path: commit for commit in changes.commits for file in commit.files}
     names = [_FILE, _VERSION, *(f"{_REPLACES}{number}" for number in range(len(key_sets)))]
-    found = []
+    entries = []
     # As Spark itself spells them, so that nothing has to be decoded for each row.
     for uri in rows.inputFiles():
-        commit = commits[known[file_uri_key(uri)].path]
+        commit = commits[files_by_uri[file_uri_key(uri)].path]
         by = [commit.version if commit.updated and commit.keys == keys else None for keys in key_sets]
         # It has two ways to spell a local one.
-        found += [(text, commit.version, *by) for text in {uri, uri.replace("file:///", "file:/", 1)}]
+        entries += [(text, commit.version, *by) for text in {uri, uri.replace("file:///", "file:/", 1)}]
     schema = pa.schema([(name, pa.string() if name == _FILE else pa.int64()) for name in names])
-    versions = pa.table([list(column) for column in zip(*found, strict=True)], schema)
+    versions = pa.table([list(column) for column in zip(*entries, strict=True)], schema)
     versioned = rows.join(F.broadcast(dataframe_of(rows.sparkSession, versions)), _FILE, "left")
     unknown = F.raise_error(F.concat(F.lit("no commit is known to have added "), _FILE)).cast(T.LongType())
     return versioned.withColumn(_VERSION, F.coalesce(_VERSION, unknown))

@@ -61,7 +61,7 @@ def with_folders(rows: DataFrame, partition_by: Sequence[str], uri: str) -> Data
             continue
         start = f"a row for the table at {uri}: partition column `{name}` "
         stops = [(bad, stopped_by(start, why, ": ", row, fix=_fix(name)).cast(kind)) for bad, why in misfits]
-        checked = reduce(lambda rest, one: F.when(one[0], one[1]).otherwise(rest), reversed(stops), value)
+        checked = reduce(lambda rest, stop: F.when(stop[0], stop[1]).otherwise(rest), reversed(stops), value)
         rows = rows.withColumn(name, checked)
     return rows
 
@@ -78,18 +78,18 @@ def _of_texts(value: Column, room: int) -> list[tuple[Column, str]]:
 
 def refused_row(text: str, uri: str) -> TableError | None:
     """The error over a row that stopped the job, in the text of an error of Spark; None for other errors."""
-    found = stop_message(text)
-    if found is None or not found[0].startswith(f"a row for the table at {uri}: "):
+    stopped = stop_message(text)
+    if stopped is None or not stopped[0].startswith(f"a row for the table at {uri}: "):
         return None
-    return TableError(found[0], fix=found[1], uri=uri)
+    return TableError(stopped[0], fix=stopped[1], uri=uri)
 
 
 def require_folders(rows: pa.Table, partition_by: Sequence[str], uri: str) -> None:
     """Raises TableError if the partition of a row of an Arrow table has no folder of its own."""
     for name in partition_by:
         values = rows[name].unique()
-        found = ((value, _why_none(value, _room(name))) for value in values)
-        value, why = next((one for one in found if one[1] is not None), (None, None))
+        pairs = ((value, _why_none(value, _room(name))) for value in values)
+        value, why = next((pair for pair in pairs if pair[1] is not None), (None, None))
         if why is not None:
             row = rows.slice(rows[name].index(value).as_py(), 1)
             shown = {column: _shown(row[column][0]) for column in row.column_names}
@@ -104,15 +104,15 @@ def require_folders(rows: pa.Table, partition_by: Sequence[str], uri: str) -> No
 def _why_none(value: pa.Scalar, room: int) -> str | None:
     """Why a value has no folder of its own; None if it has one."""
     try:
-        found = value.as_py()
+        python_value = value.as_py()
     except OverflowError:
         return _OTHER_YEARS
     except UnicodeDecodeError:
         return _NO_TEXT
-    if not isinstance(found, str | bytes):
+    if not isinstance(python_value, str | bytes):
         return None
     try:
-        text = found.decode() if isinstance(found, bytes) else found
+        text = python_value.decode() if isinstance(python_value, bytes) else python_value
     except UnicodeDecodeError:
         return _NO_TEXT
     if not text:

@@ -38,7 +38,7 @@ class TableParts:
         held: list[pa.RecordBatch] = []
         for batch in pa.ipc.open_stream(self._file):
             held.append(batch)
-            if sum(one.nbytes for one in held) >= _BYTES:
+            if sum(held_batch.nbytes for held_batch in held) >= _BYTES:
                 yield pa.Table.from_batches(held)
                 held = []
         if held:

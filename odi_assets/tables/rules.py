@@ -69,10 +69,10 @@ class Rule:
             return False
         if self.not_null[0] in file.partition:
             return file.partition[self.not_null[0]] is not None
-        found: Any = json.loads(file.stats)["nullCount"]
+        null_counts: Any = json.loads(file.stats)["nullCount"]
         for name in self.not_null:
-            found = found.get(name) if isinstance(found, dict) else None
-        return bool(found == 0)
+            null_counts = null_counts.get(name) if isinstance(null_counts, dict) else None
+        return bool(null_counts == 0)
 
 
 def rules_of(handle: TableHandle, schema_json: str, rows: DataFrame) -> list[Rule]:
@@ -100,8 +100,8 @@ def require_kept(rules: Sequence[Rule], files: Sequence[WrittenFile], rows: Call
     figures = []
     for rule in open_ones:
         figures += [F.count_if(rule.broken), F.first(F.when(rule.broken, text), ignorenulls=True)]
-    found = staged.agg(*(figure.alias(f"f{number}") for number, figure in enumerate(figures))).collect()[0]
-    broken = [(rule, found[2 * i], found[2 * i + 1]) for i, rule in enumerate(open_ones) if found[2 * i]]
+    totals = staged.agg(*(figure.alias(f"f{number}") for number, figure in enumerate(figures))).collect()[0]
+    broken = [(rule, totals[2 * i], totals[2 * i + 1]) for i, rule in enumerate(open_ones) if totals[2 * i]]
     if broken:
         breaches = (
             f"{counted(count, 'row')} of it {'breaks' if count == 1 else 'break'} {rule.label}, such as {_short(row)}"
@@ -124,14 +124,14 @@ def _constraints(properties: Mapping[str, str | None]) -> Iterator[Rule]:
 
 def _of_columns(fields: Sequence[Mapping[str, Any]], uri: str) -> Iterator[Rule]:
     for field in fields:
-        places = list(_nulls(field["type"], bool(field["nullable"]), (field["name"],)))
-        if not places and not field.get("metadata") and isinstance(field["type"], str):
+        not_nulls = list(_nulls(field["type"], bool(field["nullable"]), (field["name"],)))
+        if not not_nulls and not field.get("metadata") and isinstance(field["type"], str):
             # To ask Spark for a column takes milliseconds.
             continue
         column = F.col(quoted(field["name"]))
-        for place in places:
-            label = f"`{'.'.join(place.path)}` NOT NULL"
-            yield Rule(label, place.broken(column), place.path if place.plain else None)
+        for not_null in not_nulls:
+            label = f"`{'.'.join(not_null.path)}` NOT NULL"
+            yield Rule(label, not_null.broken(column), not_null.path if not_null.plain else None)
         for text in _invariants(field):
             yield Rule(f"the invariant {text} of `{field['name']}`", _is_not_true(text))
         yield from _lengths(field, column, uri)

@@ -88,8 +88,8 @@ def _not_storable(kind: Any) -> Iterator[str]:
             yield kind
         return
     inner = [kind[part] for part in ("elementType", "keyType", "valueType") if part in kind]
-    for one in (*inner, *(field["type"] for field in kind.get("fields", ()))):
-        yield from _not_storable(one)
+    for inner_kind in (*inner, *(field["type"] for field in kind.get("fields", ()))):
+        yield from _not_storable(inner_kind)
 
 
 def with_open_types(df: DataFrame, handle: TableHandle) -> DataFrame:
@@ -123,11 +123,11 @@ def _closed(rows: Any, table: Any) -> Any:
         return table
     if not isinstance(rows, dict):
         return rows
-    other = table if isinstance(table, dict) and table["type"] == rows["type"] else {}
+    table_type = table if isinstance(table, dict) and table["type"] == rows["type"] else {}
     if rows["type"] != "struct":
         parts = ("elementType", "keyType", "valueType")
-        return {**rows, **{one: _closed(rows[one], other.get(one)) or "void" for one in parts if one in rows}}
-    known = {field["name"].lower(): field["type"] for field in other.get("fields", ())}
+        return {**rows, **{part: _closed(rows[part], table_type.get(part)) or "void" for part in parts if part in rows}}
+    known = {field["name"].lower(): field["type"] for field in table_type.get("fields", ())}
     closed = [(field, _closed(field["type"], known.get(field["name"].lower()))) for field in rows["fields"]]
     fields = [{**field, "type": kind} for field, kind in closed if kind is not None]
     return {**rows, "fields": fields} if fields else rows
@@ -215,10 +215,10 @@ def _shape(field: StructField) -> tuple[str, str]:
 
 def _columns(rows: list[StructField], table: list[StructField], value: Callable[[str], Column]) -> list[Column]:
     """For each field of ``table``, the ``value`` of the one in ``rows`` that has its name, capitals aside."""
-    given = {field.name.lower(): field for field in rows}
+    row_fields = {field.name.lower(): field for field in rows}
     columns = []
     for field in table:
-        own = given.get(field.name.lower())
+        own = row_fields.get(field.name.lower())
         missing = F.lit(None).cast(field.dataType)
         column = missing if own is None else as_type(value(own.name), own.dataType, field.dataType)
         columns.append(column.alias(field.name))

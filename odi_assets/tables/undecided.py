@@ -30,18 +30,18 @@ def with_types(rows: pa.Table, handle: TableHandle, *, may_decide_later: bool) -
     Args:
         may_decide_later: the columns of ``rows`` become the table's columns.
     """
-    known = {name.lower(): kind for name, kind in _types_of(handle)}
+    kinds_by_name = {name.lower(): kind for name, kind in _types_of(handle)}
     undecided: set[str] = set()
-    for place, field in enumerate(rows.schema):
+    for index, field in enumerate(rows.schema):
         is_marked = not rows.num_rows and UNDECIDED.encode() in (field.metadata or {})
         if not is_marked and not _is_open(field.type):
             continue
-        kind = known.get(field.name.lower())
+        kind = kinds_by_name.get(field.name.lower())
         if kind is None and may_decide_later and not rows.num_rows:
             undecided.add(field.name)
             kind = pa.string() if _is_open(field.type) else field.type
         if kind is not None:
-            rows = rows.set_column(place, field.name, _as(kind, rows[field.name]))
+            rows = rows.set_column(index, field.name, _as(kind, rows[field.name]))
     return rows, frozenset(undecided)
 
 
@@ -52,7 +52,7 @@ def _types_of(handle: TableHandle) -> Iterator[tuple[str, pa.DataType]]:
 
 def _is_open(kind: pa.DataType) -> bool:
     """Whether a type is the type of NULL, or contains it."""
-    return kind == pa.null() or any(_is_open(kind.field(place).type) for place in range(kind.num_fields))
+    return kind == pa.null() or any(_is_open(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def _as(kind: pa.DataType, column: pa.ChunkedArray) -> pa.ChunkedArray:

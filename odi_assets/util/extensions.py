@@ -68,25 +68,26 @@ class ExtensionPoint:
         """
         if name in self.built_in:
             return Extension(name, EntryPoint(name, self.built_in[name], self.group), None)
-        found = _installed(self.group, tuple(sys.path)).get(name, ())
-        if len(found) > 1:
-            raise self._taken_twice(found)
-        return found[0] if found else None
+        extensions = _installed(self.group, tuple(sys.path)).get(name, ())
+        if len(extensions) > 1:
+            raise self._taken_twice(extensions)
+        return extensions[0] if extensions else None
 
     def require_unique(self) -> None:
         """Raises ConfigError for a name that two packages declare, or that this package has too."""
-        for name, found in _installed(self.group, tuple(sys.path)).items():
+        for name, extensions in _installed(self.group, tuple(sys.path)).items():
             own = self.find(name) if name in self.built_in else None
-            if own is not None or len(found) > 1:
-                raise self._taken_twice([*found] if own is None else [own, *found])
+            if own is not None or len(extensions) > 1:
+                raise self._taken_twice([*extensions] if own is None else [own, *extensions])
 
-    def _taken_twice(self, found: list[Extension] | tuple[Extension, ...]) -> ConfigError:
-        name = found[0].name
-        others = " and ".join(one.package for one in found if one.package is not None)
+    def _taken_twice(self, extensions: list[Extension] | tuple[Extension, ...]) -> ConfigError:
+        name = extensions[0].name
+        others = " and ".join(extension.package for extension in extensions if extension.package is not None)
         return ConfigError(
-            f"the {self.what} `{name}` is declared twice: by {' and by '.join(one.shown for one in found)}",
-            fix=f"uninstall {others if len(found) == 1 or found[0].package is None else 'one of ' + others}, or take a "
-            f"version of it that has another name in its entry points of `{self.group}`",
+            f"the {self.what} `{name}` is declared twice: by "
+            f"{' and by '.join(extension.shown for extension in extensions)}",
+            fix=f"uninstall {others if len(extensions) == 1 or extensions[0].package is None else 'one of ' + others}, "
+            f"or take a version of it that has another name in its entry points of `{self.group}`",
             name=name,
         )
 
@@ -107,15 +108,15 @@ class ExtensionPoint:
                 f"`{self.group}`: install it, if one of its is meant",
                 name=name,
             )
-        found = self.imported(extension, extension.point.value)
-        if not fits(found):
+        imported = self.imported(extension, extension.point.value)
+        if not fits(imported):
             raise ConfigError(
                 f"`{name}` is no {self.what}: {extension.shown} names no {self.wanted}, but "
-                f"{_an(type(found).__name__)}",
+                f"{_an(type(imported).__name__)}",
                 fix=f"its package is wrong: let its entry point in `{self.group}` name {_an(self.wanted)}",
                 name=name,
             )
-        return found
+        return imported
 
     def imported(self, extension: Extension, place: str) -> Any:
         """The object at ``place``, ``module:object``, that ``extension`` names.
@@ -156,11 +157,14 @@ def normalized(package: str) -> str:
 def _installed(group: str, path: tuple[str, ...]) -> Mapping[str, tuple[Extension, ...]]:
     """What other packages declare in a group, by name. ``path`` is where packages are looked for."""
     del path
-    found: dict[str, tuple[Extension, ...]] = {}
+    extensions_by_name: dict[str, tuple[Extension, ...]] = {}
     for point in entry_points(group=group):
         package = point.dist.name if point.dist is not None else "unknown"
-        found[point.name] = (*found.get(point.name, ()), Extension(point.name, point, package))
-    return found
+        extensions_by_name[point.name] = (
+            *extensions_by_name.get(point.name, ()),
+            Extension(point.name, point, package),
+        )
+    return extensions_by_name
 
 
 def _an(text: str) -> str:

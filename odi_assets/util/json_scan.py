@@ -86,7 +86,9 @@ def is_deeper(value: Any, levels: int) -> bool:
     """Whether a value of :func:`read_strict` is nested more than ``levels`` deep."""
     layer = [value] if isinstance(value, dict | list) else []
     for _ in range(levels):
-        members = chain.from_iterable([one.values() if type(one) is dict else one for one in layer if one])
+        members = chain.from_iterable(
+            [container.values() if type(container) is dict else container for container in layer if container]
+        )
         layer = [member for member in members if type(member) is dict or type(member) is list]
         if not layer:
             return False
@@ -173,18 +175,18 @@ def _member(text: str, start: int, key: str) -> tuple[int, int]:
     if text[start] != "{":
         raise KeyError(key)
     at = _skip(text, start + 1)
-    found: tuple[int, int] | None = None
+    span: tuple[int, int] | None = None
     while text[at] == '"':
         name, end = _DECODER.raw_decode(text, at)
         value = _skip(text, _skip(text, end) + 1)
         if name == key:
-            found = at, value
+            span = at, value
         at = _skip(text, _DECODER.raw_decode(text, value)[1])
         if text[at] == ",":
             at = _skip(text, at + 1)
-    if found is None:
+    if span is None:
         raise KeyError(key)
-    return found
+    return span
 
 
 def _element(text: str, start: int, index: int) -> int:
@@ -209,10 +211,10 @@ def _refuse(word: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise _Repeated
-    return found
+    return members
 
 
 class _Stop(Exception):
@@ -349,7 +351,7 @@ class _Scanner:
                 what = "a control character" if wrong[1] != "\\" else "a backslash that escapes nothing"
                 self._flaw(start + wrong.start(), f"this is not JSON: {what} in a text", "escape it")
         return str(
-            json.loads(_IN_STRING.sub(lambda found: json.dumps(found[1])[1:-1] if found[1] else found[0], match[0]))
+            json.loads(_IN_STRING.sub(lambda escape: json.dumps(escape[1])[1:-1] if escape[1] else escape[0], match[0]))
         )
 
     def _word(self) -> Any:

@@ -51,7 +51,10 @@ def error_with_place(error: BaseException, root: Path) -> str:
         return _with_place(
             Frame(error.filename, error.lineno, (error.text or "").strip()), f"SyntaxError: {error.msg}", root
         )
-    frames = [Frame(one.filename, one.lineno or 0, one.line or "") for one in traceback.extract_tb(error.__traceback__)]
+    frames = [
+        Frame(summary.filename, summary.lineno or 0, summary.line or "")
+        for summary in traceback.extract_tb(error.__traceback__)
+    ]
     return _with_place(_innermost(frames) or frames[-1], raised, root) if frames else raised
 
 
@@ -63,11 +66,11 @@ def worker_error_with_place(text: str, root: Path) -> str | None:
         return None
     # Of errors that were raised while another one was handled, the last one ended the task.
     last = _JAVA_FRAME.split(text[start:], maxsplit=1)[0].rpartition(_TRACEBACK)[2]
-    found = [*_FRAME.finditer(last)]
-    frame = _innermost([Frame(one["file"], int(one["line"]), (one["text"] or "").strip()) for one in found])
+    matches = [*_FRAME.finditer(last)]
+    frame = _innermost([Frame(match["file"], int(match["line"]), (match["text"] or "").strip()) for match in matches])
     if frame is None:
         return None
-    raised = _RAISED.search(last, found[-1].end())
+    raised = _RAISED.search(last, matches[-1].end())
     return _with_place(frame, raised[0].rstrip() if raised else "an error", root)
 
 

@@ -20,7 +20,7 @@ def flow(value: Any) -> str:
     """
     if isinstance(value, Mapping):
         # Variables are filled in in values, and not in keys.
-        return "{" + ", ".join(f"{_scalar(str(key))}: {flow(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{_scalar(str(key))}: {flow(member)}" for key, member in value.items()) + "}"
     if isinstance(value, str):
         return _scalar(value.replace("${", "$${"))
     if isinstance(value, Sequence):

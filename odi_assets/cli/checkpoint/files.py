@@ -28,18 +28,18 @@ _PARTS = (
     Column("variable", lambda row: row["kind"], optional=True),
 )
 _STORES = (
-    Column("operator", lambda one: str(one.operator_id), "right"),
-    Column("store", lambda one: one.store),
-    Column("partition", lambda one: str(one.partition), "right"),
-    Column("versions", lambda one: spans(one.rebuildable)),
-    Column("snapshots", lambda one: spans(one.snapshots)),
-    Column("lost", lambda one: spans(one.lost), optional=True),
-    Column("bytes", lambda one: sum(one.bytes.values()), "right", spare=True),
+    Column("operator", lambda store: str(store.operator_id), "right"),
+    Column("store", lambda store: store.store),
+    Column("partition", lambda store: str(store.partition), "right"),
+    Column("versions", lambda store: spans(store.rebuildable)),
+    Column("snapshots", lambda store: spans(store.snapshots)),
+    Column("lost", lambda store: spans(store.lost), optional=True),
+    Column("bytes", lambda store: sum(store.bytes.values()), "right", spare=True),
 )
 _FAULTS = (
-    Column("file", lambda one: one.path),
-    Column("what is wrong", lambda one: one.fault, wrap=True),
-    Column("remedy", lambda one: one.remedy, wrap=True),
+    Column("file", lambda fault: fault.path),
+    Column("what is wrong", lambda fault: fault.fault, wrap=True),
+    Column("remedy", lambda fault: fault.remedy, wrap=True),
 )
 
 
@@ -47,19 +47,19 @@ def metadata(settings: Settings, path: PathArgument, as_json: JsonOption = False
     """Show a query's id, batches, watermark, stateful operators, stores and settings. Needs no Spark."""
     place = find_place(settings, path)
     with place.on_this_machine(logs_only=True) as here:
-        known = inspect(here.path)
-        parts = list(_store_rows(known))
+        checkpoint = inspect(here.path)
+        parts = list(_store_rows(checkpoint))
     if as_json:
-        data_json({**_facts(known), "path": place.path, "state": parts})
+        data_json({**_facts(checkpoint), "path": place.path, "state": parts})
         return
     if parts:
         data_table(_PARTS, parts)
-    for line in _summary_lines(known):
+    for line in _summary_lines(checkpoint):
         note(line)
 
 
-def _store_rows(known: Checkpoint) -> Iterator[dict[str, Any]]:
-    for operator in known.operators:
+def _store_rows(checkpoint: Checkpoint) -> Iterator[dict[str, Any]]:
+    for operator in checkpoint.operators:
         schemas = read_schemas(operator)
         kinds = {variable.name: variable.kind for variable in operator.variables}
         names = [name for name in schemas if not name.startswith("$")] or operator.store_names
@@ -92,22 +92,24 @@ def files(
         verdict = judge(here.path)
     if place.node is not None:
         verdict = verdict.of_node(str(place.node))
-    found = verdict.files
+    file_report = verdict.files
     if as_json:
         data_json(_files_json(verdict) | {"path": place.path})
     else:
-        shown = [one for one in found.stores if all_partitions or (verdict.faults and one.lost)]
+        shown = [store for store in file_report.stores if all_partitions or (verdict.faults and store.lost)]
         if shown:
             data_table(_STORES, shown)
         if verdict.faults:
             data_table(_FAULTS, verdict.faults)
-    note(f"{counted(found.files, 'file')}, {found.bytes:,} bytes.")
+    note(f"{counted(file_report.files, 'file')}, {file_report.bytes:,} bytes.")
     _tell_batches(verdict)
-    if found.cleaned:
-        note(f"Spark has cleaned the state after {spans(found.cleaned)} away.")
-    broken = [batch for batch in found.lost if batch not in found.cleaned]
+    if file_report.cleaned:
+        note(f"Spark has cleaned the state after {spans(file_report.cleaned)} away.")
+    broken = [batch for batch in file_report.lost if batch not in file_report.cleaned]
     if broken:
-        note(f"It cannot after {spans(broken)}: {found.lost[broken[0]].path} {found.lost[broken[0]].fault}.")
+        note(
+            f"It cannot after {spans(broken)}: {file_report.lost[broken[0]].path} {file_report.lost[broken[0]].fault}."
+        )
     if verdict.faults:
         note("odi: some files are missing or damaged")
         note("  → the query can go on" if verdict.restarts else f"  → the query cannot go on: {verdict.why}")
@@ -129,39 +131,39 @@ def _tell_batches(verdict: CheckpointVerdict) -> None:
 
 def spans(numbers: Any) -> str:
     """``0–3, 7``."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            found.append([number, number])
-    return ", ".join(str(low) if low == high else f"{low}–{high}" for low, high in found)
+            ranges.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}–{high}" for low, high in ranges)
 
 
-def _facts(known: Checkpoint) -> dict[str, Any]:
-    last = known.last_committed
+def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
+    last = checkpoint.last_committed
     return {
-        "query": known.query_id,
-        "batches": [batch.batch_id for batch in known.batches if batch.committed],
-        "in_flight": known.in_flight.batch_id if known.in_flight else None,
+        "query": checkpoint.query_id,
+        "batches": [batch.batch_id for batch in checkpoint.batches if batch.committed],
+        "in_flight": checkpoint.in_flight.batch_id if checkpoint.in_flight else None,
         "committed_at": last.committed_at.isoformat() if last and last.committed_at else None,
-        "watermark": known.watermark.isoformat() if known.watermark else None,
-        "provider": known.state_store_provider,
-        "settings": dict(known.batches[-1].conf) if known.batches else {},
+        "watermark": checkpoint.watermark.isoformat() if checkpoint.watermark else None,
+        "provider": checkpoint.state_store_provider,
+        "settings": dict(checkpoint.batches[-1].conf) if checkpoint.batches else {},
     }
 
 
-def _summary_lines(known: Checkpoint) -> list[str]:
-    committed = [batch.batch_id for batch in known.batches if batch.committed]
-    lines = [f"Query {known.query_id}."]
+def _summary_lines(checkpoint: Checkpoint) -> list[str]:
+    committed = [batch.batch_id for batch in checkpoint.batches if batch.committed]
+    lines = [f"Query {checkpoint.query_id}."]
     lines.append(f"Batches {spans(committed)} are retained." if committed else "No batch is committed yet.")
-    if known.in_flight:
-        lines.append(f"Batch {known.in_flight.batch_id} runs, or a restart will run it.")
-    if known.watermark:
-        lines.append(f"The next batch has the watermark {moment(known.watermark)} UTC.")
-    if known.state_store_provider and known.operators:
-        provider = known.state_store_provider.rpartition(".")[2]
-        lines.append(f"{provider}, {counted(known.shuffle_partitions or 0, 'partition')}: fixed by the first run.")
+    if checkpoint.in_flight:
+        lines.append(f"Batch {checkpoint.in_flight.batch_id} runs, or a restart will run it.")
+    if checkpoint.watermark:
+        lines.append(f"The next batch has the watermark {moment(checkpoint.watermark)} UTC.")
+    if checkpoint.state_store_provider and checkpoint.operators:
+        provider = checkpoint.state_store_provider.rpartition(".")[2]
+        lines.append(f"{provider}, {counted(checkpoint.shuffle_partitions or 0, 'partition')}: fixed by the first run.")
     return lines
 
 
@@ -170,30 +172,30 @@ def _columns(schema: Any) -> str | None:
 
 
 def _files_json(verdict: CheckpointVerdict) -> dict[str, Any]:
-    found = verdict.files
+    file_report = verdict.files
     return {
         "restarts": verdict.restarts,
         "why": verdict.why or None,
-        "files": found.files,
-        "bytes": found.bytes,
-        "snapshot_lag": found.snapshot_lag,
+        "files": file_report.files,
+        "bytes": file_report.bytes,
+        "snapshot_lag": file_report.snapshot_lag,
         "readable": list(verdict.readable),
         "feeds": list(verdict.feeds),
-        "lost": {batch: vars(fault) for batch, fault in found.lost.items()},
-        "cleaned": list(found.cleaned),
+        "lost": {batch: vars(fault) for batch, fault in file_report.lost.items()},
+        "cleaned": list(file_report.cleaned),
         "faults": [vars(fault) for fault in verdict.faults],
-        "stores": [_store_json(one) for one in found.stores],
+        "stores": [_store_json(store) for store in file_report.stores],
     }
 
 
-def _store_json(one: StoreVersions) -> dict[str, Any]:
+def _store_json(store: StoreVersions) -> dict[str, Any]:
     return {
-        "operator": one.operator_id,
-        "store": one.store,
-        "partition": one.partition,
-        "rebuildable": list(one.rebuildable),
-        "lost": {version: vars(fault) for version, fault in one.lost.items()},
-        "snapshots": list(one.snapshots),
-        "changes": {version: {"put": puts, "removed": gone} for version, (puts, gone) in one.changes.items()},
-        "bytes": dict(one.bytes),
+        "operator": store.operator_id,
+        "store": store.store,
+        "partition": store.partition,
+        "rebuildable": list(store.rebuildable),
+        "lost": {version: vars(fault) for version, fault in store.lost.items()},
+        "snapshots": list(store.snapshots),
+        "changes": {version: {"put": puts, "removed": gone} for version, (puts, gone) in store.changes.items()},
+        "bytes": dict(store.bytes),
     }

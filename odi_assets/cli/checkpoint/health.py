@@ -38,17 +38,17 @@ _BATCHES = (
 )
 
 
-def _heaviest(one: StoreHealth) -> str:
-    return ", ".join(f"{key}: {rows:,}" for key, rows in one.heaviest)
+def _heaviest(store: StoreHealth) -> str:
+    return ", ".join(f"{key}: {rows:,}" for key, rows in store.heaviest)
 
 
 _STORES = (
-    Column("operator", lambda one: f"{one.operator_id} {one.operator}"),
-    Column("store", lambda one: one.name),
-    Column("rows", lambda one: one.total, "right", optional=True),
-    Column("by partition", lambda one: _ends(one.rows), "right", optional=True),
-    Column("skew", lambda one: _decimal(one.skew), "right", optional=True),
-    Column("oldest event time", lambda one: _time(one.oldest), optional=True),
+    Column("operator", lambda store: f"{store.operator_id} {store.operator}"),
+    Column("store", lambda store: store.name),
+    Column("rows", lambda store: store.total, "right", optional=True),
+    Column("by partition", lambda store: _ends(store.rows), "right", optional=True),
+    Column("skew", lambda store: _decimal(store.skew), "right", optional=True),
+    Column("oldest event time", lambda store: _time(store.oldest), optional=True),
     Column("heaviest keys", _heaviest, wrap=True, optional=True),
 )
 
@@ -71,35 +71,39 @@ def health(
             source: CheckpointReader | str = opened.enter_context(place.on_this_machine()).path
         else:
             source = opened.enter_context(open_reader(place, logs_only=False))
-        found = measure(source, read_state=not files_only, records=place.records(), most_batches=batches)
+        figures = measure(source, read_state=not files_only, records=place.records(), most_batches=batches)
     limits = place.limits()
-    beyond = excesses(found, limits) if limits else []
+    beyond = excesses(figures, limits) if limits else []
     if as_json:
-        data_json(health_json(found) | {"path": place.path, "beyond_limits": [vars(one) for one in beyond]})
+        data_json(health_json(figures) | {"path": place.path, "beyond_limits": [vars(excess) for excess in beyond]})
     else:
-        _print(found)
-    for one in beyond:
-        note(f"odi: {one.message}")
+        _print(figures)
+    for excess in beyond:
+        note(f"odi: {excess.message}")
     if beyond:
         raise typer.Exit(FAILED)
 
 
-def _print(found: Health) -> None:
-    rows = list(health_rows(found))
+def _print(figures: Health) -> None:
+    rows = list(health_rows(figures))
     if rows:
         data_table(_BATCHES, rows[-20:])
-    if found.stores:
-        data_table(_STORES, found.stores)
-    watermark = f"the watermark is {moment(found.watermark)} UTC" if found.watermark else "there is no watermark yet"
-    note(f"Query {found.query_id}: {watermark}; {counted(found.files, 'file')}, {found.bytes:,} bytes.")
-    if found.stuck_batches:
-        held = f": source {', '.join(found.stalled_sources)} gave nothing" if found.stalled_sources else ""
-        note(f"The watermark stands still since {found.stuck_batches} of the batches with rows{held}.")
-    if found.snapshot_lag:
-        note(f"A restart replays up to {counted(found.snapshot_lag, 'version')} since the last snapshot of a store.")
-    if found.lost_batches:
-        note(f"The state after the batches {spans(found.lost_batches)} cannot be rebuilt: see `odi checkpoint files`.")
-    for name, (wanted, stored) in found.overridden.items():
+    if figures.stores:
+        data_table(_STORES, figures.stores)
+    watermark = (
+        f"the watermark is {moment(figures.watermark)} UTC" if figures.watermark else "there is no watermark yet"
+    )
+    note(f"Query {figures.query_id}: {watermark}; {counted(figures.files, 'file')}, {figures.bytes:,} bytes.")
+    if figures.stuck_batches:
+        held = f": source {', '.join(figures.stalled_sources)} gave nothing" if figures.stalled_sources else ""
+        note(f"The watermark stands still since {figures.stuck_batches} of the batches with rows{held}.")
+    if figures.snapshot_lag:
+        note(f"A restart replays up to {counted(figures.snapshot_lag, 'version')} since the last snapshot of a store.")
+    if figures.lost_batches:
+        note(
+            f"The state after the batches {spans(figures.lost_batches)} cannot be rebuilt: see `odi checkpoint files`."
+        )
+    for name, (wanted, stored) in figures.overridden.items():
         note(f"{name} is {stored}, from the checkpoint; this session has {wanted}.")
 
 
@@ -118,19 +122,21 @@ def health_json(found: Health) -> dict[str, Any]:
         "bytes": found.bytes,
         "snapshot_lag": found.snapshot_lag,
         "lost_batches": list(found.lost_batches),
-        "overridden": {name: {"wanted": one, "in_force": other} for name, (one, other) in found.overridden.items()},
+        "overridden": {
+            name: {"wanted": wanted, "in_force": in_force} for name, (wanted, in_force) in found.overridden.items()
+        },
         "stores": [
             {
-                "operator": one.operator_id,
-                "name": one.operator,
-                "store": one.name,
-                "rows": one.total,
-                "by_partition": None if one.rows is None else list(one.rows.values()),
-                "skew": one.skew,
-                "oldest_event_time": _iso(one.oldest),
-                "heaviest": [{"key": key, "rows": rows} for key, rows in one.heaviest],
+                "operator": store.operator_id,
+                "name": store.operator,
+                "store": store.name,
+                "rows": store.total,
+                "by_partition": None if store.rows is None else list(store.rows.values()),
+                "skew": store.skew,
+                "oldest_event_time": _iso(store.oldest),
+                "heaviest": [{"key": key, "rows": rows} for key, rows in store.heaviest],
             }
-            for one in found.stores
+            for store in found.stores
         ],
         "batches": [
             {name: _iso(value) if isinstance(value, datetime) else value for name, value in row.items()}

@@ -79,11 +79,11 @@ def find_place(settings: Settings, path: str) -> CheckpointPlace:
     if "://" in path or Path(path).exists():
         return CheckpointPlace(Location(path))
     try:
-        named = settings.project_file
+        project_file = settings.project_file
     except ConfigError:
         # There is no project file here, so PATH can only be a folder; its reader reports it if it does not exist.
-        named = None
-    project = None if named is None else settings.project()
+        project_file = None
+    project = None if project_file is None else settings.project()
     if project is None:
         return CheckpointPlace(Location(path))
     connection, colon, below = path.partition(":")
@@ -91,7 +91,7 @@ def find_place(settings: Settings, path: str) -> CheckpointPlace:
         return CheckpointPlace(project.location(connection, below), project)
     node = project.find_node(path)
     if node is None:
-        streams = [str(key) for key, one in project.graph.nodes.items() if one.stream is not None]
+        streams = [str(key) for key, config in project.graph.nodes.items() if config.stream is not None]
         raise ConfigError(
             f"{path} does not exist, and no node has this name",
             fix=f"give a query's checkpointLocation, or one of {', '.join(streams)}"
@@ -103,14 +103,14 @@ def find_place(settings: Settings, path: str) -> CheckpointPlace:
 
 
 def _of_node(project: Project, key: NodeKey) -> CheckpointPlace:
-    found = checkpoint_of(Node.of(project, key), project.open_batches().of_node(str(key)))
-    if found is None:
+    location = checkpoint_of(Node.of(project, key), project.open_batches().of_node(str(key)))
+    if location is None:
         raise ConfigError(
             f"{key} has run no batch as a stream, so it has no checkpoint",
             fix="name a stream node that has run, or the folder of a checkpoint",
             node=str(key),
         )
-    return CheckpointPlace(found, project, key)
+    return CheckpointPlace(location, project, key)
 
 
 @contextmanager
@@ -123,11 +123,11 @@ def open_reader(place: CheckpointPlace, *, logs_only: bool = True) -> Iterator[C
     Raises:
         CheckpointError: there is no checkpoint; this is checked before Spark starts.
     """
-    found = place.location
-    with stdout_kept_for_data(), copy_of_remote(found, logs_only=logs_only) as copy:
+    location = place.location
+    with stdout_kept_for_data(), copy_of_remote(location, logs_only=logs_only) as copy:
         handle = open_session(place.project.config.spark if place.project else None, app_name="odi checkpoint")
         try:
-            yield CheckpointReader(found.uri, handle.spark, copy=copy, settings=found.reader_options)
+            yield CheckpointReader(location.uri, handle.spark, copy=copy, settings=location.reader_options)
         finally:
             handle.stop()
 
@@ -139,8 +139,8 @@ def collect_rows(reader: CheckpointReader, frame: DataFrame, where: str | None, 
         ConfigError: the condition is no SQL, or names columns that there are not.
     """
     try:
-        found = frame.where(where) if where else frame
-        text = found.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row"))
+        filtered = frame.where(where) if where else frame
+        text = filtered.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row"))
         text.schema  # noqa: B018  through Connect, this is the first call that can raise an error
     except (spark_errors.AnalysisException, spark_errors.ParseException) as error:
         raise ConfigError(
@@ -179,6 +179,6 @@ def _flat(value: Any) -> str:
     """``{"id": 7, "shop": "x"}`` as ``id 7, shop x``: shorter, and enough for a table."""
     if isinstance(value, dict):
         return ", ".join(
-            f"{name} {_flat(one) if isinstance(one, (dict, list)) else one}" for name, one in value.items()
+            f"{name} {_flat(member) if isinstance(member, (dict, list)) else member}" for name, member in value.items()
         )
     return json.dumps(value, ensure_ascii=False)

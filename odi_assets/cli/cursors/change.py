@@ -59,19 +59,19 @@ def convert(
     The document goes to standard output, or to --output FILE. Exits with 1 if a stream was left out.
     """
     document = document_of(file, tool)
-    found = converted(document, tool_of(to), namespace=namespace)
+    conversion = converted(document, tool_of(to), namespace=namespace)
     if as_json:
-        outcomes = [outcome.to_json() for outcome in found.outcomes]
-        data_json({"document": found.document.text if output is None else None, "streams": outcomes})
+        outcomes = [outcome.to_json() for outcome in conversion.outcomes]
+        data_json({"document": conversion.document.text if output is None else None, "streams": outcomes})
     elif output is None:
-        data(found.document.text.removesuffix("\n"))
+        data(conversion.document.text.removesuffix("\n"))
     if output is not None:
-        write(found.document, output, force=force, read=document)
+        write(conversion.document, output, force=force, read=document)
     if not as_json:
-        for outcome in found.outcomes:
+        for outcome in conversion.outcomes:
             text = "carried over" if outcome.carried else "left out"
             note(f"{outcome.stream}: {text}: {outcome.what}" + "".join(f"\n  → {line}" for line in outcome.notes))
-    raise typer.Exit(0 if all(outcome.carried for outcome in found.outcomes) else FAILED)
+    raise typer.Exit(0 if all(outcome.carried for outcome in conversion.outcomes) else FAILED)
 
 
 def set_(
@@ -94,10 +94,10 @@ def set_(
     with alone(output or file):
         document = document_of(file, tool)
         before = {} if shared else values_of(document, stream) | dict(document.by_id[stream].cursors)
-        given = {name: _value(name, text, before.get(name), force=force) for name, text in map(_pair, values)}
+        new_values = {name: _value(name, text, before.get(name), force=force) for name, text in map(_pair, values)}
         if not shared:
-            _require_own(document, stream, given)
-        changed = with_shared_position(document, given) if shared else with_cursors(document, stream, given)
+            _require_own(document, stream, new_values)
+        changed = with_shared_position(document, new_values) if shared else with_cursors(document, stream, new_values)
         moves = compare(document, changed)
         if not force:
             require_forward(moves, file)
@@ -163,20 +163,20 @@ def _value(name: str, text: str, before: Any, *, force: bool) -> Any:
     Args:
         force: the value may have another form or type than the one before; a text is then in quotes, as in JSON.
     """
-    found = _read(text)
+    parsed = _read(text)
     if isinstance(before, str):
-        return text if force else _as_before(name, text, found, before)
+        return text if force else _as_before(name, text, parsed, before)
     if before is None:
-        if name not in _TEXTS and found is _NO_JSON and _NUMBER.fullmatch(text):
+        if name not in _TEXTS and parsed is _NO_JSON and _NUMBER.fullmatch(text):
             raise ConfigError(
                 f"`{name}`: {text!r} looks like a number, and is none in JSON",
                 fix=f"write the number as in 1000; or, if it is a text, {name}='\"{text}\"'",
             )
-        return text if name in _TEXTS or found is _NO_JSON else found
-    if found is None or (found is not _NO_JSON and kind_of(found) == kind_of(before)):
-        return found
-    if force and isinstance(found, str | int | Decimal | bool):
-        return found
+        return text if name in _TEXTS or parsed is _NO_JSON else parsed
+    if parsed is None or (parsed is not _NO_JSON and kind_of(parsed) == kind_of(before)):
+        return parsed
+    if force and isinstance(parsed, str | int | Decimal | bool):
+        return parsed
     what = "number" if kind_of(before) == "a number" else kind_of(before)
     raise ConfigError(
         f"`{name}`: {text!r} is no {what}, as {write_json(before)} is",
@@ -187,20 +187,20 @@ def _value(name: str, text: str, before: Any, *, force: bool) -> Any:
 def _read(text: str) -> Any:
     """The value of a JSON text; a whole number is one in each of its forms."""
     try:
-        found = read_strict(text)
+        parsed = read_strict(text)
     except (ValueError, ArithmeticError, RecursionError):
         return _NO_JSON
-    if not isinstance(found, Decimal):
-        return found
-    whole, _, fraction = plain(found).partition(".")
-    return int(whole) if is_integer(whole) and not fraction.strip("0") else found
+    if not isinstance(parsed, Decimal):
+        return parsed
+    whole, _, fraction = plain(parsed).partition(".")
+    return int(whole) if is_integer(whole) and not fraction.strip("0") else parsed
 
 
-def _as_before(name: str, text: str, found: Any, before: str) -> str:
+def _as_before(name: str, text: str, parsed: Any, before: str) -> str:
     """A text in the form of the one before: of a whole number, or of a date or time; else as it is."""
     what = None
     if is_integer(before):
-        number = str(found) if isinstance(found, int | Decimal) else text
+        number = str(parsed) if isinstance(parsed, int | Decimal) else text
         if is_integer(number):
             return number
         what = "whole number"

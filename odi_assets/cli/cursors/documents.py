@@ -84,17 +84,17 @@ def document_of(file: str, tool: str | None) -> CursorDocument:
 def documents_of(old: str, new: str, tool: str | None) -> tuple[CursorDocument, CursorDocument]:
     """Two documents, as :func:`document_of` gives them. If the tool of one is not known, the tool of the other counts:
     an empty object may be any tool's."""
-    found = {file: inspected(file, tool) for file in (old, new)}
-    seen = {one.tool for one in found.values() if one.tool}
-    for file, one in found.items():
-        if one.tool is None and not one.torn and len(seen) == 1 and file != STREAM:
-            found[file] = inspected(file, next(iter(seen)))
-    return _required(found[old]), _required(found[new])
+    inspections = {file: inspected(file, tool) for file in (old, new)}
+    tools = {inspection.tool for inspection in inspections.values() if inspection.tool}
+    for file, inspection in inspections.items():
+        if inspection.tool is None and not inspection.torn and len(tools) == 1 and file != STREAM:
+            inspections[file] = inspected(file, next(iter(tools)))
+    return _required(inspections[old]), _required(inspections[new])
 
 
-def _required(found: Inspection) -> CursorDocument:
+def _required(inspection: Inspection) -> CursorDocument:
     try:
-        document = found.require()
+        document = inspection.require()
     except CursorDocumentError as error:
         note(f"odi: {error}")
         raise typer.Exit(BAD_INPUT) from error

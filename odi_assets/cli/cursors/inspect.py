@@ -30,18 +30,20 @@ if TYPE_CHECKING:
     from odi_assets.documents import CursorDocument, CursorStream, Inspection, StreamMove
 
 _STREAMS = (
-    Column("stream", lambda one: one.id),
-    Column("snapshot", lambda one: _snapshot(one)),
-    Column("log position", lambda one: str(one.position) if one.position else None, optional=True),
-    Column("cursors", lambda one: "\n".join(f"{k} = {v}" for k, v in one.cursors.items()), wrap=True, optional=True),
+    Column("stream", lambda stream: stream.id),
+    Column("snapshot", lambda stream: _snapshot(stream)),
+    Column("log position", lambda stream: str(stream.position) if stream.position else None, optional=True),
+    Column(
+        "cursors", lambda stream: "\n".join(f"{k} = {v}" for k, v in stream.cursors.items()), wrap=True, optional=True
+    ),
 )
 _MOVES = (
-    Column("stream", lambda one: one.stream),
-    Column("move", lambda one: one.move.value),
-    Column("by", lambda one: _by(one), wrap=True, optional=True),
-    Column("chunks done", lambda one: one.chunks_done or None, "right", optional=True),
-    Column("chunks left", lambda one: one.chunks_left or None, "right", optional=True),
-    Column("why", lambda one: one.reason, wrap=True),
+    Column("stream", lambda move: move.stream),
+    Column("move", lambda move: move.move.value),
+    Column("by", lambda move: _by(move), wrap=True, optional=True),
+    Column("chunks done", lambda move: move.chunks_done or None, "right", optional=True),
+    Column("chunks left", lambda move: move.chunks_left or None, "right", optional=True),
+    Column("why", lambda move: move.reason, wrap=True),
 )
 
 
@@ -53,40 +55,42 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Report everything that is wrong with documents. Exits with 1 if something is, with 2 if one cannot be read."""
-    found: dict[str, Inspection] = {}
+    inspections: dict[str, Inspection] = {}
     unread = False
     for file in files:
         try:
-            found[file] = inspected(file, tool)
+            inspections[file] = inspected(file, tool)
         except ConfigError as error:
             # The others are looked at all the same.
             note(f"odi: {error}")
             unread = True
     if as_json:
-        data_json([_inspection_json(INPUT if file == "-" else file, one) for file, one in found.items()])
-    for file, one in found.items():
+        data_json(
+            [_inspection_json(INPUT if file == "-" else file, inspection) for file, inspection in inspections.items()]
+        )
+    for file, inspection in inspections.items():
         if not as_json:
-            _print(file, one)
-        if one.torn:
+            _print(file, inspection)
+        if inspection.torn:
             _tell_kept(settings, file)
     counts = any(
-        finding.severity == "error" or strict for inspection in found.values() for finding in inspection.findings
+        finding.severity == "error" or strict for inspection in inspections.values() for finding in inspection.findings
     )
     raise typer.Exit(BAD_INPUT if unread else FAILED if counts else 0)
 
 
-def _print(file: str, found: Inspection) -> None:
-    for finding in found.findings:
+def _print(file: str, inspection: Inspection) -> None:
+    for finding in inspection.findings:
         where, _, what = str(finding).partition(": ")
         data(f"{where}: {finding.severity}: {what}\n  → {finding.remedy}")
-    errors = sum(finding.severity == "error" for finding in found.findings)
-    warnings = len(found.findings) - errors
+    errors = sum(finding.severity == "error" for finding in inspection.findings)
+    warnings = len(inspection.findings) - errors
     counts = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
-    document = found.document
+    document = inspection.document
     what = (
         f"{document.tool}, {counted(len(document.streams), 'stream')}"
         if document
-        else found.tool or "no known document"
+        else inspection.tool or "no known document"
     )
     note(f"{file}: {what}: {counts}")
 
@@ -106,16 +110,16 @@ def _tell_kept(settings: Settings, file: str) -> None:
         note(f"State has it as of {moment(kept.taken_at)} UTC: odi cursors export {file} --force puts it there.")
 
 
-def _inspection_json(file: str, found: Inspection) -> dict[str, Any]:
-    document = found.document
+def _inspection_json(file: str, inspection: Inspection) -> dict[str, Any]:
+    document = inspection.document
     return {
         "path": file,
-        "tool": document.tool if document else found.tool,
+        "tool": document.tool if document else inspection.tool,
         "form": document.form if document else None,
         "valid": document is not None,
-        "positions_lost": found.torn,
+        "positions_lost": inspection.torn,
         "streams": len(document.streams) if document else None,
-        "findings": [finding.to_json() for finding in found.findings],
+        "findings": [finding.to_json() for finding in inspection.findings],
     }
 
 
@@ -158,18 +162,18 @@ def diff(
         data_json([move.to_json() for move in shown])
     elif shown:
         data_table(_MOVES, shown)
-    counts = {move: sum(one.move is move for one in moves) for move in Move}
+    counts = {move: sum(stream_move.move is move for stream_move in moves) for move in Move}
     note(", ".join(f"{number:,} {move}" for move, number in counts.items() if number) or "No streams.")
     raise typer.Exit(FAILED if any(counts[move] for move in BACKWARDS) else 0)
 
 
 def fingerprint(files: FilesArgument, tool: ToolOption = None, as_json: JsonOption = False) -> None:
     """Print a fingerprint of each document: it is the same for equal documents, whatever their order and spacing."""
-    found = {file: fingerprint_of(document_of(file, tool)) for file in files}
+    fingerprints = {file: fingerprint_of(document_of(file, tool)) for file in files}
     if as_json:
-        data_json([{"path": file, "fingerprint": text} for file, text in found.items()])
+        data_json([{"path": file, "fingerprint": text} for file, text in fingerprints.items()])
         return
-    for file, text in found.items():
+    for file, text in fingerprints.items():
         data(f"{text}  {file}")
 
 

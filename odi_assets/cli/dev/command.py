@@ -96,11 +96,11 @@ def _server(environment: dict[str, str]) -> dict[str, str]:
 
     It ends when the pipe to it closes, which Dagster's process, this one, holds, and none that it starts.
     """
-    place = {SERVER_VARIABLE: new_address()}
+    variables = {SERVER_VARIABLE: new_address()}
     note("The Spark Connect server is started; all runs share it.")
     process = subprocess.Popen(
         [sys.executable, "-m", MODULE],
-        env={**os.environ, **environment, **place},
+        env={**os.environ, **environment, **variables},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -111,7 +111,7 @@ def _server(environment: dict[str, str]) -> dict[str, str]:
             # It has said why.
             raise typer.Exit(process.wait())
     os.set_inheritable(process.stdin.fileno(), True)
-    return place
+    return variables
 
 
 def _become_dagster(arguments: list[str], environment: dict[str, str]) -> NoReturn:

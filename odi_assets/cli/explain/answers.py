@@ -64,19 +64,24 @@ _SIDES = (
 def show(answers: Sequence[KeyExplanation], as_json: bool) -> None:
     """Print answers, as text or as JSON."""
     if as_json:
-        data_json([one.to_json() for one in answers])
+        data_json([answer.to_json() for answer in answers])
         return
-    for number, one in enumerate(answers):
+    for number, answer in enumerate(answers):
         if number:
             data("")
-        data(f"{one.shown_key}: {one.verdict}")
-        data(f"  {one.sentence}")
-        for text in one.lost:
+        data(f"{answer.shown_key}: {answer.verdict}")
+        data(f"  {answer.sentence}")
+        for text in answer.lost:
             data(f"  Evidence that is gone: {text}")
-        for text in one.disagreements:
+        for text in answer.disagreements:
             data(f"  This does not agree: {text}")
-        sides = (one.state.left, one.state.right) if one.state else ()
-        for columns, entries in ((_PLACES, one.places), (_CHANGES, one.changes), (_ROWS, one.rows), (_SIDES, sides)):
+        sides = (answer.state.left, answer.state.right) if answer.state else ()
+        for columns, entries in (
+            (_PLACES, answer.places),
+            (_CHANGES, answer.changes),
+            (_ROWS, answer.rows),
+            (_SIDES, sides),
+        ):
             if entries:
                 data("")
                 data_table(columns, entries)

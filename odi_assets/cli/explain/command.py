@@ -87,8 +87,8 @@ def explain(
     if checkpoint is not None:
         place = find_place(settings, checkpoint)
         with open_reader(place) as reader:
-            wanted = keys.asked(place.project, key_names(reader, operator or 0))
-            answers = [explain_key(reader, parts, operator=operator or 0, since_batch=since) for parts in wanted.keys]
+            asked = keys.asked(place.project, key_names(reader, operator or 0))
+            answers = [explain_key(reader, parts, operator=operator or 0, since_batch=since) for parts in asked.keys]
     elif node is not None:
         project = settings.project()
         answers = _of_node(project, Node.of(project, project.node_named(node)), keys, table, state)
@@ -106,18 +106,18 @@ def _of_node(
     if state is not None and not is_stream:
         raise ConfigError(f"{node} is no stream, and has no state to compare with", fix="leave --state out")
     names, known, of_log = ((), (), None) if is_stream else _columns(project, node, table)
-    wanted = None if is_stream else keys.asked(project, names, known)
+    asked = None if is_stream else keys.asked(project, names, known)
     with stdout_kept_for_data():
         handle = open_session(project.config.spark)
         try:
-            if wanted is None:
+            if asked is None:
                 return _of_stream(StreamExplainer.of(project, node.key, handle.spark), keys, state)
-            questions = [(names, wanted.keys)] if wanted.keys else []
-            questions += [((column,), ((value,),)) for column, value in wanted.by_column]
+            questions = [(names, asked.keys)] if asked.keys else []
+            questions += [((column,), ((value,),)) for column, value in asked.by_column]
             return [
-                one
+                answer
                 for columns, parts in questions
-                for one in trace(
+                for answer in trace(
                     project, handle.spark, project.open_state(), node.key, columns, [*map(key_text, parts)], of_log
                 )
             ]
@@ -126,24 +126,24 @@ def _of_node(
 
 
 def _of_stream(explainer: StreamExplainer, named: NamedKeys, state: bool | None) -> list[KeyExplanation]:
-    wanted = named.asked(explainer.node.project, explainer.definition.key_names, explainer.columns)
-    keys, answers = [key_text(parts) for parts in wanted.keys], list[KeyExplanation]()
-    for column, value in wanted.by_column:
+    asked = named.asked(explainer.node.project, explainer.definition.key_names, explainer.columns)
+    keys, answers = [key_text(parts) for parts in asked.keys], list[KeyExplanation]()
+    for column, value in asked.by_column:
         of_rows, without_key = explainer.keys_where(column, value)
         keys += of_rows
         answers += without_key
         if not of_rows and not without_key:
             note(f"No row that has landed has {column} = {value}.")
-    found = list(explainer.explain(keys)) if keys else []
-    if state or (state is None and len(found) <= _COMPARED):
+    explanations = list(explainer.explain(keys)) if keys else []
+    if state or (state is None and len(explanations) <= _COMPARED):
         try:
-            found = explainer.confirmed(found)
+            explanations = explainer.confirmed(explanations)
         except CheckpointError as error:
             # The answers need no state: one that cannot be read is an error only if it was asked for.
             if state:
                 raise
             note(f"These answers are not compared with the query's state: {error.message}")
-    return [*with_places_above(explainer, found), *answers]
+    return [*with_places_above(explainer, explanations), *answers]
 
 
 def _columns(project: Project, node: Node, table: str | None) -> tuple[Sequence[str], Sequence[str], str | None]:

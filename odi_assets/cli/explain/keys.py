@@ -92,18 +92,18 @@ class NamedKeys:
 def _named(text: str, columns: Sequence[str]) -> dict[str, str] | None:
     """The columns and values of ``A=1,B=2``; None for a value alone, which may hold ``=`` and commas too."""
     known = {column.lower() for column in columns}
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     name = ""
     for piece in text.split(","):
         before, sign, value = piece.partition("=")
         if sign and before.strip().lower() in known:
             name = before.strip()
-            found[name] = value
+            values[name] = value
         elif name:
-            found[name] += f",{piece}"
+            values[name] += f",{piece}"
         else:
             return None
-    return found
+    return values
 
 
 def _alone(text: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -118,26 +118,28 @@ def _example(names: Sequence[str]) -> str:
     return ",".join(f"{name}=…" for name in names) if len(names) > 1 else "KEY"
 
 
-def _keys_from(project: Project | None, place: str, names: Sequence[str]) -> list[tuple[str, ...]]:
-    if place == "-":
+def _keys_from(project: Project | None, source: str, names: Sequence[str]) -> list[tuple[str, ...]]:
+    if source == "-":
         return _lines(sys.stdin.read(), names)
-    table = _table(project, place)
+    table = _table(project, source)
     if table is not None:
         return _rows(table, names)
-    path = Path(place)
+    path = Path(source)
     if not path.is_file():
         raise ConfigError(
-            f"there is no file and no table {place}", fix="name a file, a folder, CONNECTION:PATH or a node"
+            f"there is no file and no table {source}", fix="name a file, a folder, CONNECTION:PATH or a node"
         )
     try:
         return _lines(path.read_text(encoding="utf-8-sig"), names)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{place} cannot be read: {error}", fix="name a text file with a key in each line") from error
+        raise ConfigError(
+            f"{source} cannot be read: {error}", fix="name a text file with a key in each line"
+        ) from error
 
 
 def _lines(text: str, names: Sequence[str]) -> list[tuple[str, ...]]:
     """A key in each line, its parts with tabs between them; the names of the columns may be the first line."""
-    found = []
+    keys = []
     for number, line in enumerate(line for line in text.split("\n") if line):
         parts = tuple(line.split("\t")) if len(names) > 1 else (line,)
         if number == 0 and [part.lower() for part in parts] == [name.lower() for name in names]:
@@ -147,18 +149,18 @@ def _lines(text: str, names: Sequence[str]) -> list[tuple[str, ...]]:
                 f"line {number + 1} is not the whole key: {line}",
                 fix=f"write {', '.join(names)} with tabs between them",
             )
-        found.append(parts)
-    return found
+        keys.append(parts)
+    return keys
 
 
-def _table(project: Project | None, place: str) -> Location | None:
-    connection, colon, below = place.partition(":")
+def _table(project: Project | None, source: str) -> Location | None:
+    connection, colon, below = source.partition(":")
     if project and colon and connection in project.config.connections:
         return project.location(connection, below)
     # What is there is meant before a node of the same name.
-    if Path(place).exists():
-        return Location(str(Path(place).absolute())) if Path(place).is_dir() else None
-    node = project.find_node(place) if project else None
+    if Path(source).exists():
+        return Location(str(Path(source).absolute())) if Path(source).is_dir() else None
+    node = project.find_node(source) if project else None
     return project.target(node) if project and node else None
 
 

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from odi_assets.spark.session import SessionHandle
 
 _ENTRIES = (
-    Column("from", lambda one: str(one.owner), wrap=True),
-    Column("column", lambda one: one.column or "(all)", wrap=True),
-    Column("how", lambda one: one.how),
-    Column("why", lambda one: one.why, wrap=True, optional=True),
+    Column("from", lambda entry: str(entry.owner), wrap=True),
+    Column("column", lambda entry: entry.column or "(all)", wrap=True),
+    Column("how", lambda entry: entry.how),
+    Column("why", lambda entry: entry.why, wrap=True, optional=True),
 )
 
 
@@ -54,17 +54,17 @@ def lineage(
         raise ConfigError("--json and --mermaid are two formats", fix="give one of them")
     project = settings.project()
     key, column = _named(project, place)
-    with _lineage_of(project) as found:
-        node = found.node(key)
+    with _lineage_of(project) as project_lineage:
+        node = project_lineage.node(key)
         names = [_column(node, column)] if column is not None else list(node.columns or ())
-        trails = {name: (followed_down if down else followed_up)(found, key, name) for name in names}
+        trails = {name: (followed_down if down else followed_up)(project_lineage, key, name) for name in names}
     word = "makes" if down else "made_of"
     if column is None and node.columns is None:
         raise _unknown(node, word, as_json=as_json)
     if mermaid:
         data("\n".join(_mermaid(key, trails)))
     elif as_json:
-        lists = {name: [one.to_json() for one in trail.entries] for name, trail in trails.items()}
+        lists = {name: [entry.to_json() for entry in trail.entries] for name, trail in trails.items()}
         data_json(lists[names[0]] if column is not None else [{"column": n, word: lists[n]} for n in names])
     elif column is not None:
         data_table(_ENTRIES, trails[names[0]].entries)
@@ -78,15 +78,15 @@ def _of_node(key: NodeKey, *, down: bool) -> list[Column]:
 
     def near(item: tuple[str, Trail]) -> str:
         own, (this, other) = (key, item[0]), (0, 1) if down else (1, 0)
-        found = [edge[other] for edge, how in item[1].edges.items() if edge[this] == own and "value" in how]
-        return ", ".join(f"{owner}.{column}" for owner, column in found)
+        columns = [edge[other] for edge, how in item[1].edges.items() if edge[this] == own and "value" in how]
+        return ", ".join(f"{owner}.{column}" for owner, column in columns)
 
     def ends(item: tuple[str, Trail]) -> str:
-        values = [one for one in item[1].entries if one.how == "value" and not isinstance(one.owner, NodeKey)]
-        return ", ".join(f"{one.owner} {one.column}" for one in values)
+        values = [entry for entry in item[1].entries if entry.how == "value" and not isinstance(entry.owner, NodeKey)]
+        return ", ".join(f"{entry.owner} {entry.column}" for entry in values)
 
     def decides(item: tuple[str, Trail]) -> int:
-        return sum(one.how == "condition" for one in item[1].entries)
+        return sum(entry.how == "condition" for entry in item[1].entries)
 
     def unknown(item: tuple[str, Trail]) -> str:
         return "yes" if not item[1].is_whole else ""
@@ -100,21 +100,25 @@ def _of_node(key: NodeKey, *, down: bool) -> list[Column]:
     ]
 
 
-def _named(project: Project, place: str) -> tuple[NodeKey, str | None]:
+def _named(project: Project, reference: str) -> tuple[NodeKey, str | None]:
     """The node that ``NODE[.COLUMN]`` names, and the column."""
-    whole = project.find_node(place)
+    whole = project.find_node(reference)
     if whole is not None:
         return whole, None
-    parts = place.split(".")
+    parts = reference.split(".")
     for cut in (2, 1):
         if len(parts) > cut and (key := project.find_node(".".join(parts[:cut]))) is not None:
             return key, ".".join(parts[cut:])
     names = [str(key) for key in project.graph.nodes]
-    given, _, column = place.rpartition(".")
-    near = closest(given, [key.node for key in project.graph.nodes]) or closest(given, names) if given else None
-    meant = f"{near}.{column}" if near else closest(place, names)
+    node_name, _, column = reference.rpartition(".")
+    near = (
+        closest(node_name, [key.node for key in project.graph.nodes]) or closest(node_name, names)
+        if node_name
+        else None
+    )
+    meant = f"{near}.{column}" if near else closest(reference, names)
     fix = f"did you mean `{meant}`?" if meant else f"there are: {', '.join(names) or 'none'}"
-    raise ConfigError(f"`{place}` is no node, nor a column of one", fix=fix, name=place)
+    raise ConfigError(f"`{reference}` is no node, nor a column of one", fix=fix, name=reference)
 
 
 def _unknown(node: NodeLineage, word: str, *, as_json: bool) -> TableError:
@@ -147,7 +151,7 @@ def _lineage_of(project: Project) -> Iterator[ProjectLineage]:
     """The lineage of a project. A Spark is started when the first function is met, and stopped at the end."""
     opened: list[SessionHandle] = []
 
-    def plans(found: ProjectLineage) -> PlannedFrames:
+    def plans(project_lineage: ProjectLineage) -> PlannedFrames:
         from odi_assets.cli.run.command import quiet_libraries
         from odi_assets.lineage.planned_frames import PlannedFrames
         from odi_assets.spark.session import open_session
@@ -157,7 +161,7 @@ def _lineage_of(project: Project) -> Iterator[ProjectLineage]:
         # What a function does depends on the project's settings; where it is planned does not.
         config = project.config.spark.model_copy(update={"remote": None, "master": "local[1]"})
         opened.append(open_session(config, app_name="odi_assets lineage"))
-        return PlannedFrames(found, opened[0].spark)
+        return PlannedFrames(project_lineage, opened[0].spark)
 
     with stdout_kept_for_data():
         try:
@@ -168,7 +172,7 @@ def _lineage_of(project: Project) -> Iterator[ProjectLineage]:
 
 
 def _conclude(key: NodeKey, column: str | None, trails: Mapping[str, Trail], *, down: bool) -> None:
-    unknown = {one for trail in trails.values() for one in trail.entries if one.how == "unknown"}
+    unknown = {entry for trail in trails.values() for entry in trail.entries if entry.how == "unknown"}
     name = f"{key}.{column}" if column is not None else str(key)
     if not unknown:
         if column is None:
@@ -176,9 +180,9 @@ def _conclude(key: NodeKey, column: str | None, trails: Mapping[str, Trail], *, 
         elif not trails[column].entries:
             note(f"Nothing is made of {name}." if down else f"{name} is made of no column.")
         return
-    for one in sorted(unknown, key=str):
-        place = f"{one.owner}.{one.column}" if one.column else str(one.owner)
-        note(f"odi: what {place} is made of is not known: {one.why}")
+    for entry in sorted(unknown, key=str):
+        full_name = f"{entry.owner}.{entry.column}" if entry.column else str(entry.owner)
+        note(f"odi: what {full_name} is made of is not known: {entry.why}")
     note("  → what is printed goes as far as that is known")
     raise typer.Exit(FAILED)
 
@@ -190,7 +194,7 @@ def _mermaid(key: NodeKey, trails: Mapping[str, Trail]) -> list[str]:
         for edge, how in trail.edges.items():
             edges.setdefault(edge, set()).update(how)
     places: dict[Any, dict[str, None]] = {key: dict.fromkeys(trails)}
-    for owner, column in (place for edge in edges for place in edge):
+    for owner, column in (end for edge in edges for end in edge):
         places.setdefault(owner, {})[column] = None
     ids: dict[Place, str] = {}
     lines = ["flowchart LR"]

@@ -83,7 +83,7 @@ def graph(
         data("\n".join(_tree(project, keys)))
     elif format_ == "mermaid":
         ids = {key: f"{key.pipeline}__{key.node}" for key in (*keys, *(above for above, _ in edges))}
-        boxes = [f'  {place}["{key}"]' for key, place in ids.items()]
+        boxes = [f'  {box_id}["{key}"]' for key, box_id in ids.items()]
         data("\n".join(["flowchart LR", *boxes, *(f"  {ids[above]} --> {ids[below]}" for above, below in edges)]))
     else:
         lines = [f'  "{above}" -> "{below}";' for above, below in edges]
@@ -104,8 +104,8 @@ def _tree(project: Project, keys: Sequence[NodeKey]) -> list[str]:
         if again:
             return
         lead += "" if not mark else "   " if mark.startswith("└") else "│  "
-        for place, other in enumerate(inside):
-            below(other, lead, "└─ " if place == len(inside) - 1 else "├─ ")
+        for index, other in enumerate(inside):
+            below(other, lead, "└─ " if index == len(inside) - 1 else "├─ ")
 
     for key in keys:
         if not chosen.intersection(project.graph.upstream(key)):

@@ -69,10 +69,10 @@ def _json(value: Any) -> Any:
 def _parts(value: Any) -> Any:
     """A struct, a list or a map; maps come as pairs."""
     if isinstance(value, dict):
-        return {name: _json(one) for name, one in value.items()}
-    return [_json(one) for one in value] if isinstance(value, list | tuple) else str(value)
+        return {name: _json(member) for name, member in value.items()}
+    return [_json(member) for member in value] if isinstance(value, list | tuple) else str(value)
 
 
 def _text(value: Any) -> str:
-    found = _json(value)
-    return "NULL" if found is None else found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    plain = _json(value)
+    return "NULL" if plain is None else plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)

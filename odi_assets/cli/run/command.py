@@ -128,14 +128,16 @@ def _run(project: Project, keys: Sequence[NodeKey], request: RunRequest) -> list
     pipelines = pipelines_in_order(project, keys)
     state = project.open_state()
     with stdout_kept_for_data():
-        found = outlook(project, state, keys, request)
-        if found.idle is not None:
+        run_outlook = outlook(project, state, keys, request)
+        if run_outlook.idle is not None:
             with RunProgress(keys) as progress:
-                summaries = record_idle_run(project, state, pipelines, found.idle, progress.listen, progress.begin)
+                summaries = record_idle_run(
+                    project, state, pipelines, run_outlook.idle, progress.listen, progress.begin
+                )
             if summaries is not None:
                 return summaries
     request = _ready(project, keys, request)
-    is_small = found.bytes is not None and found.bytes <= SMALL_BYTES
+    is_small = run_outlook.bytes is not None and run_outlook.bytes <= SMALL_BYTES
     begun: AbstractContextManager[None] = nullcontext()
     if _need_spark(project, keys, request):
         # The JVM starts while Dagster is imported.

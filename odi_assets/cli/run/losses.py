@@ -24,16 +24,16 @@ def consented(project: Project, keys: Sequence[NodeKey], request: RunRequest) ->
     Raises:
         Exit: with 1 if the answer is no, or if there is nobody to ask.
     """
-    found = forecast(project, project.open_state(), keys, request)
-    if not any(loss.for_good for one in found for loss in one.losses):
+    forecasts = forecast(project, project.open_state(), keys, request)
+    if not any(loss.for_good for node_forecast in forecasts for loss in node_forecast.losses):
         return request
-    show_losses(found)
+    show_losses(forecasts)
     require_consent(False, "nothing was run", FAILED)
     return replace(request, accept_loss=True)
 
 
 def show_losses(found: Sequence[Forecast]) -> None:
     """Say what a full refresh of each node loses."""
-    for one in found:
-        for loss in one.losses:
-            note(f"{one.key}: a full refresh loses {loss}")
+    for node_forecast in found:
+        for loss in node_forecast.losses:
+            note(f"{node_forecast.key}: a full refresh loses {loss}")

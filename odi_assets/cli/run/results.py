@@ -21,19 +21,23 @@ if TYPE_CHECKING:
     from odi_assets.nodes.result import NodeResult
 
 _COLUMNS = (
-    Column("status", lambda one: one.status.value),
-    Column("read", lambda one: one.rows_read, "right"),
-    Column("written", lambda one: one.rows_written, "right"),
-    Column("HWM before → after", lambda one: hwm_change(*map(mark_text, (one.hwm_before, one.hwm_after))), wrap=True),
-    Column("version", lambda one: one.table_version, "right"),
-    Column("seconds", lambda one: f"{one.seconds:.1f}", "right"),
+    Column("status", lambda node_result: node_result.status.value),
+    Column("read", lambda node_result: node_result.rows_read, "right"),
+    Column("written", lambda node_result: node_result.rows_written, "right"),
+    Column(
+        "HWM before → after",
+        lambda node_result: hwm_change(*map(mark_text, (node_result.hwm_before, node_result.hwm_after))),
+        wrap=True,
+    ),
+    Column("version", lambda node_result: node_result.table_version, "right"),
+    Column("seconds", lambda node_result: f"{node_result.seconds:.1f}", "right"),
 )
 
 
 def show_results(results: Sequence[NodeResult]) -> None:
     """Print the table of a run on stdout."""
     name = node_name(result.key for result in results)
-    data_table([Column("node", lambda one: name(one.key)), *_COLUMNS], results)
+    data_table([Column("node", lambda node_result: name(node_result.key)), *_COLUMNS], results)
 
 
 def show_rows_left(results: Sequence[NodeResult]) -> None:
@@ -76,8 +80,8 @@ def show_failures(results: Sequence[NodeResult]) -> None:
 def show_next(project: Project, results: Sequence[NodeResult]) -> None:
     """Print on stderr where the tables are and what may be typed next, in this folder."""
     odi = "odi"
-    named = Path(os.environ.get("ODI_PROJECT") or "odibi.yaml")
-    if not (named.exists() and named.samefile(project.path)):
+    project_file = Path(os.environ.get("ODI_PROJECT") or "odibi.yaml")
+    if not (project_file.exists() and project_file.samefile(project.path)):
         odi = f"odi -c {shlex.quote(os.path.relpath(project.path))}"
     commands = {
         f"{odi} plan": "what the next run would read",
@@ -89,11 +93,11 @@ def show_next(project: Project, results: Sequence[NodeResult]) -> None:
     if (project.root / "data" / "landing" / "flights").is_dir():
         commands |= _sample_command(project.root, odi)
     uris = sorted({result.uri for result in results})
-    place = ", ".join(uris)
+    location = ", ".join(uris)
     if all(map(os.path.isabs, uris)):
         common = Path(os.path.commonpath(uris))
-        place = os.path.relpath(common) if common.is_relative_to(Path.cwd()) else str(common)
-    note(f"The tables are in {place}")
+        location = os.path.relpath(common) if common.is_relative_to(Path.cwd()) else str(common)
+    note(f"The tables are in {location}")
     note("Next:")
     width = max(map(len, commands))
     for command, purpose in commands.items():

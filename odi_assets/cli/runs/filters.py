@@ -44,23 +44,23 @@ def chosen_runs(
     """
     if node and "." in node and pipeline is None:
         pipeline, _, node = node.partition(".")
-    wanted, start = _statuses(status), _moment(since)
-    everything = not wanted and start is None
+    statuses, start = _statuses(status), _moment(since)
+    everything = not statuses and start is None
     records = project.open_state().list_runs(pipeline=pipeline, node=node, limit=limit if everything else None)
     if not records:
         # A name that history does not know may be a node that has not run, or a mistake.
         project.pipeline_nodes(pipeline, (node,) if node else ())
-    found = [
+    runs = [
         record
         for record in records
-        if (not wanted or record.status.value in wanted) and (start is None or record.timestamp >= start)
+        if (not statuses or record.status.value in statuses) and (start is None or record.timestamp >= start)
     ]
-    return found[:limit]
+    return runs[:limit]
 
 
-def _statuses(given: list[str] | None) -> set[str]:
+def _statuses(texts: list[str] | None) -> set[str]:
     known = [status.value for status in RunStatus]
-    wanted = {part.strip().upper() for text in given or () for part in text.split(",")}
+    wanted = {part.strip().upper() for text in texts or () for part in text.split(",")}
     if strange := wanted - set(known):
         raise ConfigError(f"there is no status {', '.join(sorted(strange))}", fix=f"there are: {', '.join(known)}")
     return wanted
@@ -72,9 +72,9 @@ def _moment(since: str | None) -> datetime | None:
     with suppress(PydanticCustomError):
         return datetime.now(UTC) - parse_duration(since)
     try:
-        found = datetime.fromisoformat(since)
+        start = datetime.fromisoformat(since)
     except ValueError:
         raise ConfigError(
             f"`{since}` is neither a time span nor a time", fix="write it as 2d, 12h, 2024-01-31 or 2024-01-31T05:00"
         ) from None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    return start.replace(tzinfo=UTC) if start.tzinfo is None else start.astimezone(UTC)

@@ -73,8 +73,8 @@ def record_json(record: RunRecord) -> dict[str, Any]:
     """A run's row as ``--json`` gives it."""
     from dataclasses import fields
 
-    found = {field.name: _json_ready(getattr(record, field.name)) for field in fields(record)}
-    return {**found, "date": record.date.isoformat()}
+    values = {field.name: _json_ready(getattr(record, field.name)) for field in fields(record)}
+    return {**values, "date": record.date.isoformat()}
 
 
 def _json_ready(value: Any) -> Any:

@@ -52,13 +52,13 @@ def last(
     project = settings.project()
     state = project.open_state()
     names = [node] if node is not None else _node_names(project, state, pipeline)
-    found = [record for name in names if (record := state.get_last_run(pipeline, name)) is not None]
-    if not found:
+    last_records = [record for name in names if (record := state.get_last_run(pipeline, name)) is not None]
+    if not last_records:
         # Names that neither the project nor its history knows are a mistake.
         project.pipeline_nodes(pipeline, () if node is None else (node,))
         what = pipeline if node is None else f"{pipeline}.{node}"
         raise StateError(f"{what} has not run yet", fix=f"run it: odi run {pipeline}")
-    records = sorted(found, key=lambda record: record.timestamp)
+    records = sorted(last_records, key=lambda record: record.timestamp)
     if as_json:
         data_json([record_json(record) for record in records])
     else:
@@ -80,7 +80,7 @@ def _whole_id(state: StateBackend, prefix: str) -> str:
 
 def _node_names(project: Project, state: StateBackend, pipeline: str) -> list[str]:
     """The nodes of a pipeline: from the project, or from its last run if it is no longer there."""
-    if any(one.pipeline == pipeline for one in project.config.pipelines):
+    if any(config.pipeline == pipeline for config in project.config.pipelines):
         return [key.node for key in project.pipeline_nodes(pipeline)]
     newest = state.list_runs(pipeline=pipeline, limit=1)
     runs = state.list_runs(pipeline=pipeline, run_id=newest[0].run_id) if newest else []

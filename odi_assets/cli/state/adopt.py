@@ -57,19 +57,19 @@ def adopt(
             if len(keys) > 1:
                 note(f"None of the {len(keys)} nodes was adopted. Name those that can be, without the one below.")
             raise
-    found = {key: one for key, one in planned.items() if one is not None}
+    adoptions = {key: adoption for key, adoption in planned.items() if adoption is not None}
     if as_json:
-        data_json([one.to_json() for one in found.values()])
-    for key, one in planned.items():
-        if one is None:
+        data_json([adoption.to_json() for adoption in adoptions.values()])
+    for key, adoption in planned.items():
+        if adoption is None:
             note(f"{key}: nothing to adopt: its table, its HWM and its sources are its own.")
             continue
-        note(f"{key}: {'; '.join(one.changes)}.")
-        note(f"  Its HWM: {one.hwm_before or 'none'} → {one.hwm_after or 'none'}.")
-    if not found or dry_run:
+        note(f"{key}: {'; '.join(adoption.changes)}.")
+        note(f"  Its HWM: {adoption.hwm_before or 'none'} → {adoption.hwm_after or 'none'}.")
+    if not adoptions or dry_run:
         return
     note("The rows of these tables count as rows of the nodes as they are defined now; none is read again.")
     require_consent(yes)
-    for key, one in found.items():
-        apply_adoption(state, one)
+    for key, adoption in adoptions.items():
+        apply_adoption(state, adoption)
         note(f"{key}: adopted.")

@@ -91,9 +91,9 @@ def set_(
     project = settings.project()
     state = project.open_state()
     before = state.get_entry(key)
-    found = from_text(value, kind, before.value if before else None)
-    require_inputs(project, key, found)
-    entry = state.reset_hwm(key, found, origin=origin_of(project, key))
+    typed_value = from_text(value, kind, before.value if before else None)
+    require_inputs(project, key, typed_value)
+    entry = state.reset_hwm(key, typed_value, origin=origin_of(project, key))
     note(f"{key}: {to_text(before.value) if before else 'not set'} → {to_text(entry.value)}")
     warn_if_unused(project, key)
 

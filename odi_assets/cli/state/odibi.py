@@ -33,10 +33,10 @@ def state(
 ) -> None:
     """List high-water marks as `odibi catalog state` does; `odi state list` shows more."""
     entries = settings.at(file).project().open_state().list_hwms()
-    found = [entry for entry in entries if pipeline is None or pipeline in entry.key]
+    chosen_entries = [entry for entry in entries if pipeline is None or pipeline in entry.key]
     rows = [
         {"key": entry.key, "value": to_json(entry.value)[0], "updated_at": entry.updated_at.isoformat()}
-        for entry in found
+        for entry in chosen_entries
     ]
     if format_ == "json":
         data_json(rows)
@@ -61,12 +61,12 @@ def runs(
 ) -> None:
     """List runs as `odibi catalog runs` does; `odi runs list` shows more."""
     project = settings.at(file).project()
-    found = chosen_runs(project, pipeline, node, status, f"{days}d" if days else None, limit)
+    records = chosen_runs(project, pipeline, node, status, f"{days}d" if days else None, limit)
     if format_ == "json":
-        data_json([record_json(record) for record in found])
-    elif found:
-        show_table(found, leave_out={"attempt"})
-    note(counted(len(found), "run"))
+        data_json([record_json(record) for record in records])
+    elif records:
+        show_table(records, leave_out={"attempt"})
+    note(counted(len(records), "run"))
 
 
 def nodes(settings: Settings, file: FileArgument = None, format_: FormatOption = "table") -> None:
@@ -82,7 +82,7 @@ def tables(settings: Settings, file: FileArgument = None, format_: FormatOption 
     rows = []
     for key in project.graph.order(None):
         handle = TableHandle.open(project.target(key))
-        size = sum(one.size for one in handle.live_files)
+        size = sum(live_file.size for live_file in handle.live_files)
         rows.append(
             {
                 "node": str(key),

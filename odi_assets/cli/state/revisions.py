@@ -92,8 +92,8 @@ def reset(
     """Set a high-water mark back to an earlier revision, to a value, or to nothing."""
     from odi_assets.state.reset import set_back
 
-    given = (to_revision is not None) + (value is not None) + to_nothing
-    if given != 1 or (kind is not None and value is None):
+    target_count = (to_revision is not None) + (value is not None) + to_nothing
+    if target_count != 1 or (kind is not None and value is None):
         raise typer.BadParameter("say where to: one of --to-revision N, --value VALUE [--type TYPE], --to-nothing")
     project = settings.project()
     state = project.open_state()
@@ -118,8 +118,8 @@ def _wanted(
 
     if to_revision is not None:
         return revision(state, present.key, to_revision)
-    found: Any = None if value is None else from_text(value, kind, present.value)
-    return present._replace(value=found, deleted=False, target_commit=None, value_type=None)
+    typed_value: Any = None if value is None else from_text(value, kind, present.value)
+    return present._replace(value=typed_value, deleted=False, target_commit=None, value_type=None)
 
 
 def _described(entry: HwmEntry) -> str:
@@ -137,16 +137,16 @@ def _tell_next(project: Project, key: str, wanted: HwmEntry | None) -> None:
     from odi_assets.nodes.node import Node
 
     nodes = (Node.of(project, name) for name in project.graph.nodes)
-    found = next((node for node in nodes if node.state_key == key), None)
-    if found is None:
+    owner = next((node for node in nodes if node.state_key == key), None)
+    if owner is None:
         warn_if_unused(project, key)
-    elif not found.following:
-        note(f"warning: {found} reads everything at each run, and has no use for a high-water mark")
+    elif not owner.following:
+        note(f"warning: {owner} reads everything at each run, and has no use for a high-water mark")
     elif wanted is None or wanted.deleted or wanted.value is None:
-        note(f"The next run of {found} reads everything, and replaces its table.")
+        note(f"The next run of {owner} reads everything, and replaces its table.")
     else:
-        note(f"The next run of {found} reads what lies after that.")
-        tell_of_repeats(found)
+        note(f"The next run of {owner} reads what lies after that.")
+        tell_of_repeats(owner)
 
 
 def tell_of_repeats(node: Node) -> None:

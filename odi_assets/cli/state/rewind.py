@@ -37,11 +37,11 @@ _VERSIONS = (
     Column("run", lambda of: short_id(of[1].get("run_id")), spare=True),
 )
 _REWINDS = (
-    Column("node", lambda one: f"{one['pipeline']}.{one['node']}"),
-    Column("version", lambda one: f"{one['from_version']} → {one['to_version']}"),
-    Column("rows", lambda one: f"{count(one['rows_before'])} → {count(one['rows_after'])}"),
-    Column("HWM before → after", lambda one: hwm_change(one["hwm_before"], one["hwm_after"] or "none"), wrap=True),
-    Column("undoes", lambda one: _undone([item["run_id"] for item in one["undone"]]), wrap=True),
+    Column("node", lambda row: f"{row['pipeline']}.{row['node']}"),
+    Column("version", lambda row: f"{row['from_version']} → {row['to_version']}"),
+    Column("rows", lambda row: f"{count(row['rows_before'])} → {count(row['rows_after'])}"),
+    Column("HWM before → after", lambda row: hwm_change(row["hwm_before"], row["hwm_after"] or "none"), wrap=True),
+    Column("undoes", lambda row: _undone([item["run_id"] for item in row["undone"]]), wrap=True),
 )
 _POINTS = "--to-version, --to-batch, --to-run, --before-run, --to-time or --redo"
 _COMPACTION = "compaction"
@@ -91,7 +91,7 @@ def rewind(
         (to_time, lambda text: table_versions.at_time(_moment(text))),
         (redo or None, lambda _: table_versions.before_last_rewind(Node.of(project, key))),
     )
-    choices = [find(given) for given, find in points if given is not None]
+    choices = [find(point) for point, find in points if point is not None]
     if len(choices) != 1:
         raise ConfigError(
             f"where to is not said: give one of {_POINTS}" if not choices else f"give one of {_POINTS}, not several",
@@ -101,23 +101,28 @@ def rewind(
     for other, why in plan.left.items():
         note(f"{other}: nothing to do, it {why}" if not why.startswith("all of") else f"{other}: {why}")
     if not as_json and plan.rewinds:
-        data_table(_REWINDS, [one.to_json() for one in plan.rewinds])
-    for one in plan.rewinds:
-        if one.gone:
-            lost = Loss(f"no run can read {counted(len(one.gone), 'file')} again whose rows leave the table", one.gone)
-            note(f"{one.key}: {lost}. Put back what is gone, or undo the rewind before the next run")
+        data_table(_REWINDS, [node_rewind.to_json() for node_rewind in plan.rewinds])
+    for node_rewind in plan.rewinds:
+        if node_rewind.gone:
+            lost = Loss(
+                f"no run can read {counted(len(node_rewind.gone), 'file')} again whose rows leave the table",
+                node_rewind.gone,
+            )
+            note(f"{node_rewind.key}: {lost}. Put back what is gone, or undo the rewind before the next run")
     if dry_run or not plan.rewinds:
         if as_json:
-            data_json([one.to_json() for one in plan.rewinds])
+            data_json([node_rewind.to_json() for node_rewind in plan.rewinds])
         return
     require_consent(yes)
-    made = rewinds.apply_rewind(project, state, plan)
+    applied = rewinds.apply_rewind(project, state, plan)
     if as_json:
-        data_json([{**one.to_json(), "table_version": version} for one, version in made])
-    for one, version in made:
-        note(f"{one.key} is at version {version}, with the rows and the HWM of version {one.to_version}.")
-    if made:
-        others = " (and of the others one by one)" if len(made) > 1 else ""
+        data_json([{**node_rewind.to_json(), "table_version": version} for node_rewind, version in applied])
+    for node_rewind, version in applied:
+        note(
+            f"{node_rewind.key} is at version {version}, with the rows and the HWM of version {node_rewind.to_version}."
+        )
+    if applied:
+        others = " (and of the others one by one)" if len(applied) > 1 else ""
         note(f"To undo this: odi state rewind {key} --redo" + others)
 
 
@@ -141,7 +146,7 @@ def _list(project: Project, key: NodeKey, as_json: bool) -> None:
     if not table.exists:
         note(f"{key} has no table at {table.location.uri}, so there is no version to go back to.")
         note(f"Rebuild it: odi run {key.pipeline} --node {key.node} --full-refresh; or put it back from a copy.")
-    found = [(version, _shown_facts(version)) for version in versions(table)]
+    version_facts = [(version, _shown_facts(version)) for version in versions(table)]
     if as_json:
         data_json(
             [
@@ -151,11 +156,11 @@ def _list(project: Project, key: NodeKey, as_json: bool) -> None:
                     "operation": version.operation,
                     **{name: fact.get(name) for name in ("run_id", "mode", "rows_written", "increment", "hwm")},
                 }
-                for version, fact in found
+                for version, fact in version_facts
             ]
         )
         return
-    data_table(_VERSIONS, found)
+    data_table(_VERSIONS, version_facts)
 
 
 def _shown_facts(version: Version) -> dict[str, Any]:

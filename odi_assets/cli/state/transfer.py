@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 _STREAM = "-"
 _COLUMNS = (
-    Column("key", lambda one: one.after.key),
-    Column("effect", lambda one: _EFFECTS.get(one.effect.value, one.effect.value)),
-    Column("there now", lambda one: one.before and shown(one.before), wrap=True),
-    Column("comes", lambda one: shown(one.after), wrap=True),
-    Column("environment", lambda one: one.environment, optional=True),
+    Column("key", lambda difference: difference.after.key),
+    Column("effect", lambda difference: _EFFECTS.get(difference.effect.value, difference.effect.value)),
+    Column("there now", lambda difference: difference.before and shown(difference.before), wrap=True),
+    Column("comes", lambda difference: shown(difference.after), wrap=True),
+    Column("environment", lambda difference: difference.environment, optional=True),
 )
 _EFFECTS: dict[str, str] = {"back": "would move back"}
 
@@ -62,20 +62,20 @@ def export(
     """Write all high-water marks, with their types, as one JSON document that `odi state import` reads."""
     project = settings.project()
     state = project.open_state()
-    found = take(
+    snapshot = take(
         state,
         project=project.config.project,
         environments=None if all_environments else [state.environment],
         history=history,
         runs=runs,
     )
-    text = to_text(to_document(found, history=history, runs=runs))
+    text = to_text(to_document(snapshot, history=history, runs=runs))
     if file == _STREAM:
         data(text)
     else:
         _write(Path(file), text)
-    keys = sum(not key.entry.deleted for state_ in found.environments for key in state_.keys)
-    and_runs = f", {counted(sum(len(s.runs) for s in found.environments), 'run')}" if runs else ""
+    keys = sum(not key.entry.deleted for state_ in snapshot.environments for key in state_.keys)
+    and_runs = f", {counted(sum(len(s.runs) for s in snapshot.environments), 'run')}" if runs else ""
     note(f"{counted(keys, 'key')}{and_runs}{'' if file == _STREAM else f' in {file}'}")
 
 
@@ -93,11 +93,11 @@ def import_(
     The whole document is checked before anything changes, and what would change is shown.
     """
     project = settings.project()
-    found = parse(_read(file), "standard input" if file == _STREAM else file)
-    same_tables = found.project == project.config.project and into is None
+    snapshot = parse(_read(file), "standard input" if file == _STREAM else file)
+    same_tables = snapshot.project == project.config.project and into is None
     if into is not None:
-        found = put_into(found, into or None)
-    transfer = decide(found, project.open_state(), same_tables=same_tables, force=force)
+        snapshot = put_into(snapshot, into or None)
+    transfer = decide(snapshot, project.open_state(), same_tables=same_tables, force=force)
     _show(transfer, as_json)
     transfer.require_none_kept()
     _finish(transfer, dry_run, yes)
@@ -195,13 +195,13 @@ def _tell_unused(project: Project, transfer: Transfer) -> None:
 
 
 def _renames(pairs: list[str]) -> dict[str, str]:
-    found = {}
+    renames = {}
     for pair in pairs:
         old, equals, new = pair.partition("=")
         if not (old and equals and new):
             raise typer.BadParameter(f"--rename takes OLD=NEW, not {pair!r}")
-        found[old] = new
-    return found
+        renames[old] = new
+    return renames
 
 
 def _read(file: str) -> str:

@@ -46,8 +46,8 @@ def _batch_text(batch: BatchProgress) -> str:
     rows = sum(batch.rows_in.values())
     seconds = batch.durations_ms.get("triggerExecution", 0) / 1000
     text = f"batch {batch.batch}: {counted(rows, 'row')} read, {seconds:.1f} s"
-    if dropped := sum(one.rows_dropped for one in batch.operators):
+    if dropped := sum(operator.rows_dropped for operator in batch.operators):
         text += f"; {counted(dropped, 'row')} came too late"
     if batch.operators:
-        text += f"; {counted(sum(one.rows_total for one in batch.operators), 'row')} in state"
+        text += f"; {counted(sum(operator.rows_total for operator in batch.operators), 'row')} in state"
     return text

@@ -90,8 +90,8 @@ def bounds_of(start: str | None, end: str | None) -> Bounds | None:
     if start is None and end is None:
         return None
     if start is None or end is None:
-        given, missing = ("--from", "--to") if end is None else ("--to", "--from")
-        raise ConfigError(f"{given} stands alone", fix=f"a range needs both: give {missing} too")
+        present, missing = ("--from", "--to") if end is None else ("--to", "--from")
+        raise ConfigError(f"{present} stands alone", fix=f"a range needs both: give {missing} too")
     return Bounds.of(start, end)
 
 
@@ -168,11 +168,11 @@ def read_settings(
 ) -> Settings:
     """Return the settings of this invocation, with what these options add."""
     root = context.find_root()
-    found: Settings = root.obj if isinstance(root.obj, Settings) else Settings()
-    root.obj = found
-    found.config = config or found.config
-    found.env = env or found.env
+    settings: Settings = root.obj if isinstance(root.obj, Settings) else Settings()
+    root.obj = settings
+    settings.config = config or settings.config
+    settings.env = env or settings.env
     if debug:
         # Spark's session and Dagster's loggers read the environment too.
         os.environ[DEBUG_VARIABLE] = "1"
-    return found
+    return settings

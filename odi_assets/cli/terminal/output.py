@@ -125,24 +125,24 @@ def data_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
     from rich.text import Text
 
     out = console(sys.stdout)
-    found = ([column.cell(item) for column in columns] for item in items)
-    rows = [[f"{cell:,}" if isinstance(cell, int) else cell or "" for cell in row] for row in found]
+    cell_rows = ([column.cell(item) for column in columns] for item in items)
+    rows = [[f"{cell:,}" if isinstance(cell, int) else cell or "" for cell in row] for row in cell_rows]
     padding = (0 if is_narrow() else 1) if out.is_terminal else 2
     # A box has a blank column of its own between two others.
     shown, roomy = _fitting(columns, rows, out.width, padding + out.is_terminal)
     table = Table(
         box=SIMPLE_HEAD if out.is_terminal else None, show_edge=False, pad_edge=False, padding=(0, padding, 0, 0)
     )
-    for place in shown:
+    for index in shown:
         table.add_column(
-            columns[place].name,
-            justify=columns[place].justify,
+            columns[index].name,
+            justify=columns[index].justify,
             overflow="fold",
             # Rich takes width from every column that may wrap, so those that need not must not.
-            no_wrap=roomy and not columns[place].wrap,
+            no_wrap=roomy and not columns[index].wrap,
         )
     for row in rows:
-        table.add_row(*(Text(row[place]) for place in shown))
+        table.add_row(*(Text(row[index]) for index in shown))
     with out.capture() as captured:
         out.print(table)
     data("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n")))
@@ -151,15 +151,15 @@ def data_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
 def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int, gap: int) -> tuple[list[int], bool]:
     """Return which columns to show, without as many of the spare ones as it takes to fit, and whether these fit."""
     needed = []
-    for place, column in enumerate(columns):
-        cells = [column.name, *(row[place] for row in rows)]
+    for index, column in enumerate(columns):
+        cells = [column.name, *(row[index] for row in rows)]
         width = max(len(line) for cell in cells for line in cell.split("\n"))
         needed.append(gap + (min(width, _READABLE) if column.wrap else width))
-    shown = [place for place, column in enumerate(columns) if not column.optional or any(row[place] for row in rows)]
-    spare = [place for place in shown if columns[place].spare]
-    while sum(needed[place] for place in shown) > room and spare:
+    shown = [index for index, column in enumerate(columns) if not column.optional or any(row[index] for row in rows)]
+    spare = [index for index in shown if columns[index].spare]
+    while sum(needed[index] for index in shown) > room and spare:
         shown.remove(spare.pop())
-    return shown, sum(needed[place] for place in shown) <= room
+    return shown, sum(needed[index] for index in shown) <= room
 
 
 @contextmanager

@@ -27,12 +27,12 @@ def selected_nodes(
 
 
 def _with_downstream(project: Project, keys: Sequence[NodeKey]) -> tuple[NodeKey, ...]:
-    found, waiting = set(keys), list(keys)
+    selected, waiting = set(keys), list(keys)
     while waiting:
-        below = [key for key in project.graph.downstream(waiting.pop()) if key not in found]
-        found.update(below)
+        below = [key for key in project.graph.downstream(waiting.pop()) if key not in selected]
+        selected.update(below)
         waiting += below
-    return tuple(key for key in project.graph.order(None) if key in found)
+    return tuple(key for key in project.graph.order(None) if key in selected)
 
 
 def pipelines_in_order(project: Project, keys: Sequence[NodeKey]) -> dict[str, list[NodeKey]]:

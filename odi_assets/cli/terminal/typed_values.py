@@ -52,11 +52,11 @@ def _require_single_keys(text: str) -> None:
     """Raises ConfigError if an object of a JSON text names a key twice: one of the two values would be lost."""
 
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
+        members_by_name = dict(pairs)
         twice = next((name for name, count in Counter(name for name, _ in pairs).items() if count > 1), None)
         if twice is not None:
             raise ConfigError(f"the key `{twice}` is given more than once in {text}", fix="keep the right one")
-        return found
+        return members_by_name
 
     try:
         json.loads(text, object_pairs_hook=members)

@@ -27,9 +27,9 @@ def wrong_columns(project: ProjectView) -> Iterator[Mistake]:
     """Find columns that are not there, or whose type does not do."""
     for node in project.nodes:
         for at, read in node.config.reads.items():
-            found = columns_read(read)
-            if found is not None:
-                yield from _cursors(read, found, (*node.path, *at, "incremental"))
+            columns = columns_read(read)
+            if columns is not None:
+                yield from _cursors(read, columns, (*node.path, *at, "incremental"))
         written = columns_written(node.config, project.root)
         if written is not None and node.config.apply is None:
             yield from _of_write(node, written)
@@ -101,9 +101,9 @@ def _of_write(node: NodeView, columns: KnownColumns) -> Iterator[Mistake]:
     for key, names in {"keys": write.keys, "partition_by": write.partition_by}.items():
         for i, name in enumerate(names):
             yield from _missing(name, columns, whose, (*at, key, i))
-    for key, one in {"only_if_newer": write.only_if_newer, "delete_when": write.delete_when}.items():
-        if one is not None:
-            yield from _missing(one, columns, whose, (*at, key))
+    for key, column in {"only_if_newer": write.only_if_newer, "delete_when": write.delete_when}.items():
+        if column is not None:
+            yield from _missing(column, columns, whose, (*at, key))
     kind = columns.kind(write.delete_when) if write.delete_when else None
     if kind not in (None, "boolean"):
         text = f"is {kind} and not boolean: make it a condition in the transform, as {write.delete_when} = 'D'"
@@ -161,10 +161,10 @@ def _of_inputs(project: ProjectView, node: NodeView) -> Iterator[Mistake]:
     if config.write.mode.traits.increment != "partitions" or not name:
         return
     at = (*node.path, "partition", "column") if partition is not None else (*node.path, "write", "partition_by", 0)
-    for view, given in config.inputs.items():
-        if given.incremental is None or not given.node:
+    for view, node_input in config.inputs.items():
+        if node_input.incremental is None or not node_input.node:
             continue
-        pipeline, _, upstream_name = given.node.rpartition(".")
+        pipeline, _, upstream_name = node_input.node.rpartition(".")
         upstream = project.by_name.get((pipeline or node.pipeline, upstream_name))
         columns = None if upstream is None else columns_written(upstream.config, project.root)
         if columns is not None and not columns.has(name):

@@ -15,7 +15,7 @@ def connections(project: ProjectView) -> Iterator[Mistake]:
     tables: dict[Path, str] = {} if system is None else {("system", "connection"): system.connection}
     for node in project.nodes:
         tables[(*node.path, "write", "connection")] = node.config.write.connection
-        for place, read in node.config.reads.items():
+        for at, read in node.config.reads.items():
             name = read.connection
             connection = project.connection(name)
             if connection is None:
@@ -24,13 +24,13 @@ def connections(project: ProjectView) -> Iterator[Mistake]:
             wants_one = read.NEEDS == "database"
             if is_database and read.NEEDS == "store":
                 text = f"`{name}` is a database: write `format: sql`, and a `table` or a `query`"
-                yield Mistake(text, at=(*node.path, *place, "format"))
+                yield Mistake(text, at=(*node.path, *at, "format"))
             if isinstance(connection, KafkaConnection) and read.NEEDS == "store":
                 text = f"`{name}` has topics: write `format: debezium`, and `topics`"
-                yield Mistake(text, at=(*node.path, *place, "format"))
+                yield Mistake(text, at=(*node.path, *at, "format"))
             if wants_one and not is_database:
                 text = "is no database: name a connection of type postgres, mysql, mssql or sql"
-                yield about(name, text, at=(*node.path, *place, "connection"))
+                yield about(name, text, at=(*node.path, *at, "connection"))
     for path, name in tables.items():
         if isinstance(project.connection(name), SqlConnection):
             yield about(name, "is a database, and Delta tables are kept in files: name another connection", at=path)

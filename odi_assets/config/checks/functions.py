@@ -68,7 +68,7 @@ def _mistakes(node: NodeView, reference: str, root: FilePath) -> Iterator[Mistak
         return
     if name not in names:
         meant = closest(name, names)
-        known = ", ".join(one for one in names if not one.startswith("_")) or "none"
+        known = ", ".join(public_name for public_name in names if not public_name.startswith("_")) or "none"
         text = f"names no function of {file.name}; it has {known}"
         yield about(reference, text, at=at, suggestion=f"{module}:{meant}" if meant else None)
     elif (function := names[name]) is not None:
@@ -82,7 +82,7 @@ def _arguments(node: NodeView, function: _Function, reference: str) -> Iterator[
     sources = {*([READ] if node.config.read is not None else []), *node.config.inputs}
     known = {*sources, *_GIVEN, *transform.params}
     for name in transform.params:
-        meant = closest(name, [one for one in function.parameters if one not in known])
+        meant = closest(name, [parameter for parameter in function.parameters if parameter not in known])
         if name not in function.parameters and meant is not None:
             text = f"is no parameter of {reference}, which takes {', '.join(function.parameters)}"
             yield Mistake(f"`{name}` {text}", plain=text, at=(*at, "params", name), suggestion=meant, where="key")
@@ -99,11 +99,11 @@ def _arguments(node: NodeView, function: _Function, reference: str) -> Iterator[
 def _file_of(module: str, root: FilePath) -> FilePath | None:
     """The source of a module beside the project file; None if it is not there, or imported from elsewhere."""
     loaded = getattr(sys.modules.get(module), "__file__", None)
-    place = root.joinpath(*module.split("."))
-    found = next((file for file in (place / "__init__.py", place.with_suffix(".py")) if file.is_file()), None)
-    if found is None or (loaded is not None and FilePath(loaded).resolve() != found.resolve()):
+    path = root.joinpath(*module.split("."))
+    source_file = next((file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()), None)
+    if source_file is None or (loaded is not None and FilePath(loaded).resolve() != source_file.resolve()):
         return None
-    return found
+    return source_file
 
 
 def _is_installed(package: str) -> bool:
@@ -115,20 +115,20 @@ def _is_installed(package: str) -> bool:
 
 def _names_of(tree: ast.Module) -> dict[str, _Function | None] | None:
     """What a module has by name, functions with their parameters; None if its text does not tell."""
-    found: dict[str, _Function | None] = {}
+    names: dict[str, _Function | None] = {}
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef):
-            found[statement.name] = None if statement.decorator_list else _function(statement.args)
+            names[statement.name] = None if statement.decorator_list else _function(statement.args)
         elif isinstance(statement, ast.AsyncFunctionDef | ast.ClassDef):
-            found[statement.name] = None
+            names[statement.name] = None
         elif isinstance(statement, ast.Import | ast.ImportFrom):
-            found |= {(one.asname or one.name).partition(".")[0]: None for one in statement.names}
+            names |= {(alias.asname or alias.name).partition(".")[0]: None for alias in statement.names}
         elif isinstance(statement, ast.Assign | ast.AnnAssign):
-            found |= {one.id: None for one in ast.walk(statement) if isinstance(one, ast.Name)}
+            names |= {node.id: None for node in ast.walk(statement) if isinstance(node, ast.Name)}
         elif not _does_nothing(statement):
             # It may make names, as `if` and `try` do.
             return None
-    return None if "*" in found or "__getattr__" in found or _is_written_to(tree) else found
+    return None if "*" in names or "__getattr__" in names or _is_written_to(tree) else names
 
 
 def _does_nothing(statement: ast.stmt) -> bool:
@@ -141,10 +141,10 @@ def _is_written_to(tree: ast.Module) -> bool:
     """Whether code of the module may give it names: by ``global``, or through ``globals()``."""
     words = {"globals", "setattr", "exec", "vars", "modules"}
     return any(
-        isinstance(one, ast.Global)
-        or (isinstance(one, ast.Name) and one.id in words)
-        or (isinstance(one, ast.Attribute) and one.attr in words)
-        for one in ast.walk(tree)
+        isinstance(node, ast.Global)
+        or (isinstance(node, ast.Name) and node.id in words)
+        or (isinstance(node, ast.Attribute) and node.attr in words)
+        for node in ast.walk(tree)
     )
 
 
@@ -152,7 +152,9 @@ def _function(arguments: ast.arguments) -> _Function:
     plain = [*arguments.posonlyargs, *arguments.args]
     required = plain[: len(plain) - len(arguments.defaults)]
     required += [
-        one for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default is None
+        argument
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        if default is None
     ]
-    names = tuple(one.arg for one in [*plain, *arguments.kwonlyargs])
-    return _Function(names, tuple(one.arg for one in required), arguments.kwarg is not None)
+    names = tuple(argument.arg for argument in [*plain, *arguments.kwonlyargs])
+    return _Function(names, tuple(argument.arg for argument in required), arguments.kwarg is not None)

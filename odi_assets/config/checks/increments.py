@@ -23,11 +23,11 @@ def shared_state_keys(project: ProjectView) -> Iterator[Mistake]:
     """Find nodes that would move one high-water mark."""
     owners: dict[str, NodeView] = {}
     for node in project.by_name.values():
-        for path, given in node.config.state_keys.items():
-            owner = owners.setdefault(given or f"{node.pipeline}.{node.config.name}", node)
+        for path, state_key in node.config.state_keys.items():
+            owner = owners.setdefault(state_key or f"{node.pipeline}.{node.config.name}", node)
             if owner is not node:
                 message = f"node `{owner.shown}` has this state key too: two nodes would move one high-water mark"
-                yield Mistake(message, at=(*node.path, *path, *(["state_key"] if given else [])))
+                yield Mistake(message, at=(*node.path, *path, *(["state_key"] if state_key else [])))
 
 
 def several_increments(project: ProjectView) -> Iterator[Mistake]:
@@ -42,9 +42,9 @@ def several_increments(project: ProjectView) -> Iterator[Mistake]:
             text = f"a second increment: `{mode}` would miss new rows that meet old ones of the other source; read"
             others = one_of(other for other in WriteMode if other.traits.increment == "partitions")
             yield Mistake(f"{text} one of them whole, or write with {others}", at=(*node.path, *path))
-        given = {path: key for path, key in keys.items() if key}
-        for path, key in given.items():
-            if key != next(iter(given.values())):
+        state_keys = {path: key for path, key in keys.items() if key}
+        for path, key in state_keys.items():
+            if key != next(iter(state_keys.values())):
                 message = "a second state key: a node has one high-water mark, for all of its sources"
                 yield Mistake(message, at=(*node.path, *path, "state_key"))
 
@@ -55,8 +55,8 @@ def formats(project: ProjectView) -> Iterator[Mistake]:
         for at, read in node.config.reads.items():
             path, increment = (*node.path, *at), read.incremental
             connection = project.connection(read.connection)
-            for found in read.mistakes_with(node.config, connection):
-                yield replace(found, at=(*path, *found.at))
+            for mistake in read.mistakes_with(node.config, connection):
+                yield replace(mistake, at=(*path, *mistake.at))
             if increment is not None and increment.mode not in read.INCREMENTS:
                 yield Mistake(read.why_not_followed(increment.mode), at=(*path, "incremental", "mode"))
 
@@ -68,8 +68,8 @@ def repeated_rows(project: ProjectView) -> Iterator[Mistake]:
         if write.mode.traits.takes_rows_again:
             continue
         repeats = f"`{write.mode}` would repeat them: name `write.keys`, or use `upsert` or `append_once`"
-        for place, increment in node.config.increments.items():
-            path = (*node.path, *place)
+        for at, increment in node.config.increments.items():
+            path = (*node.path, *at)
             if isinstance(increment, RollingWindowIncrement):
                 message = f"`{write.mode}` repeats the rows of a rolling window at every run"
                 yield Mistake(f"{message}: use `upsert` or `append_once`", at=(*path, "mode"))
@@ -109,12 +109,12 @@ def passing_keys(project: ProjectView) -> Iterator[Mistake]:
 
 def _passing(node: NodeView, names: tuple[str, ...], root: FilePath) -> Iterator[Mistake]:
     try:
-        found = made_of(node.config, names, root)
+        definitions = made_of(node.config, names, root)
     except (ConfigError, UnicodeDecodeError):
         # Another check says that the query cannot be read.
         return
     is_part = bool(node.config.increments)
-    for name, column in found.items():
+    for name, column in definitions.items():
         by = column.random or (is_part and (column.clock or column.place))
         if by:
             keys = node.config.write.keys

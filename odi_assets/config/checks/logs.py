@@ -46,8 +46,8 @@ def _of_capture(project: ProjectView, node: NodeView) -> Iterator[Mistake]:
 def _of_application(project: ProjectView, node: NodeView) -> Iterator[Mistake]:
     config = node.config
     for name in ("read", *_ALONE):
-        given = getattr(config, name)
-        if given and (name != "inputs" or set(given) != {_APPLIED}):
+        part = getattr(config, name)
+        if part and (name != "inputs" or set(part) != {_APPLIED}):
             text = "is nothing for a node that applies a log: let a node below it do that"
             yield Mistake(text, at=(*node.path, name), where="key")
     if config.apply is None:

@@ -28,23 +28,26 @@ def taken_of_packages(project: ProjectView) -> Iterator[Mistake]:
             at: Path = ("connections", name, "table_engine")
             yield from _taken(project, TABLE_ENGINES, connection.table_engine, at)
     for node in project.nodes:
-        for place, read in node.config.reads.items():
+        for path, read in node.config.reads.items():
             # The model of a `read` says that nobody has its format. The names of this package are no metadata to read.
             if read.format not in SOURCES.built_in and read.format in SOURCES.names():
-                yield from _taken(project, SOURCES, read.format, (*node.path, *place, "format"))
+                yield from _taken(project, SOURCES, read.format, (*node.path, *path, "format"))
 
 
 def _taken(project: ProjectView, point: ExtensionPoint, name: str, at: Path) -> Iterator[Mistake]:
     try:
-        found: Extension | None = point.find(name)
+        extension: Extension | None = point.find(name)
     except ConfigError as error:
         yield Mistake(f"{error.message}; {error.fix}", at=at)
         return
-    if found is None:
+    if extension is None:
         yield about(name, f"is no {point.what} that is installed here; there are: {', '.join(point.names())}", at=at)
-    elif found.package is not None and normalized(found.package) not in map(normalized, project.config.requires):
+    elif extension.package is not None and normalized(extension.package) not in map(
+        normalized, project.config.requires
+    ):
         text = (
-            f"comes with the package `{found.package}`: add `requires: [{found.package}]` at the top of the file, so "
+            f"comes with the package `{extension.package}`: add `requires: [{extension.package}]` at the top of the "
+            "file, so "
         )
         text += "that a machine without the package says what is missing"
         yield about(name, text, at=at)

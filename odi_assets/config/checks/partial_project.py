@@ -36,13 +36,13 @@ def read_partial(data: Mapping[str, Any]) -> ProjectConfig:
     its defaults, a connection is None; ``connections`` is None where it is no mapping.
     """
     connections, system = data.get("connections"), data.get("system")
-    found: dict[str, Any] = {
+    sections: dict[str, Any] = {
         "connections": _connections(connections) if isinstance(connections, Mapping) else None,
         "requires": tuple(_as(str, name) for name in _as(list, data.get("requires"))),
         "pipelines": tuple(_pipeline(_as(dict, value)) for value in _as(list, data.get("pipelines"))),
         "system": None if system is None else _section(SystemConfig, system),
     }
-    return ProjectConfig.model_construct(**found)
+    return ProjectConfig.model_construct(**sections)
 
 
 def _pipeline(data: Mapping[str, Any]) -> PipelineConfig:
@@ -59,18 +59,18 @@ _SECTIONS: dict[str, type[BaseModel]] = {
 }  # fmt: skip
 
 
-def _node(given: Mapping[str, Any]) -> NodeConfig:
-    data = written_out(given)
-    found: dict[str, Any] = {
+def _node(node: Mapping[str, Any]) -> NodeConfig:
+    data = written_out(node)
+    fields: dict[str, Any] = {
         "name": _as(str, data.get("name")),
         "depends_on": tuple(_as(str, text) for text in _as(list, data.get("depends_on"))),
         "inputs": _inputs(data.get("inputs")),
         "write": _section(WriteConfig, {}),
     }
-    found |= {key: _section(model, data[key]) for key, model in _SECTIONS.items() if data.get(key) is not None}
+    fields |= {key: _section(model, data[key]) for key, model in _SECTIONS.items() if data.get(key) is not None}
     if data.get("read") is not None:
-        found["read"] = _section(settings_of(data["read"]), data["read"])
-    return NodeConfig.model_construct(**found)
+        fields["read"] = _section(settings_of(data["read"]), data["read"])
+    return NodeConfig.model_construct(**fields)
 
 
 def _inputs(data: Any) -> dict[str, InputConfig]:
@@ -83,13 +83,13 @@ def _inputs(data: Any) -> dict[str, InputConfig]:
 
 def _connections(data: Mapping[str, Any]) -> dict[str, Connection | None]:
     adapter: TypeAdapter[Connection] = TypeAdapter(Connection)
-    found: dict[str, Connection | None] = {}
+    connections: dict[str, Connection | None] = {}
     for name, value in data.items():
         try:
-            found[name] = adapter.validate_python(value)
+            connections[name] = adapter.validate_python(value)
         except ValidationError:
-            found[name] = None
-    return found
+            connections[name] = None
+    return connections
 
 
 _TEXTS = ("connection", "path", "format", "column", "node", "changes")

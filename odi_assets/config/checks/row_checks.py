@@ -34,14 +34,14 @@ def wrong_checks(project: ProjectView) -> Iterator[Mistake]:
 
 
 def _of_sql(check: CheckConfig, at: Path) -> Iterator[Mistake]:
-    if check.sql is not None and (found := find_mistake(check.sql)) is not None:
-        yield replace(found, at=(*at, "sql"))
+    if check.sql is not None and (mistake := find_mistake(check.sql)) is not None:
+        yield replace(mistake, at=(*at, "sql"))
     if check.expression is not None:
         at = (*at, "expression")
         where = f"SELECT * FROM df WHERE ({check.expression}\n)"
-        found = find_mistake(where) or find_mistake(f"SELECT {check.expression}\nFROM df")
-        if found is not None:
-            text = f"is no condition in Spark SQL: {found.message.replace('the query', 'it')}"
+        mistake = find_mistake(where) or find_mistake(f"SELECT {check.expression}\nFROM df")
+        if mistake is not None:
+            text = f"is no condition in Spark SQL: {mistake.message.replace('the query', 'it')}"
             yield Mistake(text, plain="is no condition in Spark SQL", at=at)
         elif (why := _no_condition(check.expression)) is not None:
             yield Mistake(f"is no condition: {why}", at=at)
@@ -71,9 +71,9 @@ def _of_columns(check: CheckConfig, columns: KnownColumns, at: Path) -> Iterator
         for name in getattr(check, kind) or ():
             yield from _missing(name, columns, (*at, kind))
     for kind in ("accepted_values", "range", "references", "freshness"):
-        given = getattr(check, kind)
-        if given is not None:
-            yield from _missing(given.column, columns, (*at, kind, "column"))
+        settings = getattr(check, kind)
+        if settings is not None:
+            yield from _missing(settings.column, columns, (*at, kind, "column"))
     if check.freshness is not None:
         kind = columns.kind(check.freshness.column) or "timestamp"
         if kind not in TIMES:
@@ -90,9 +90,9 @@ def _of_columns(check: CheckConfig, columns: KnownColumns, at: Path) -> Iterator
 
 def _of_bounds(check: CheckConfig, columns: KnownColumns, at: Path) -> Iterator[Mistake]:
     """Values of checks that no value of the column could be compared with."""
-    given = check.range or check.accepted_values
-    kind = None if given is None else columns.kind(given.column)
-    if given is None or kind is None:
+    settings = check.range or check.accepted_values
+    kind = None if settings is None else columns.kind(settings.column)
+    if settings is None or kind is None:
         return
     bounds: dict[str | int, Exact] = {}
     at = (*at, "range") if check.range is not None else (*at, "accepted_values", "values")
@@ -100,7 +100,7 @@ def _of_bounds(check: CheckConfig, columns: KnownColumns, at: Path) -> Iterator[
         try:
             bounds[key] = exact(value, kind, ordered=check.range is not None)
         except ValueError as error:
-            what = f"cannot be compared with `{given.column}`, which is {sql_type(kind)}: {error}"
+            what = f"cannot be compared with `{settings.column}`, which is {sql_type(kind)}: {error}"
             yield about(value, what, at=(*at, key))
     if check.range is not None and is_reversed(bounds.get("min"), bounds.get("max")):
         yield about(check.range.max, f"is less than `min`, which is {check.range.min}", at=(*at, "max"))
@@ -111,7 +111,7 @@ def _names_in(expression: str) -> list[str]:
     tree = parsed(f"SELECT {expression}\n")
     if not isinstance(tree, exp.Select) or tree.find(exp.Lambda, exp.Subquery) is not None:
         return []
-    return [one.name for one in tree.find_all(exp.Column) if len(one.parts) == 1 and not one.is_star]
+    return [column.name for column in tree.find_all(exp.Column) if len(column.parts) == 1 and not column.is_star]
 
 
 def _of_reference(project: ProjectView, node: NodeView, check: CheckConfig, at: Path) -> Iterator[Mistake]:

@@ -95,11 +95,11 @@ def mistakes_of(transform: TransformConfig, at: Path, root: FilePath) -> Iterato
         at: where it is in the project file.
         root: the folder that files are looked for from.
     """
-    found = {
+    mistake_by_key = {
         "sql": find_mistake(transform.sql) if transform.sql is not None else None,
         "sql_file": _mistake_of_file(transform.sql_file, root) if transform.sql_file is not None else None,
     }
-    yield from (replace(mistake, at=(*at, key)) for key, mistake in found.items() if mistake is not None)
+    yield from (replace(mistake, at=(*at, key)) for key, mistake in mistake_by_key.items() if mistake is not None)
 
 
 def _mistake_of_file(name: str, root: FilePath) -> Mistake | None:
@@ -131,27 +131,27 @@ def find_mistake(sql: str) -> Mistake | None:
         written.pop()
     if not written:
         return _wrong("holds no query")
-    found = _first_word(sql, written) or _balance(sql, written) or _several(sql, written) or _commas(sql, written)
-    return found or _syntax_error(sql, tokens[: len(written)])
+    mistake = _first_word(sql, written) or _balance(sql, written) or _several(sql, written) or _commas(sql, written)
+    return mistake or _syntax_error(sql, tokens[: len(written)])
 
 
 def _unclosed(sql: str, reason: str) -> Mistake | None:
-    found = re.match(r"Missing (?P<sign>\S+) from \d+:(?P<start>\d+)", reason)
-    if found is not None:
-        return _never_closes(f"a quote {found['sign']}", sql, int(found["start"]))
+    match = re.match(r"Missing (?P<sign>\S+) from \d+:(?P<start>\d+)", reason)
+    if match is not None:
+        return _never_closes(f"a quote {match['sign']}", sql, int(match["start"]))
     return _never_closes("a comment /*", sql, sql.rfind("/*")) if sql.count("/*") > sql.count("*/") else None
 
 
 def _first_word(sql: str, tokens: Tokens) -> Mistake | None:
     start, text = next((token for token in tokens if token[1] != "("), tokens[0])
-    found = re.match(r"\w+", sql[start:])
-    word = found[0].upper() if found is not None else text
+    match = re.match(r"\w+", sql[start:])
+    word = match[0].upper() if match is not None else text
     if word in QUERY_STARTS | OTHER_QUERIES:
         return None
     if word in COMMANDS:
         return _wrong(f"`{word}` is no query: a node's SQL gives rows, and the node writes them")
-    if found is not None:
-        return Mistake(f"no query starts with `{found[0]}`", plain=_NOT_SQL, suggestion=closest(word, QUERY_STARTS))
+    if match is not None:
+        return Mistake(f"no query starts with `{match[0]}`", plain=_NOT_SQL, suggestion=closest(word, QUERY_STARTS))
     return _wrong("no query: it starts neither with `SELECT` nor with `WITH`")
 
 
@@ -199,11 +199,11 @@ def _is_judged(tokens: list[Token]) -> bool:
 def _syntax_error(sql: str, tokens: list[Token]) -> Mistake | None:
     if not _is_judged(tokens):
         return None
-    found = _grammar_error(sql, tokens)
-    if found is None or any(_grammar_error(sql, other) is None for other in _with_words_as_names(tokens)):
+    details = _grammar_error(sql, tokens)
+    if details is None or any(_grammar_error(sql, other) is None for other in _with_words_as_names(tokens)):
         return None
-    near = str(found.get("highlight") or "").strip()
-    where = f"near `{near}` on line {found.get('line')} of it" if near else "at its end"
+    near = str(details.get("highlight") or "").strip()
+    where = f"near `{near}` on line {details.get('line')} of it" if near else "at its end"
     return Mistake(f"{_CANNOT_PARSE}, {where}", plain=_CANNOT_PARSE)
 
 

@@ -24,14 +24,14 @@ def mistakes_of(node: NodeView) -> Iterator[Mistake]:
     stream = node.config.stream
     if stream is None:
         text = "is for stream nodes: add `stream: {}`, or give it as `read` of the node"
-        for view in (view for view, given in node.config.inputs.items() if given.read is not None):
+        for view in (view for view, node_input in node.config.inputs.items() if node_input.read is not None):
             yield Mistake(text, at=(*node.path, "inputs", view, "read"), where="key")
         return
     yield from _unknown_inputs(node, stream)
     yield from _not_for_streams(node)
     yield from _output_mode(node, stream)
     for at, read in node.config.reads.items():
-        yield from (replace(found, at=(*node.path, *at, *found.at)) for found in read.stream_mistakes())
+        yield from (replace(mistake, at=(*node.path, *at, *mistake.at)) for mistake in read.stream_mistakes())
 
 
 def _unknown_inputs(node: NodeView, stream: StreamSettings) -> Iterator[Mistake]:
@@ -62,8 +62,8 @@ def _output_mode(node: NodeView, stream: StreamSettings) -> Iterator[Mistake]:
         text = f"gives rows that `mode: {mode}` cannot take: "
         needs = {"append": "append, append_once or upsert", "update": "upsert", "complete": "overwrite"}
         text += f"write with `{needs[stream.output_mode]}`, or set `output_mode: {modes[0]}`"
-        given = "output_mode" in stream.model_fields_set
-        at = (*node.path, "stream", "output_mode") if given else _mode_of(node)
+        is_set = "output_mode" in stream.model_fields_set
+        at = (*node.path, "stream", "output_mode") if is_set else _mode_of(node)
         yield about(stream.output_mode, text, at=at)
 
 

@@ -39,13 +39,15 @@ def shared_folders(project: ProjectView) -> Iterator[Mistake]:
         while around and folder[0][: len(around[-1][0])] != around[-1][0]:
             around.pop()
         if around:
-            other, one = sorted((folder, around[-1]), key=lambda each: (each[1][0] != "system", each[1]))
-            yield Mistake(_overlap(one, other), at=one[1])
+            other_folder, reported_folder = sorted(
+                (folder, around[-1]), key=lambda each: (each[1][0] != "system", each[1])
+            )
+            yield Mistake(_overlap(reported_folder, other_folder), at=reported_folder[1])
         around.append(folder)
 
 
-def _overlap(one: _Folder, other: _Folder) -> str:
-    (address, _, _), (others, _, owner) = one, other
+def _overlap(folder: _Folder, other_folder: _Folder) -> str:
+    (address, _, _), (others, _, owner) = folder, other_folder
     if address == others:
         return f"{owner} writes the same table"
     if address[: len(others)] == others:
@@ -59,9 +61,9 @@ def tables_as_sources(project: ProjectView) -> Iterator[Mistake]:
     tables = list(_tables(project))
     for node in project.nodes:
         for at, read in node.config.reads.items():
-            store, place = _place(project, read.connection, read.stored_at)
-            owners = [one for one, its_store, folder in tables if its_store == store and _reads(read, place, folder)]
-            own = any(one is node for one in owners)
+            store, path = _place(project, read.connection, read.stored_at)
+            owners = [owner for owner, its_store, folder in tables if its_store == store and _reads(read, path, folder)]
+            own = any(owner is node for owner in owners)
             if owners and read.READS == "files":
                 shown = owners[0].shown
                 text = f"these are files of the table that node `{shown}` writes, some of which hold rows that were "
@@ -79,19 +81,19 @@ def _tables(project: ProjectView) -> Iterator[tuple[NodeView, _Store, str]]:
     for node in project.nodes:
         write = node.config.write
         for text in filter(None, (write.path, node.config.quarantine)):
-            store, place = _place(project, write.connection, text)
-            if store is not None and place:
-                yield node, store, place
+            store, path = _place(project, write.connection, text)
+            if store is not None and path:
+                yield node, store, path
 
 
 def _place(project: ProjectView, connection: str, text: str) -> tuple[_Store | None, str]:
     """The store and the path there that a path of a connection means; empty where that is not known."""
-    found = project.connection(connection)
-    base = found.folder(project.root) if isinstance(found, StoreConnection) else ""
-    below = inside(text, base) if isinstance(found, StoreConnection) and text else None
-    if not isinstance(found, StoreConnection) or below is None:
+    store_connection = project.connection(connection)
+    base = store_connection.folder(project.root) if isinstance(store_connection, StoreConnection) else ""
+    below = inside(text, base) if isinstance(store_connection, StoreConnection) and text else None
+    if not isinstance(store_connection, StoreConnection) or below is None:
         return None, ""
-    return found.store, posixpath.normpath(posixpath.join("/", base, below))
+    return store_connection.store, posixpath.normpath(posixpath.join("/", base, below))
 
 
 def _reads(read: ReadConfig, path: str, table: str) -> bool:
@@ -143,11 +145,11 @@ def _paths(project: ProjectView, *sections: str) -> Iterator[tuple[Path, str, st
                 yield (*node.path, *at), write.connection, text, f"`{at[-1]}` of {owner}"
     system = project.config.system
     if system is not None:
-        given = {"meta_runs_path": system.meta_runs_path, "meta_state_path": system.meta_state_path}
-        folders = [(key, text) for key, text in given.items() if text]
+        path_by_key = {"meta_runs_path": system.meta_runs_path, "meta_state_path": system.meta_state_path}
+        folders = [(key, text) for key, text in path_by_key.items() if text]
         if len(folders) == 1:
             folders += [
-                ("path", f"{system.path}/{key.removesuffix('_path')}") for key, text in given.items() if not text
+                ("path", f"{system.path}/{key.removesuffix('_path')}") for key, text in path_by_key.items() if not text
             ]
         for key, text in folders or [("path", system.path)]:
             if system.connection and text:

@@ -67,8 +67,8 @@ class Locations:
 
     def key(self, path: Path) -> str:
         """Return a path as messages write it."""
-        found = self.find(path)
-        return render_path((*found.path, *found.missing))
+        location = self.find(path)
+        return render_path((*location.path, *location.missing))
 
     def quote(self, path: Path) -> str | None:
         """Return a value as it is written in the file, in backticks; None when it is long or must not be shown."""
@@ -79,11 +79,11 @@ class Locations:
 
     def is_private(self, path: Path) -> bool:
         """Tell whether a value must not be shown: it came from a variable, or belongs to a connection."""
-        found = self.find(path)
+        location = self.find(path)
         if path[:1] == ("connections",) and len(path) > 1:
-            shown = path[-1] in ("type", "mode") and _WORD.fullmatch(found.place.text or "")
-            return not shown or self._has_variable(found.path, found.value)
-        return self._has_variable(found.path, found.value)
+            shown = path[-1] in ("type", "mode") and _WORD.fullmatch(location.place.text or "")
+            return not shown or self._has_variable(location.path, location.value)
+        return self._has_variable(location.path, location.value)
 
     def _has_variable(self, path: Path, value: Any) -> bool:
         text = self._document.places[path].text
@@ -102,8 +102,8 @@ class Locations:
 
     def _source(self, at: Path) -> tuple[str, Path]:
         """Return the file that a path stands in, and the path as messages about that file write it."""
-        found = self.find(at)
-        whole = (*found.path, *found.missing)
+        location = self.find(at)
+        whole = (*location.path, *location.missing)
         # A pipeline that Python made holds nodes that it made.
         for above, origin in sorted(self._document.origins.items(), key=lambda entry: -len(entry[0])):
             if whole[: len(above)] == above:
@@ -113,12 +113,12 @@ class Locations:
         return self._file, whole
 
     def _mark(self, mistake: Mistake) -> FilePosition:
-        found = self.find(mistake.at)
+        location = self.find(mistake.at)
         if mistake.where == "value":
-            return found.mark
-        if mistake.where == "parent" and not found.missing:
-            found = self.find(mistake.at[:-1])
-        return found.key
+            return location.mark
+        if mistake.where == "parent" and not location.missing:
+            location = self.find(mistake.at[:-1])
+        return location.key
 
 
 _OTHER_NAMES: dict[str | int, tuple[tuple[str, ...], ...]] = {

@@ -77,8 +77,8 @@ class Problem:
     suggestion: str | None = None
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        where = f"{place}: {self.key}" if self.key else place
+        position = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        where = f"{position}: {self.key}" if self.key else position
         meant = f", did you mean `{self.suggestion}`?" if self.suggestion else ""
         return f"{where}: {self.message}{meant}"
 
@@ -98,8 +98,8 @@ class ConfigErrors(ConfigError):
     @property
     def problems(self) -> tuple[Problem, ...]:
         """The problems, in the order of the file."""
-        found: tuple[Problem, ...] = self.fields["problems"]
-        return found
+        problems: tuple[Problem, ...] = self.fields["problems"]
+        return problems
 
 
 def about(value: object, text: str, *, at: Path = (), suggestion: str | None = None) -> Mistake:
@@ -110,7 +110,7 @@ def about(value: object, text: str, *, at: Path = (), suggestion: str | None = N
 def mistakes(found: Iterable[Mistake]) -> PydanticCustomError:
     """Return the error that a validator raises for several mistakes at once."""
     found = tuple(found)
-    text = "; ".join(one.plain or one.message for one in found)
+    text = "; ".join(found_mistake.plain or found_mistake.message for found_mistake in found)
     return PydanticCustomError(ERROR_TYPE, "{text}", {"mistakes": found, "text": text})
 
 
@@ -127,8 +127,8 @@ def refuse(value: object, text: str, *, suggestion: str | None = None) -> Pydant
 def closest(word: str, known: Iterable[str]) -> str | None:
     """Return the one of ``known`` that ``word`` was probably meant to be, or None."""
     by_lower = {name.lower(): name for name in known}
-    found = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
-    return by_lower[found[0]] if found else None
+    matches = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[matches[0]] if matches else None
 
 
 def one_of(names: Iterable[str]) -> str:

@@ -66,11 +66,11 @@ ELSEWHERE = {
 
 def explain(error: ValidationError, locations: Locations) -> list[Mistake]:
     """Return a mistake for every error, in plain words. A missing key that is there misspelt is one mistake."""
-    found: list[Mistake] = []
+    mistakes: list[Mistake] = []
     for details in error.errors(include_input=False, include_url=False):
-        found.extend(_explain_one(details, locations))
-    misspelt = {(*one.at[:-1], one.suggestion) for one in found if one.where == "key"}
-    return [one for one in found if one.where != "parent" or one.at not in misspelt]
+        mistakes.extend(_explain_one(details, locations))
+    misspelt = {(*mistake.at[:-1], mistake.suggestion) for mistake in mistakes if mistake.where == "key"}
+    return [mistake for mistake in mistakes if mistake.where != "parent" or mistake.at not in misspelt]
 
 
 def _explain_one(details: ErrorDetails, locations: Locations) -> Iterator[Mistake]:
@@ -151,8 +151,8 @@ def _sections_with(key: str) -> list[str]:
         "`transform`": TransformConfig, "`partition`": PartitionConfig, "`write`": WriteConfig,
         "the node": NodeConfig, "the pipeline": PipelineConfig,
     }  # fmt: skip
-    found = ["`read`"] if any(key in keys_of(model) for model in built_in_settings().values()) else []
-    return found + [name for name, model in sections.items() if key in keys_of(model)]
+    parts = ["`read`"] if any(key in keys_of(model) for model in built_in_settings().values()) else []
+    return parts + [name for name, model in sections.items() if key in keys_of(model)]
 
 
 def _unknown_value(path: Path, allowed: Iterable[str], locations: Locations) -> Mistake:
@@ -246,8 +246,8 @@ def _is_model(annotation: Any) -> bool:
 
 def _step(here: Any, part: str | int) -> Any:
     if _is_model(here):
-        found = next((field for name, field in here.model_fields.items() if part in (name, field.alias)), None)
-        return _plain(found.annotation) if found is not None else None
+        model_field = next((field for name, field in here.model_fields.items() if part in (name, field.alias)), None)
+        return _plain(model_field.annotation) if model_field is not None else None
     if get_origin(here) in (dict, tuple):
         arguments = get_args(here)
         return _plain(arguments[1] if get_origin(here) is dict else arguments[0])

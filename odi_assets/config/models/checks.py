@@ -170,11 +170,11 @@ class CheckConfig(Strict):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> CheckConfig:
-        given = [kind for kind in KINDS if getattr(self, kind) is not None]
-        if not given:
+        kinds = [kind for kind in KINDS if getattr(self, kind) is not None]
+        if not kinds:
             raise mistake(f"checks nothing: give one of {one_of(KINDS)}")
-        if len(given) > 1:
-            raise mistake(f"has `{'` and `'.join(given)}`: make a check of each", at=(given[-1],))
+        if len(kinds) > 1:
+            raise mistake(f"has `{'` and `'.join(kinds)}`: make a check of each", at=(kinds[-1],))
         if self.name is not None and self.not_null is not None and len(self.not_null) > 1:
             raise mistake("is one name for a check of each column: make a check of each", at=("name",))
         if self.name in TAKEN_NAMES:
@@ -230,9 +230,9 @@ def checks_of(configs: Sequence[CheckConfig]) -> Iterator[tuple[int, Check]]:
             for column in config.not_null:
                 yield index, Check(config.name or _slug(kind, column), kind, (column,), config)
             continue
-        given = getattr(config, kind)
-        columns = given if kind == "unique" else (given.column,) if hasattr(given, "column") else ()
-        text = given if isinstance(given, str) else "_".join(columns)
+        settings = getattr(config, kind)
+        columns = settings if kind == "unique" else (settings.column,) if hasattr(settings, "column") else ()
+        text = settings if isinstance(settings, str) else "_".join(columns)
         yield index, Check(config.name or _slug(kind, text), kind, tuple(columns), config)
 
 

@@ -146,9 +146,9 @@ class KafkaConnection(Strict):
     @property
     def settings(self) -> dict[str, str]:
         """What the client needs to sign in. It holds secrets."""
-        found = {**self.options, "bootstrap.servers": self.bootstrap_servers}
-        found |= {} if self.user is None else {"sasl.username": self.user}
-        return found | ({} if self.password is None else {"sasl.password": self.password.get_secret_value()})
+        client_settings = {**self.options, "bootstrap.servers": self.bootstrap_servers}
+        client_settings |= {} if self.user is None else {"sasl.username": self.user}
+        return client_settings | ({} if self.password is None else {"sasl.password": self.password.get_secret_value()})
 
 
 Connection = Annotated[

@@ -60,7 +60,7 @@ class ServerConnection(_Database):
     type: Literal["postgres", "mysql", "mssql"]
     host: Text = Field(default="localhost", description="Name or address of the server.")
     port: Port = Field(
-        default_factory=lambda given: _PORTS[given["type"]],
+        default_factory=lambda validated_fields: _PORTS[validated_fields["type"]],
         description="Port of the server; unless given 5432 of postgres, 3306 of mysql, 1433 of mssql.",
     )
     database: Text = Field(description="Database.")
@@ -77,14 +77,14 @@ class ServerConnection(_Database):
         )
         if not of_type:
             raise mistakes([Mistake(f"is nothing for `type: {self.type}`", at=("log",), where="key")])
-        found = [
+        log_mistakes = [
             Mistake(f"is nothing for `type: {self.type}`; `log` of it has {', '.join(of_type)}", at=("log", name))
             for name in sorted(self.log.model_fields_set - {*of_type})
         ]
         if self.type == "postgres" and self.log.slot is None:
-            found.append(Mistake("needs `slot`, the replication slot of this capture", at=("log",)))
-        if found:
-            raise mistakes(found)
+            log_mistakes.append(Mistake("needs `slot`, the replication slot of this capture", at=("log",)))
+        if log_mistakes:
+            raise mistakes(log_mistakes)
         return self
 
 

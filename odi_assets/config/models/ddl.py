@@ -55,11 +55,11 @@ _NOT_DDL = "is not a schema that Spark can read (`id BIGINT, name STRING`)"
 def read_schema(text: str) -> tuple[str, list[Mistake]]:
     """Return a schema string as Spark takes it, and what is wrong with it: at most one mistake per column."""
     reader = _Reader(text)
-    found = reader.read()
+    mistakes = reader.read()
     letters = list(text)
     for position in reader.colons:
         letters[position] = " "
-    return "".join(letters), found
+    return "".join(letters), mistakes
 
 
 def column_types(text: str) -> dict[str, str]:
@@ -84,7 +84,7 @@ class _Reader:
     """Reads a schema string from left to right."""
 
     def __init__(self, text: str) -> None:
-        self._text = _COMMENT.sub(lambda found: " " * len(found[0]) if found["comment"] else found[0], text)
+        self._text = _COMMENT.sub(lambda match: " " * len(match[0]) if match["comment"] else match[0], text)
         self._at = 0
         self.colons: list[int] = []
         self.types: dict[str, str] = {}
@@ -93,7 +93,7 @@ class _Reader:
     def read(self) -> list[Mistake]:
         if not self._peek():
             return [Mistake("is empty: write columns, as in `id BIGINT, name STRING`")]
-        found: list[Mistake] = []
+        mistakes: list[Mistake] = []
         seen: set[str] = set()
         while True:
             name = self._peek()
@@ -102,26 +102,26 @@ class _Reader:
                 if self._peek() not in (",", ""):
                     raise _BadColumn(f"expected a comma or the end, found {self._shown()}", None)
                 if name.lower() in seen:
-                    found.append(Mistake(f"column {_quoted(name)} is there twice", plain=_NOT_DDL))
+                    mistakes.append(Mistake(f"column {_quoted(name)} is there twice", plain=_NOT_DDL))
                 seen.add(name.lower())
             except _BadColumn as bad:
                 message, meant = bad.args
-                found.append(Mistake(f"column {_quoted(name)}: {message}", plain=_NOT_DDL, suggestion=meant))
+                mistakes.append(Mistake(f"column {_quoted(name)}: {message}", plain=_NOT_DDL, suggestion=meant))
                 self._skip_column()
             if not self._accept(","):
-                return found
+                return mistakes
             if not self._peek():
                 message = "ends with a comma: take it away, or add the column that should follow"
-                return [*found, Mistake(message, plain=_NOT_DDL)]
+                return [*mistakes, Mistake(message, plain=_NOT_DDL)]
 
     def _peek(self) -> str:
-        found = _TOKEN.match(self._text, self._at)
-        return found[1] or "" if found is not None else ""
+        match = _TOKEN.match(self._text, self._at)
+        return match[1] or "" if match is not None else ""
 
     def _take(self) -> str:
         token = self._peek()
-        found = _TOKEN.match(self._text, self._at)
-        self._at = found.end() if found is not None else self._at
+        match = _TOKEN.match(self._text, self._at)
+        self._at = match.end() if match is not None else self._at
         return token
 
     def _take_as_written(self) -> str:
@@ -132,7 +132,7 @@ class _Reader:
     def _type_since(self, start: int) -> str:
         """The type that was read from a place on: in capitals, but for names and comments of its fields."""
         parts = []
-        for first, last in [one for one in self._as_written if one[0] >= start]:
+        for first, last in [span for span in self._as_written if span[0] >= start]:
             parts += [re.sub(r"\s+", " ", self._text[start:first].upper()), self._text[first:last]]
             start = last
         return "".join([*parts, re.sub(r"\s+", " ", self._text[start : self._at].upper())]).strip()
@@ -215,12 +215,12 @@ class _Reader:
 
     def _parameters(self, word: str) -> None:
         pattern, message = _PARAMETERS[word.upper()]
-        found = re.compile(rf" {pattern}".replace(" ", r"\s*"), re.IGNORECASE).match(self._text, self._at)
-        parts = found.groupdict() if found is not None else {}
+        match = re.compile(rf" {pattern}".replace(" ", r"\s*"), re.IGNORECASE).match(self._text, self._at)
+        parts = match.groupdict() if match is not None else {}
         precision, scale = int(parts.get("precision") or 10), int(parts.get("scale") or 0)
-        if found is None or precision > 38 or scale > precision:
+        if match is None or precision > 38 or scale > precision:
             raise _BadColumn(f"`{word}` {message.format(word)}", None)
-        self._at = found.end()
+        self._at = match.end()
 
 
 def _quoted(token: str) -> str:

@@ -30,10 +30,10 @@ def _duration(text: str) -> timedelta | None:
     Raises:
         PydanticCustomError: it is longer than Python's calendar.
     """
-    found = _DURATION.fullmatch(text)
-    if found is None or not any(found.groups()):
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
         return None
-    seconds = sum(Decimal(number) * _SECONDS[unit] for unit, number in found.groupdict().items() if number is not None)
+    seconds = sum(Decimal(number) * _SECONDS[unit] for unit, number in match.groupdict().items() if number is not None)
     try:
         return timedelta(microseconds=int(seconds * 1_000_000))
     except OverflowError:
@@ -82,12 +82,12 @@ def parse_duration(value: Any) -> timedelta:
     Raises:
         PydanticCustomError: it is none, or it is not longer than zero.
     """
-    found = _duration(value) if isinstance(value, str) else value
-    if not isinstance(found, timedelta):
+    duration = _duration(value) if isinstance(value, str) else value
+    if not isinstance(duration, timedelta):
         raise mistake(f"is not a time span: {_ALLOWED}")
-    if found <= timedelta():
+    if duration <= timedelta():
         raise mistake("must be longer than zero")
-    return found
+    return duration
 
 
 def parse_ahead(value: Any) -> timedelta | None:

@@ -103,9 +103,9 @@ def _check_schema(text: str) -> str:
         return text
     from odi_assets.config.models.ddl import read_schema
 
-    for_spark, found = read_schema(text)
-    if found:
-        raise mistakes(found)
+    for_spark, schema_mistakes = read_schema(text)
+    if schema_mistakes:
+        raise mistakes(schema_mistakes)
     return for_spark
 
 
@@ -134,10 +134,10 @@ _NOT_CRON = f"is not a schedule: {_CRON_HELP}"
 
 
 def _cron_reason(schedule: str) -> str:
-    given = schedule.split()
-    if len(given) != len(_CRON_FIELDS):
-        return f"it has {len(given)} fields; {_CRON_HELP}"
-    for position, (name, text) in enumerate(zip(_CRON_FIELDS, given, strict=True)):
+    cron_fields = schedule.split()
+    if len(cron_fields) != len(_CRON_FIELDS):
+        return f"it has {len(cron_fields)} fields; {_CRON_HELP}"
+    for position, (name, text) in enumerate(zip(_CRON_FIELDS, cron_fields, strict=True)):
         alone = ["*"] * len(_CRON_FIELDS)
         alone[position] = text
         if _UNKNOWN_TO_DAGSTER.search(text) or not croniter.croniter.is_valid(" ".join(alone)):
@@ -153,10 +153,10 @@ def _size(value: Any) -> Any:
     """Read ``1.5GB``; units are powers of 1024, as PostgreSQL's."""
     if not isinstance(value, str):
         return value
-    found = _SIZE.fullmatch(value.strip())
-    if found is None or found[2].lower() not in _UNITS:
+    match = _SIZE.fullmatch(value.strip())
+    if match is None or match[2].lower() not in _UNITS:
         raise mistake(f"`{value}` is no size: write a number and B, kB, MB, GB or TB, as in `1GB`")
-    return int(float(found[1]) * _UNITS[found[2].lower()])
+    return int(float(match[1]) * _UNITS[match[2].lower()])
 
 
 def _option_text(value: Any) -> Any:

@@ -88,18 +88,18 @@ def named_inputs(value: Any) -> Any:
 
 
 def _check_views(inputs: Mapping[str, InputConfig]) -> Mapping[str, InputConfig]:
-    found: list[Mistake] = []
+    view_mistakes: list[Mistake] = []
     seen: set[str] = set()
     for view in inputs:
         if view.lower() == "df":
-            found.append(Mistake("`df` is what `read` gives: call the input something else", at=(view,)))
+            view_mistakes.append(Mistake("`df` is what `read` gives: call the input something else", at=(view,)))
         elif not view.replace("_", "").isalnum() or not view.isascii():
-            found.append(Mistake(f"`{view}` is not a view name: letters, digits and `_` only", at=(view,)))
+            view_mistakes.append(Mistake(f"`{view}` is not a view name: letters, digits and `_` only", at=(view,)))
         elif view.lower() in seen:
-            found.append(Mistake(f"`{view}` is there twice; Spark's views know no capitals", at=(view,)))
+            view_mistakes.append(Mistake(f"`{view}` is there twice; Spark's views know no capitals", at=(view,)))
         seen.add(view.lower())
-    if found:
-        raise mistakes(found)
+    if view_mistakes:
+        raise mistakes(view_mistakes)
     return inputs
 
 
@@ -113,11 +113,11 @@ class TransformConfig(Strict):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> TransformConfig:
-        given = [name for name in ("sql", "sql_file", "function") if getattr(self, name) is not None]
-        if not given:
+        keys = [name for name in ("sql", "sql_file", "function") if getattr(self, name) is not None]
+        if not keys:
             raise mistake("has nothing to do: give one of `sql`, `sql_file` or `function`")
-        if len(given) > 1:
-            raise mistake(f"has `{'` and `'.join(given)}`: give one of them", at=(given[-1],))
+        if len(keys) > 1:
+            raise mistake(f"has `{'` and `'.join(keys)}`: give one of them", at=(keys[-1],))
         return self
 
     def sql_text(self, root: Path) -> str:
@@ -213,19 +213,19 @@ class NodeConfig(Strict):
 
     @model_validator(mode="after")
     def _can_be_checked(self) -> NodeConfig:
-        given = [name for name in ("checks", "quarantine") if getattr(self, name)]
+        keys = [name for name in ("checks", "quarantine") if getattr(self, name)]
         what = "a stream" if self.stream is not None else "a capture" if self.captures else "an apply node"
-        found: list[Mistake] = []
-        if given and (self.stream is not None or self.captures or self.apply is not None):
+        check_mistakes: list[Mistake] = []
+        if keys and (self.stream is not None or self.captures or self.apply is not None):
             text = f"is not for {what}: check its rows in a node that reads its table"
-            found = [Mistake(text, at=(name,), where="key") for name in given]
-        elif self.quarantine is not None and not any(one.by_row and one.blocks for one in self.all_checks):
+            check_mistakes = [Mistake(text, at=(name,), where="key") for name in keys]
+        elif self.quarantine is not None and not any(check.by_row and check.blocks for check in self.all_checks):
             text = "never gets a row: no check of severity `error` says which rows are wrong"
-            found = [Mistake(text, at=("quarantine",), where="key")]
+            check_mistakes = [Mistake(text, at=("quarantine",), where="key")]
         elif repeated := list(repeated_names(self.checks)):
-            found = [replace(one, at=("checks", *one.at)) for one in repeated]
-        if found:
-            raise mistakes(found)
+            check_mistakes = [replace(name_mistake, at=("checks", *name_mistake.at)) for name_mistake in repeated]
+        if check_mistakes:
+            raise mistakes(check_mistakes)
         return self
 
     @model_validator(mode="after")
@@ -265,22 +265,26 @@ class NodeConfig(Strict):
         """The nodes that it names in ``inputs``, ``depends_on`` and ``checks``, by where it names them."""
         applies = self.apply is not None
         named: dict[tuple[str | int, ...], str] = {
-            ("apply", view) if applies else ("inputs", view, "node"): given.node
-            for view, given in self.inputs.items()
-            if given.read is None
+            ("apply", view) if applies else ("inputs", view, "node"): node_input.node
+            for view, node_input in self.inputs.items()
+            if node_input.read is None
         }
         looked_up: dict[tuple[str | int, ...], str] = {
-            ("checks", i, "references", "node"): one.references.node
-            for i, one in enumerate(self.checks)
-            if one.references is not None
+            ("checks", i, "references", "node"): check.references.node
+            for i, check in enumerate(self.checks)
+            if check.references is not None
         }
         return {**named, **{("depends_on", i): name for i, name in enumerate(self.depends_on)}, **looked_up}
 
     @property
     def reads(self) -> dict[tuple[str, ...], ReadConfig]:
         """The sources outside the pipeline, by where they are in the node: ``("inputs", "orders", "read")``."""
-        found: dict[tuple[str, ...], ReadConfig] = {} if self.read is None else {("read",): self.read}
-        return found | {("inputs", view, "read"): one.read for view, one in self.inputs.items() if one.read is not None}
+        reads: dict[tuple[str, ...], ReadConfig] = {} if self.read is None else {("read",): self.read}
+        return reads | {
+            ("inputs", view, "read"): node_input.read
+            for view, node_input in self.inputs.items()
+            if node_input.read is not None
+        }
 
     @property
     def folders_beside(self) -> dict[tuple[str, ...], str]:
@@ -295,17 +299,23 @@ class NodeConfig(Strict):
     @property
     def increments(self) -> dict[tuple[str, ...], Increment]:
         """The increments of its sources, by where they are in the node: ``("inputs", "flights", "incremental")``."""
-        given: dict[tuple[str, ...], Increment | None] = {}
+        increment_by_path: dict[tuple[str, ...], Increment | None] = {}
         if self.read is not None:
-            given["read", "incremental"] = self.read.incremental
-        given |= {("inputs", view, "incremental"): source.incremental for view, source in self.inputs.items()}
-        return {path: increment for path, increment in given.items() if increment is not None}
+            increment_by_path["read", "incremental"] = self.read.incremental
+        increment_by_path |= {
+            ("inputs", view, "incremental"): source.incremental for view, source in self.inputs.items()
+        }
+        return {path: increment for path, increment in increment_by_path.items() if increment is not None}
 
     @property
     def state_keys(self) -> dict[tuple[str, ...], str | None]:
         """The state keys that its increments give, None for the node's own; by where the increments are."""
-        found = self.increments.items()
-        return {path: one.state_key for path, one in found if not isinstance(one, RollingWindowIncrement)}
+        paths_and_increments = self.increments.items()
+        return {
+            path: increment.state_key
+            for path, increment in paths_and_increments
+            if not isinstance(increment, RollingWindowIncrement)
+        }
 
 
 class PipelineConfig(Strict):

@@ -31,95 +31,103 @@ def with_checks(node: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         PydanticCustomError: one of the two says something that has no counterpart here.
     """
-    found: list[Mistake] = []
-    made = dict(node)
-    checks = made.get("checks")
+    found_mistakes: list[Mistake] = []
+    new_node = dict(node)
+    checks = new_node.get("checks")
     checks = list(checks) if isinstance(checks, list | tuple) else checks
-    contracts, validation = made.pop("contracts", None), made.pop("validation", None)
+    contracts, validation = new_node.pop("contracts", None), new_node.pop("validation", None)
     added: list[dict[str, Any]] = []
     if contracts:
-        if made.get("transform") is not None:
+        if new_node.get("transform") is not None:
             text = "check what is read, before the transform, and `checks` check what is written: give the checks to "
-            found.append(Mistake(f"{text}the node that reads", at=("contracts",), where="key"))
-        added += _tests(contracts, ("contracts",), None, found)
+            found_mistakes.append(Mistake(f"{text}the node that reads", at=("contracts",), where="key"))
+        added += _tests(contracts, ("contracts",), None, found_mistakes)
     if validation:
-        added += _validation(validation, made, found)
-    if found:
-        raise mistakes(found)
+        added += _validation(validation, new_node, found_mistakes)
+    if found_mistakes:
+        raise mistakes(found_mistakes)
     if checks is not None and not isinstance(checks, list):
-        return made
-    return {**made, "checks": [*(checks or []), *added]}
+        return new_node
+    return {**new_node, "checks": [*(checks or []), *added]}
 
 
-def _validation(given: Any, made: dict[str, Any], found: list[Mistake]) -> list[dict[str, Any]]:
-    if not isinstance(given, Mapping):
-        found.append(Mistake("is a mapping with `tests`", at=("validation",)))
+def _validation(validation: Any, new_node: dict[str, Any], found_mistakes: list[Mistake]) -> list[dict[str, Any]]:
+    if not isinstance(validation, Mapping):
+        found_mistakes.append(Mistake("is a mapping with `tests`", at=("validation",)))
         return []
     at: Path = ("validation",)
-    found += [Mistake("unknown key", at=(*at, key), where="key") for key in given if key not in _VALIDATION]
-    mode = given.get("mode") or "fail"
+    found_mistakes += [
+        Mistake("unknown key", at=(*at, key), where="key") for key in validation if key not in _VALIDATION
+    ]
+    mode = validation.get("mode") or "fail"
     if mode not in _MODES:
-        found.append(about(mode, f"is no mode: there are {one_of(_MODES)}", at=(*at, "mode")))
-    if given.get("gate"):
+        found_mistakes.append(about(mode, f"is no mode: there are {one_of(_MODES)}", at=(*at, "mode")))
+    if validation.get("gate"):
         text = "has no counterpart: say with checks when an increment stops, as `row_count` and `sql` do"
-        found.append(Mistake(text, at=(*at, "gate"), where="key"))
-    if given.get("on_fail") not in (None, "alert"):
-        found.append(Mistake("has no counterpart: give the checks a `severity`", at=(*at, "on_fail"), where="key"))
-    quarantine = given.get("quarantine")
+        found_mistakes.append(Mistake(text, at=(*at, "gate"), where="key"))
+    if validation.get("on_fail") not in (None, "alert"):
+        found_mistakes.append(
+            Mistake("has no counterpart: give the checks a `severity`", at=(*at, "on_fail"), where="key")
+        )
+    quarantine = validation.get("quarantine")
     if quarantine:
-        _quarantine(quarantine, made, found)
-    return list(_tests(given.get("tests") or [], (*at, "tests"), _MODES.get(str(mode)), found, bool(quarantine)))
+        _quarantine(quarantine, new_node, found_mistakes)
+    return list(
+        _tests(validation.get("tests") or [], (*at, "tests"), _MODES.get(str(mode)), found_mistakes, bool(quarantine))
+    )
 
 
-def _quarantine(given: Any, made: dict[str, Any], found: list[Mistake]) -> None:
+def _quarantine(quarantine: Any, new_node: dict[str, Any], found_mistakes: list[Mistake]) -> None:
     at: Path = ("validation", "quarantine")
-    if not isinstance(given, Mapping) or not given.get("path"):
-        found.append(Mistake("names no table: give it a `path`", at=at))
+    if not isinstance(quarantine, Mapping) or not quarantine.get("path"):
+        found_mistakes.append(Mistake("names no table: give it a `path`", at=at))
         return
-    write = made.get("write")
+    write = new_node.get("write")
     connection = write.get("connection") if isinstance(write, Mapping) else None
-    for key in given:
+    for key in quarantine:
         if key not in _QUARANTINE:
             text = "has no counterpart: the table has the columns of the node and `failed_checks`"
-            found.append(Mistake(text, at=(*at, key), where="key"))
-    if given.get("connection") not in (None, connection):
+            found_mistakes.append(Mistake(text, at=(*at, key), where="key"))
+    if quarantine.get("connection") not in (None, connection):
         text = "is another connection than the connection of `write`: the table is beside the node's"
-        found.append(Mistake(text, at=(*at, "connection")))
-    if made.get("quarantine") is not None:
-        found.append(Mistake("gives the quarantine a second time: keep `quarantine` of the node", at=at, where="key"))
-    made["quarantine"] = given["path"]
+        found_mistakes.append(Mistake(text, at=(*at, "connection")))
+    if new_node.get("quarantine") is not None:
+        found_mistakes.append(
+            Mistake("gives the quarantine a second time: keep `quarantine` of the node", at=at, where="key")
+        )
+    new_node["quarantine"] = quarantine["path"]
 
 
 def _tests(
-    given: Any, at: Path, severity: str | None, found: list[Mistake], quarantines: bool = False
+    tests: Any, at: Path, severity: str | None, found_mistakes: list[Mistake], quarantines: bool = False
 ) -> Iterator[dict[str, Any]]:
-    if not isinstance(given, list | tuple):
-        found.append(Mistake("is a list of tests", at=at))
+    if not isinstance(tests, list | tuple):
+        found_mistakes.append(Mistake("is a list of tests", at=at))
         return
-    for index, test in enumerate(given):
+    for index, test in enumerate(tests):
         kind = str(test.get("type")) if isinstance(test, Mapping) else ""
-        place = (*at, index)
+        path = (*at, index)
         if not isinstance(test, Mapping) or kind not in _KEYS:
-            found.append(_unknown(kind, place))
+            found_mistakes.append(_unknown(kind, path))
             continue
         on_fail = test.get("on_fail")
         wanted = severity or ("warn" if on_fail == "warn" else "error")
         if on_fail not in (None, "fail", "warn", "quarantine"):
-            found.append(about(on_fail, "is none of `fail`, `warn` or `quarantine`", at=(*place, "on_fail")))
+            found_mistakes.append(about(on_fail, "is none of `fail`, `warn` or `quarantine`", at=(*path, "on_fail")))
         elif on_fail == "quarantine" and not quarantines:
-            found.append(Mistake("needs `quarantine: {path: …}` in `validation`", at=(*place, "on_fail")))
+            found_mistakes.append(Mistake("needs `quarantine: {path: …}` in `validation`", at=(*path, "on_fail")))
         elif on_fail == "fail" and quarantines and severity is None:
             text = "has no counterpart beside `quarantine`: rows that fail a check go there, and the others are written"
-            found.append(Mistake(text, at=(*place, "on_fail")))
+            found_mistakes.append(Mistake(text, at=(*path, "on_fail")))
         taken = {"type", "name", "on_fail", *_KEYS[kind]}
-        found += [
-            Mistake(f"has no counterpart in a test of type `{kind}`", at=(*place, key), where="key")
+        found_mistakes += [
+            Mistake(f"has no counterpart in a test of type `{kind}`", at=(*path, key), where="key")
             for key, value in test.items()
             if key not in taken and not (key in _HARMLESS and value in (None, _HARMLESS[key]))
         ]
-        made = _check(kind, test)
+        check = _check(kind, test)
         name = test.get("name")
-        yield {**made, "severity": wanted, **({"name": name} if name else {})}
+        yield {**check, "severity": wanted, **({"name": name} if name else {})}
 
 
 def _unknown(kind: str, at: Path) -> Mistake:

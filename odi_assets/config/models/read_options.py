@@ -72,22 +72,22 @@ def losing_options(format_: str, options: Mapping[str, str], schema: str | None,
         rescued: the column that keeps what does not fit.
     """
     by_name = {name.lower(): (name, value) for name, value in options.items()}
-    found = []
+    mistakes = []
     for key, rule in _RULES.items():
         name, value = by_name.get(key, ("", ""))
         applies = format_ in rule.formats and not (rule.without_schema and schema)
         if name and applies and rule.loses(value):
-            found.append(Mistake(rule.message, at=("options", name), where="key"))
+            mistakes.append(Mistake(rule.message, at=("options", name), where="key"))
     name, encoding = by_name.get("encoding", by_name.get("charset", ("", "")))
     _, many_lines = by_name.get("multiline", ("", "false"))
     if format_ == "csv" and _WIDE.match(encoding) and many_lines.lower() != "true":
-        found.append(Mistake(f"`{encoding}` {_BYTES}", plain=_BYTES, at=("options", name)))
+        mistakes.append(Mistake(f"`{encoding}` {_BYTES}", plain=_BYTES, at=("options", name)))
     name, mode = by_name.get("mode", ("", "failfast"))
     if format_ not in _TEXT or mode.lower() == "failfast":
-        return found
+        return mistakes
     if mode.lower() != "permissive" or not (rescued or _keeps_bad_lines(by_name, schema)):
-        found.append(Mistake(f"`{mode}` {_MODE}", plain=_MODE, at=("options", name)))
-    return found
+        mistakes.append(Mistake(f"`{mode}` {_MODE}", plain=_MODE, at=("options", name)))
+    return mistakes
 
 
 def _keeps_bad_lines(options: Mapping[str, tuple[str, str]], schema: str | None) -> bool:

@@ -183,7 +183,11 @@ class ReadConfig(Strict):
         """Why ``incremental`` cannot have ``mode``, which is not in :attr:`INCREMENTS`, in words."""
         if mode == "cursors":
             return f"`cursors` reads a table of a database in chunks, and `{self.format}` is none: use `stateful`"
-        ways = f"use {', '.join(f'`{one}`' for one in sorted(self.INCREMENTS))}" if self.INCREMENTS else "leave it out"
+        ways = (
+            f"use {', '.join(f'`{other_mode}`' for other_mode in sorted(self.INCREMENTS))}"
+            if self.INCREMENTS
+            else "leave it out"
+        )
         return f"`{mode}` is no way to follow `format: {self.format}`: {ways}"
 
     def stream_mistakes(self) -> Iterator[Mistake]:
@@ -245,12 +249,16 @@ def kind_of(name: str) -> SourceKind:
     Raises:
         ConfigError: there is none, two packages have one, or its package is broken.
     """
-    found: SourceKind = SOURCES.load(name, _is_kind)
-    return found
+    kind: SourceKind = SOURCES.load(name, _is_kind)
+    return kind
 
 
-def _is_kind(found: object) -> bool:
-    return isinstance(found, SourceKind) and isinstance(found.settings, type) and issubclass(found.settings, ReadConfig)
+def _is_kind(candidate: object) -> bool:
+    return (
+        isinstance(candidate, SourceKind)
+        and isinstance(candidate.settings, type)
+        and issubclass(candidate.settings, ReadConfig)
+    )
 
 
 def built_in_settings() -> dict[str, type[ReadConfig]]:
@@ -301,18 +309,18 @@ def _read_of(data: Any) -> ReadConfig:
 def _of_format(data: Mapping[Any, Any], model: type[ReadConfig]) -> ValidationError:
     """The error of a ``read`` whose ``format`` is missing or unknown, with what else is wrong with it."""
     name = data.get("format")
-    found: list[InitErrorDetails] = []
+    errors: list[InitErrorDetails] = []
     if name is None:
-        found.append({"type": "missing", "loc": ("format",), "input": None})
+        errors.append({"type": "missing", "loc": ("format",), "input": None})
     else:
         names = SOURCES.names()
-        expected = f"{', '.join(f'{one!r}' for one in names[:-1])} or {names[-1]!r}"
-        found.append({"type": "enum", "loc": ("format",), "input": name, "ctx": {"expected": expected}})
+        expected = f"{', '.join(f'{known_name!r}' for known_name in names[:-1])} or {names[-1]!r}"
+        errors.append({"type": "enum", "loc": ("format",), "input": name, "ctx": {"expected": expected}})
     try:
         model.model_validate(dict(data))
     except ValidationError as error:
-        found += [_copied(one) for one in error.errors(include_url=False) if one["loc"] != ("format",)]
-    return ValidationError.from_exception_data("ReadConfig", found)
+        errors += [_copied(details) for details in error.errors(include_url=False) if details["loc"] != ("format",)]
+    return ValidationError.from_exception_data("ReadConfig", errors)
 
 
 def _copied(error: ErrorDetails) -> InitErrorDetails:

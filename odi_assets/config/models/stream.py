@@ -119,16 +119,16 @@ class StreamSettings(Strict):
 
     @model_validator(mode="after")
     def _check_conf(self) -> StreamSettings:
-        found = [
+        conf_mistakes = [
             Mistake(f"has a key of its own: `{key}`", at=("conf", name), where="key")
             for name, key in _SETTINGS_OF_CONF.items()
             if name in self.conf
         ]
         if self.unmatched_rows and self.state_store == "rocksdb" and str(self.conf.get(_CHANGELOG)).lower() == "false":
             why = "unmatched rows are found in the changelogs of the state: leave the setting, or `unmatched_rows`, out"
-            found.append(Mistake(why, at=("conf", _CHANGELOG)))
-        if found:
-            raise mistakes(found)
+            conf_mistakes.append(Mistake(why, at=("conf", _CHANGELOG)))
+        if conf_mistakes:
+            raise mistakes(conf_mistakes)
         return self
 
     def of_input(self, name: str) -> StreamInput:
@@ -138,9 +138,9 @@ class StreamSettings(Strict):
     @property
     def paths(self) -> dict[str, str]:
         """The folders that it names on the table's connection, by key."""
-        given: dict[str, Any] = {
+        path_by_key: dict[str, Any] = {
             "checkpoint": self.checkpoint,
             "late_rows": self.late_rows,
             "unmatched_rows": self.unmatched_rows,
         }
-        return {key: path for key, path in given.items() if path}
+        return {key: path for key, path in path_by_key.items() if path}

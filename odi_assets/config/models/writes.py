@@ -66,53 +66,57 @@ class WriteConfig(Strict):
         if not isinstance(data, Mapping):
             return data
         renamed = dict(data)
-        given: list[tuple[str, ...]] = []
+        key_paths: list[tuple[str, ...]] = []
         options = data.get("options")
         if isinstance(options, Mapping) and "keys" in options:
             others = [name for name in options if name != "keys"]
             if others:
                 text = "unknown key: only `keys` is taken here"
                 raise mistakes(Mistake(text, at=("options", name), where="key") for name in others)
-            given.append(("options", "keys"))
+            key_paths.append(("options", "keys"))
             renamed["keys"] = renamed.pop("options")["keys"]
         if data.get("merge_keys") is not None:
-            given.append(("merge_keys",))
+            key_paths.append(("merge_keys",))
             renamed["keys"] = renamed.pop("merge_keys")
-        if len(given) + ("keys" in data) > 1:
-            raise mistakes([Mistake("gives the keys a second time: keep `keys`", at=given[0], where="key")])
+        if len(key_paths) + ("keys" in data) > 1:
+            raise mistakes([Mistake("gives the keys a second time: keep `keys`", at=key_paths[0], where="key")])
         return renamed
 
     @model_validator(mode="after")
     def _check_columns(self) -> WriteConfig:
-        found: list[Mistake] = []
+        column_mistakes: list[Mistake] = []
         for name, columns in {"keys": self.keys, "partition_by": self.partition_by}.items():
             lower = [column.lower() for column in columns]
             twice = [i for i, column in enumerate(lower) if column in lower[:i]]
-            found += [about(columns[i], "is there twice", at=(name, i)) for i in twice]
+            column_mistakes += [about(columns[i], "is there twice", at=(name, i)) for i in twice]
         if self.mode.traits.needs_keys and not self.keys:
-            found.append(Mistake(f"`{self.mode}` needs `keys`: the columns that identify a row"))
+            column_mistakes.append(Mistake(f"`{self.mode}` needs `keys`: the columns that identify a row"))
         if {"delete_when", "only_if_newer", "schema_policy"} & self.model_fields_set:
-            found += self._misplaced_options()
-        if found:
-            raise mistakes(found)
+            column_mistakes += self._misplaced_options()
+        if column_mistakes:
+            raise mistakes(column_mistakes)
         return self
 
     def _misplaced_options(self) -> list[Mistake]:
-        found = []
+        option_mistakes = []
         for name in ("delete_when", "only_if_newer"):
             column = getattr(self, name)
             if column is None:
                 continue
             if not self.mode.traits.edits_rows:
                 modes = one_of(f"mode: {mode}" for mode in WriteMode if mode.traits.edits_rows)
-                found.append(Mistake(f"is for {modes}, and this node writes `{self.mode}`", at=(name,)))
+                option_mistakes.append(Mistake(f"is for {modes}, and this node writes `{self.mode}`", at=(name,)))
             elif column.lower() in [key.lower() for key in self.keys]:
-                found.append(about(column, "is one of `keys`: it cannot tell rows of one key apart", at=(name,)))
+                option_mistakes.append(
+                    about(column, "is one of `keys`: it cannot tell rows of one key apart", at=(name,))
+                )
         if self.delete_when and self.delete_when.lower() in [
             *(column.lower() for column in self.partition_by),
             *([self.only_if_newer.lower()] if self.only_if_newer else []),
         ]:
-            found.append(about(self.delete_when, "is a marker and is not stored", at=("delete_when",)))
+            option_mistakes.append(about(self.delete_when, "is a marker and is not stored", at=("delete_when",)))
         if self.mode.traits.replaces_columns and "schema_policy" in self.model_fields_set:
-            found.append(Mistake(f"has no say in `mode: {self.mode}`, which replaces the columns too", at=("schema",)))
-        return found
+            option_mistakes.append(
+                Mistake(f"has no say in `mode: {self.mode}`, which replaces the columns too", at=("schema",))
+            )
+        return option_mistakes

@@ -96,10 +96,10 @@ def _named(document: YamlDocument, pipeline: int, changes: str, table: str) -> I
     captured = _captured(document, pipeline, changes)
     if any(_PATTERN.search(name) for name in captured):
         raise LookupError(f"`{changes}` names its tables by patterns, and they are not known here: list the tables")
-    found = [name for name in captured if fnmatchcase(name, table)]
-    if not found:
+    matching = [name for name in captured if fnmatchcase(name, table)]
+    if not matching:
         raise LookupError(f"`{table}` is none of the tables that `{changes}` names: {', '.join(captured) or 'none'}")
-    return found
+    return matching
 
 
 def _captured(document: YamlDocument, number: int, changes: str) -> list[str]:
@@ -122,5 +122,5 @@ def _filled(value: Any, words: Words) -> Any:
             value = value.replace(word, text)
         return value
     if isinstance(value, Mapping):
-        return {key: _filled(one, words) for key, one in value.items()}
-    return [_filled(one, words) for one in value] if isinstance(value, list) else value
+        return {key: _filled(part, words) for key, part in value.items()}
+    return [_filled(part, words) for part in value] if isinstance(value, list) else value

@@ -192,7 +192,7 @@ class _Builder:
 
     def _entries(self, node: Any, path: Path) -> dict[str, tuple[FilePosition, Any]]:
         """Return the values of a mapping by key, with the places of the keys; those that ``<<`` merges come last."""
-        found: dict[str, tuple[FilePosition, Any]] = {}
+        entries: dict[str, tuple[FilePosition, Any]] = {}
         merged: list[Any] = []
         for key, value in node.value:
             mark = _mark(key)
@@ -200,18 +200,18 @@ class _Builder:
                 self._note(mark, path, "a key must be text")
             elif key.tag == f"{TAG}merge":
                 merged.extend(value.value if isinstance(value, yaml.SequenceNode) else [value])
-            elif (name := key.value.translate(self._letters)) in found:
-                self._note(mark, (*path, name), f"duplicate key: it is on line {found[name][0].line} already")
+            elif (name := key.value.translate(self._letters)) in entries:
+                self._note(mark, (*path, name), f"duplicate key: it is on line {entries[name][0].line} already")
             else:
-                found[name] = (mark, value)
+                entries[name] = (mark, value)
         for other in merged:
             if not isinstance(other, yaml.MappingNode):
                 self._note(_mark(other), path, "`<<` takes mappings only")
             elif self._enters(other, path):
                 for name, entry in self._entries(other, path).items():
-                    found.setdefault(name, entry)
+                    entries.setdefault(name, entry)
                 self._open.discard(id(other))
-        return found
+        return entries
 
 
 def _mark(node: Any) -> FilePosition:

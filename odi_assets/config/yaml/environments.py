@@ -26,13 +26,13 @@ def choose(document: YamlDocument, name: str | None) -> list[Mistake]:
         return []
     data = document.data
     known = data.get(ENVIRONMENTS)
-    found = known.get(name) if isinstance(known, Mapping) else None
-    if found is None and not (isinstance(known, Mapping) and name in known):
+    environment = known.get(name) if isinstance(known, Mapping) else None
+    if environment is None and not (isinstance(known, Mapping) and name in known):
         return [] if data.get("environment") == name else [_unknown(name, known)]
-    if isinstance(found, Mapping):
-        for key, value in found.items():
+    if isinstance(environment, Mapping):
+        for key, value in environment.items():
             _put(document, (ENVIRONMENTS, name, key), (key,), value)
-    own = found if isinstance(found, Mapping) else {}
+    own = environment if isinstance(environment, Mapping) else {}
     system = own.get("system")
     if own.get("environment") is None:
         data["environment"] = name
@@ -67,7 +67,7 @@ def _put(document: YamlDocument, source: Path, target: Path, value: Any) -> None
 
 
 def _unknown(name: str, known: Any) -> Mistake:
-    names = [str(one) for one in known] if isinstance(known, Mapping) else []
+    names = [str(known_name) for known_name in known] if isinstance(known, Mapping) else []
     meant = closest(name, names)
     if meant:
         hint = f"did you mean `{meant}`?"

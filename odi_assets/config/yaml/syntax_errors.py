@@ -56,8 +56,8 @@ def explain(error: yaml.YAMLError, text: str) -> Mistake:
     unclosed = _starting(problem, _UNCLOSED)
     plain = unclosed or _starting(problem, _PROBLEMS) or "check indentation, quotes and brackets here"
     marks = [getattr(error, "problem_mark", None), getattr(error, "context_mark", None)]
-    found = next((mark for mark in (reversed(marks) if unclosed else marks) if mark is not None), None)
-    mark = FilePosition(found.line + 1, found.column + 1) if found is not None else FilePosition(1, 1)
+    error_mark = next((mark for mark in (reversed(marks) if unclosed else marks) if mark is not None), None)
+    mark = FilePosition(error_mark.line + 1, error_mark.column + 1) if error_mark is not None else FilePosition(1, 1)
     return Mistake(f"not valid YAML: {plain}", mark=mark)
 
 

@@ -35,15 +35,15 @@ class Substituted:
 
 def fill_in(document: YamlDocument, environment: Mapping[str, str]) -> list[Mistake]:
     """Fill in the variables of a document's values, in place; return what is wrong with them."""
-    found: list[Mistake] = []
+    mistakes: list[Mistake] = []
     for path, place in document.places.items():
         if place.text is not None and "${" in place.text and path[0] not in NOT_FILLED_IN:
             result = substitute(place.text, environment)
             document.section(path)[path[-1]] = result.text
-            found += [Mistake(f"environment variable `{name}` is not set", at=path) for name in result.unset]
+            mistakes += [Mistake(f"environment variable `{name}` is not set", at=path) for name in result.unset]
             if result.malformed:
-                found.append(Mistake(f"a `${{` here starts no variable: {_HOW}", at=path))
-    return found
+                mistakes.append(Mistake(f"a `${{` here starts no variable: {_HOW}", at=path))
+    return mistakes
 
 
 def substitute(text: str, environment: Mapping[str, str]) -> Substituted:
@@ -52,18 +52,18 @@ def substitute(text: str, environment: Mapping[str, str]) -> Substituted:
     references = 0
     malformed = False
 
-    def fill(found: re.Match[str]) -> str:
+    def fill(match: re.Match[str]) -> str:
         nonlocal references, malformed
-        if found["escape"]:
+        if match["escape"]:
             return "${"
-        reference = _REFERENCE.fullmatch(found["inside"] or "")
+        reference = _REFERENCE.fullmatch(match["inside"] or "")
         if reference is None:
             malformed = True
-            return found[0]
+            return match[0]
         references += 1
         if reference["name"] not in environment:
             unset.append(reference["name"])
-            return found[0]
+            return match[0]
         return environment[reference["name"]]
 
     filled = _PATTERN.sub(fill, text)

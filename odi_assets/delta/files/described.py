@@ -84,37 +84,37 @@ class FileValues:
             kind, bounds = says.kinds.get(name), (says.least.get(name), says.most.get(name))
             if kind is None or None in bounds or name in self._unknown:
                 continue
-            found = (self._least.get(name), self._most.get(name))
-            if not _is_least(kind, *_pair(found, bounds, 0)) or not _is_most(kind, *_pair(found, bounds, 1)):
+            actual = (self._least.get(name), self._most.get(name))
+            if not _is_least(kind, *_pair(actual, bounds, 0)) or not _is_most(kind, *_pair(actual, bounds, 1)):
                 return f"is not the one that the log describes: the bounds of `{name}` are others"
         return None
 
 
-def _pair(found: tuple[Any, Any], logged: tuple[Any, Any], at: int) -> tuple[Any, Any]:
-    return found[at], logged[at]
+def _pair(actual: tuple[Any, Any], logged: tuple[Any, Any], at: int) -> tuple[Any, Any]:
+    return actual[at], logged[at]
 
 
-def _is_least(kind: str, found: Any, logged: Any) -> bool:
-    if found is None:
+def _is_least(kind: str, actual: Any, logged: Any) -> bool:
+    if actual is None:
         return False
-    return found.startswith(logged) if kind == "text" else _is_same(kind, found, logged)
+    return actual.startswith(logged) if kind == "text" else _is_same(kind, actual, logged)
 
 
-def _is_most(kind: str, found: Any, logged: Any) -> bool:
-    if found is None:
+def _is_most(kind: str, actual: Any, logged: Any) -> bool:
+    if actual is None:
         return False
     if kind == "text":
         # One that was cut off ends in a greater character.
-        return bool(found == logged or (found < logged and found.startswith(logged[:-1])))
-    return _is_same(kind, found, logged)
+        return bool(actual == logged or (actual < logged and actual.startswith(logged[:-1])))
+    return _is_same(kind, actual, logged)
 
 
-def _is_same(kind: str, found: int, logged: int) -> bool:
+def _is_same(kind: str, actual: int, logged: int) -> bool:
     if kind == "int":
-        return found == logged
-    if min(found, logged) < _REBASED_BEFORE:
+        return actual == logged
+    if min(actual, logged) < _REBASED_BEFORE:
         return True
-    return found == logged if kind == "day" else abs(found - logged) <= _CUT
+    return actual == logged if kind == "day" else abs(actual - logged) <= _CUT
 
 
 def kind_of(type_: pa.DataType) -> str | None:

@@ -148,12 +148,12 @@ def footer_statistics(footer: pq.FileMetaData, keep: frozenset[str] = frozenset(
 def _column_statistics(footer: pq.FileMetaData, index: int) -> tuple[int | None, Any, Any]:
     """How many NULLs a column has, its least and its greatest value; None for what is not known for sure."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    found = [group.column(index).statistics for group in groups]
-    if any(statistics is None or not statistics.has_null_count for statistics in found):
+    statistics_by_group = [group.column(index).statistics for group in groups]
+    if any(statistics is None or not statistics.has_null_count for statistics in statistics_by_group):
         return None, None, None
-    nulls = sum(statistics.null_count for statistics in found)
+    nulls = sum(statistics.null_count for statistics in statistics_by_group)
     # A row group that holds only NULLs has no bounds and narrows nothing.
-    bounded = [s for s, group in zip(found, groups, strict=True) if s.null_count < group.num_rows]
+    bounded = [s for s, group in zip(statistics_by_group, groups, strict=True) if s.null_count < group.num_rows]
     if not bounded or not all(statistics.has_min_max for statistics in bounded):
         return nulls, None, None
     try:

@@ -31,7 +31,7 @@ def uncut(high: Any) -> Any:
 
 def files_in_box(handle: TableHandle, box: PartitionBox) -> list[LiveFile]:
     """Live files that may hold a row of the partitions in ``box``."""
-    found = list(handle.live_files)
+    files = list(handle.live_files)
     for side in box.sides:
         kind = handle.columns.get(side.column)
         if isinstance(side, Span) and kind in TIMES:
@@ -39,8 +39,8 @@ def files_in_box(handle: TableHandle, box: PartitionBox) -> list[LiveFile]:
         else:
             some = files_in_partitions(handle, side.column, list(side.names(kind)))
         paths = {file.path for file in some}
-        found = [file for file in found if file.path in paths]
-    return found
+        files = [file for file in files if file.path in paths]
+    return files
 
 
 def files_in_partitions(handle: TableHandle, column: str, values: Sequence[str | None]) -> list[LiveFile]:
@@ -88,15 +88,15 @@ def values_of(handle: TableHandle, column: str, files: Sequence[LiveFile]) -> li
     low, high, nulls = (handle.bounds(kind, column) for kind in ("min", "max", "null_count"))
     if low is None or high is None or nulls is None:
         return None
-    known = {file.path: bounds for file, *bounds in zip(handle.live_files, low, high, nulls, strict=True)}
+    bounds_by_path = {file.path: bounds for file, *bounds in zip(handle.live_files, low, high, nulls, strict=True)}
     values: set[str | None] = set()
     for file in files:
-        if file.path not in known:
+        if file.path not in bounds_by_path:
             return None
-        found = _between(*known[file.path])
-        if found is None:
+        file_values = _between(*bounds_by_path[file.path])
+        if file_values is None:
             return None
-        values |= found
+        values |= file_values
     return sorted(values, key=lambda value: (value is not None, value or ""))
 
 

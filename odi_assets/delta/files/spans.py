@@ -127,14 +127,14 @@ class Span:
         if self.every == "hour" and kind in INTEGERS:
             for bound in (self.partitions[0].start, self.partitions[-1].end):
                 require_once(self.column, bound, kind)
-        return frozenset().union(*(names_of(self.column, one, self.every, kind) for one in self.partitions))
+        return frozenset().union(*(names_of(self.column, partition, self.every, kind) for partition in self.partitions))
 
     def among(self, values: Iterable[str | None], kind: Any) -> set[str]:
         """The column's ``values`` that lie in it, and what each of its partitions begins with, whether the table
         has it or not."""
         if kind not in TIMES:
             return set(self.names(kind))
-        starts = [_clock(one.start, kind) for one in self.partitions]
+        starts = [_clock(partition.start, kind) for partition in self.partitions]
         firsts = {str(same_spelling(bound_text(start, kind), kind)) for start in starts}
         return firsts | {value for value in values if value is not None and self.holds(value, kind)}
 
@@ -245,9 +245,10 @@ class PartitionBox:
         """
         there = list(partitions)
         values = [
-            sorted(side.among({one.get(side.column) for one in there}, kinds.get(side.column))) for side in self.sides
+            sorted(side.among({partition.get(side.column) for partition in there}, kinds.get(side.column)))
+            for side in self.sides
         ]
-        return [dict(zip(self.columns, found, strict=True)) for found in product(*values)]
+        return [dict(zip(self.columns, combination, strict=True)) for combination in product(*values)]
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.sides))
@@ -259,17 +260,17 @@ def key_by_text(column: str, texts: Mapping[str, Iterable[str]], kind: Any) -> d
     Raises:
         ConfigError: two of the partitions are one value.
     """
-    found: dict[str, str] = {}
+    key_of_text: dict[str, str] = {}
     for key, values in texts.items():
         for text in values:
-            if found.setdefault(text, key) != key:
+            if key_of_text.setdefault(text, key) != key:
                 raise ConfigError(
-                    f"the partitions {found[text]} and {key} are one value of `{column}`, which is "
+                    f"the partitions {key_of_text[text]} and {key} are one value of `{column}`, which is "
                     f"{str(kind).upper()}: {text}",
                     fix="let the column hold the keys of the partitions as texts",
                     column=column,
                 )
-    return found
+    return key_of_text
 
 
 def value_text(key: str, kind: Any) -> str | None:
@@ -335,7 +336,7 @@ def names_of(column: str, partition: TimePartition, every: str | None, kind: Any
             midnight = (start.hour, start.minute) == (0, 0)
             texts |= {f"{start:%Y-%m-%d}"} if midnight else set()
             texts |= {f"{start:%Y-%m-%d %H:%M:%S}"} if every == "hour" or not midnight else set()
-        return {text for one in texts if (text := same_spelling(one, kind))}
+        return {text for spelling in texts if (text := same_spelling(spelling, kind))}
     number = key if key.isdigit() else start.strftime(NUMBERS[every]) if every else ""
     if not _NUMBER.fullmatch(number):
         return set()

@@ -52,16 +52,16 @@ def bins(handle: TableHandle, small_bytes: int, target_bytes: int) -> list[list[
     for file in handle.live_files:
         if file.size < small_bytes:
             by_partition[tuple(file.partition.items())].append(file)
-    found: list[list[LiveFile]] = []
+    groups: list[list[LiveFile]] = []
     for files in by_partition.values():
         current: list[LiveFile] = []
         for file in sorted(files, key=lambda file: file.path):
-            if current and sum(one.size for one in current) + file.size > target_bytes:
-                found.append(current)
+            if current and sum(member.size for member in current) + file.size > target_bytes:
+                groups.append(current)
                 current = []
             current.append(file)
-        found.append(current)
-    return [files for files in found if len(files) > 1]
+        groups.append(current)
+    return [files for files in groups if len(files) > 1]
 
 
 def compact(location: Location, small_bytes: int, target_bytes: int, facts: Mapping[str, Any]) -> Compaction:
@@ -193,7 +193,7 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBat
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
-        if sum(one.nbytes for one in held) >= _ROW_GROUP_BYTES:
+        if sum(held_batch.nbytes for held_batch in held) >= _ROW_GROUP_BYTES:
             yield held
             held = []
     if held:
@@ -203,14 +203,14 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBat
 def _without_bounds(handle: TableHandle, files: Sequence[LiveFile]) -> set[str]:
     """Columns that a source file has no bounds for, NaN for example: Arrow would bound the other values alone."""
     actions = handle.add_actions
-    wanted = {file.path for file in files}
-    rows = [index for index, file in enumerate(handle.live_files) if file.path in wanted]
-    found = set()
+    paths = {file.path for file in files}
+    rows = [index for index, file in enumerate(handle.live_files) if file.path in paths]
+    unbounded = set()
     for name in handle.columns:
         known = f"min.{name}" in actions.column_names
         if not known or any(actions[f"min.{name}"][row].as_py() is None for row in rows):
-            found.add(name)
-    return found
+            unbounded.add(name)
+    return unbounded
 
 
 def _honest(file: WrittenFile, lacking: set[str]) -> WrittenFile:

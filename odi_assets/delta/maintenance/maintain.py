@@ -116,8 +116,8 @@ def _vacuum(location: Location, options: MaintenanceOptions) -> tuple[tuple[str,
     # Deltalake's lite vacuum takes what left the table, its full one also what never joined it.
     for hours, full in ((options.retain_hours, False), (max(options.retain_hours, ORPHAN_HOURS), True)):
         handle = TableHandle.open(location)
-        found = handle.vacuum(hours, full=full, dry_run=True, keep_versions=options.keep_versions)
-        present = [path for path in found if path not in gone and exists(path)]
+        paths = handle.vacuum(hours, full=full, dry_run=True, keep_versions=options.keep_versions)
+        present = [path for path in paths if path not in gone and exists(path)]
         gone |= {path: _file_size(location, path) for path in present}
         if present and not options.dry_run:
             handle.vacuum(hours, full=full, keep_versions=options.keep_versions)
@@ -151,18 +151,18 @@ def is_recent(handle: TableHandle, version: int) -> bool:
     """Whether the commit ``version`` is younger than the log's retention, so that no cleaning takes it; False if that
     is not known."""
     stated = handle.table.metadata().configuration.get("delta.logRetentionDuration", "interval 30 days")
-    found = _INTERVAL.fullmatch(stated.strip().lower())
-    if found is None:
+    match = _INTERVAL.fullmatch(stated.strip().lower())
+    if match is None:
         return False
     with handle.calls("looking at the log of the Delta table"):
         written = file_system(handle.location).get_file_info(f"_delta_log/{version:020d}.json").mtime
-    return written is not None and datetime.now(UTC) - written < int(found[1]) * _UNITS[found[2]]
+    return written is not None and datetime.now(UTC) - written < int(match[1]) * _UNITS[match[2]]
 
 
 def _log_files(location: Location) -> list[FileInfo]:
     with deltalake_calls("listing the log of the Delta table", location):
-        found: list[FileInfo] = file_system(location).get_file_info(FileSelector("_delta_log"))
-        return found
+        infos: list[FileInfo] = file_system(location).get_file_info(FileSelector("_delta_log"))
+        return infos
 
 
 def rewindable_from(handle: TableHandle) -> int:

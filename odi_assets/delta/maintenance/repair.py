@@ -102,9 +102,9 @@ def _after(log: Log, version: int) -> tuple[str, ...]:
         existing += [(number, name) for name in names]
     torn = {fault.name for fault in log.faults if fault.version is None or fault.why != "is missing"}
     parts = {name for number, names in log.checkpoints.items() if number not in log.sound for name in names}
-    found = [(number, name) for number, name in existing if number > version or name in torn | parts]
+    affected = [(number, name) for number, name in existing if number > version or name in torn | parts]
     hint = [(version + 1, fault.name) for fault in log.faults if fault.version is None]
-    return tuple(name for _, name in sorted([*found, *hint], reverse=True))
+    return tuple(name for _, name in sorted([*affected, *hint], reverse=True))
 
 
 def _move(location: Location, path: str, to: str) -> None:
@@ -123,4 +123,4 @@ def _move(location: Location, path: str, to: str) -> None:
 
 def _broken_links(path: Path) -> list[Path]:
     inside = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
-    return [one for one in (path, *inside) if one.is_symlink() and not one.exists()]
+    return [entry for entry in (path, *inside) if entry.is_symlink() and not entry.exists()]

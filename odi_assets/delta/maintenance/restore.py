@@ -118,10 +118,10 @@ def lost_files(location: Location, files: Sequence[LiveFile | WrittenFile]) -> l
         TableError: the store cannot be looked at.
     """
     size_of = _sizes(location, [file.path for file in files])
-    found = ((file, size_of(file.path)) for file in files)
+    sized_files = ((file, size_of(file.path)) for file in files)
     return [
         LostFile(file.path, size, file.size)
-        for file, size in found
+        for file, size in sized_files
         if size is None or (file.size and size != file.size)
     ]
 
@@ -158,16 +158,16 @@ def _sizes(location: Location, paths: Sequence[str] | None) -> Callable[[str], i
         return lambda path: _local_size(location, path)
     few = paths is not None and len(paths) < _LISTED_FROM
     with deltalake_calls("looking for files of the Delta table", location):
-        found = file_system(location).get_file_info(
+        infos = file_system(location).get_file_info(
             list(paths or ()) if few else pa_fs.FileSelector("", recursive=True)
         )
-    return {info.path: int(info.size) for info in found if info.is_file}.get
+    return {info.path: int(info.size) for info in infos if info.is_file}.get
 
 
 def _local_size(location: Location, path: str) -> int | None:
     with deltalake_calls("looking for files of the Delta table", location):
-        place = location.local_path / path
-        if not is_there(place):
+        file = location.local_path / path
+        if not is_there(file):
             return None
-        found = place.stat()
-        return found.st_size if stat.S_ISREG(found.st_mode) else 0
+        status = file.stat()
+        return status.st_size if stat.S_ISREG(status.st_mode) else 0

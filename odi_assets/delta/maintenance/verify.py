@@ -29,12 +29,12 @@ def unreadable_files(handle: TableHandle) -> list[LostFile]:
         TableError: the store cannot be looked at.
     """
     lost = lost_files(handle.location, handle.live_files)
-    known = {file.path for file in lost}
+    lost_paths = {file.path for file in lost}
     described = zip(handle.live_files, descriptions(handle), strict=True)
-    wanted = [(file, says) for file, says in described if file.path not in known]
-    rest = [file for file, _ in wanted]
+    pairs = [(file, says) for file, says in described if file.path not in lost_paths]
+    rest = [file for file, _ in pairs]
     with ThreadPoolExecutor(max_workers=_READERS) as pool:
-        why = pool.map(lambda one: _why_unreadable(handle, *one), wanted)
+        why = pool.map(lambda pair: _why_unreadable(handle, *pair), pairs)
         damaged = [
             LostFile(file.path, file.size, file.size, text) for file, text in zip(rest, why, strict=True) if text
         ]

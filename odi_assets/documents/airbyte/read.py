@@ -128,12 +128,12 @@ def places(content: Any, form: str) -> Iterator[StatePlace]:
         inner, at = (
             (content["connectionState"], ("connectionState",)) if "connectionState" in content else (content, ())
         )
-        given = inner["stateType"]
-        if given == "stream":
+        state_type = inner["stateType"]
+        if state_type == "stream":
             yield from _of_list(inner[PLATFORM.state], (*at, PLATFORM.state))
-        elif given == "global":
+        elif state_type == "global":
             yield from _of_global(inner["globalState"], (*at, "globalState"))
-        elif given == "legacy":
+        elif state_type == "legacy":
             yield from _of_legacy(inner["state"], (*at, "state"))
     elif form == "state":
         yield from _of_state(content, ())
@@ -173,8 +173,8 @@ def _of_stream(item: Mapping[str, Any], at: JsonPath, whole: JsonPath | None) ->
 def _of_legacy(data: Mapping[str, Any], at: JsonPath) -> Iterator[StatePlace]:
     if _is_of_databases(data):
         for index, item in enumerate(data["streams"]):
-            place = (*at, "streams", index)
-            yield StatePlace(_joined(item.get("stream_namespace"), item["stream_name"]), place, place)
+            path = (*at, "streams", index)
+            yield StatePlace(_joined(item.get("stream_namespace"), item["stream_name"]), path, path)
         return
     for name, state in data.items():
         if isinstance(state, dict):
@@ -196,10 +196,10 @@ def _joined(namespace: Any, name: str) -> str:
 
 def _kind_of_state(state: Mapping[str, Any]) -> Any:
     """The type of a state. It came later than messages: without it, the one part that is there counts."""
-    given = state.get("type")
-    if given is None:
+    state_type = state.get("type")
+    if state_type is None:
         return next((kind for kind, key in _PARTS.items() if state.get(key) is not None), StateType.LEGACY)
-    return given
+    return state_type
 
 
 def names_of(item: Mapping[str, Any]) -> AirbyteSpelling:
@@ -248,23 +248,25 @@ class _Reader:
             self.findings.add(at, f"must be an object, but is {kind_of(state)}", "restore the message")
             return
         self.findings.of_keys(at, state, _STATE_KEYS)
-        given = _kind_of_state(state)
-        if not isinstance(given, str) or given not in _TYPES:
-            text = f"must be one of {', '.join(sorted(_TYPES))}, but is {shown(given)}"
+        state_type = _kind_of_state(state)
+        if not isinstance(state_type, str) or state_type not in _TYPES:
+            text = f"must be one of {', '.join(sorted(_TYPES))}, but is {shown(state_type)}"
             self.findings.add((*at, "type"), text, "write the type of what the message holds")
             return
-        kind = StateType(given)
+        kind = StateType(state_type)
         self._begin(kind, at)
         part = _PARTS[kind]
         inner = state.get(part)
-        for other in _PARTS.values():
+        for other_part in _PARTS.values():
             # Old connectors give `data` beside the others, for old platforms.
-            if other != part and other != "data" and state.get(other) is not None:
-                text = f"is given beside a type of {given}, which keeps its state in `{part}`"
-                self.findings.add((*at, other), text, "remove it, or correct the type", of_key=True)
+            if other_part != part and other_part != "data" and state.get(other_part) is not None:
+                text = f"is given beside a type of {state_type}, which keeps its state in `{part}`"
+                self.findings.add((*at, other_part), text, "remove it, or correct the type", of_key=True)
         if not isinstance(inner, dict):
             what = "is missing" if part not in state else f"must be an object, but is {kind_of(inner)}"
-            self.findings.add((*at, part), f"{what}, and a state of type {given} is kept there", "restore the message")
+            self.findings.add(
+                (*at, part), f"{what}, and a state of type {state_type} is kept there", "restore the message"
+            )
         elif kind is StateType.STREAM:
             self._stream(inner, (*at, part), repeatable=self.later_counts)
         elif kind is StateType.GLOBAL:
@@ -292,26 +294,30 @@ class _Reader:
                 self.findings.add(at, f"must be an object, but is {kind_of(content)}", "restore the export")
                 return
         self.findings.of_keys(at, content, _EXPORT_KEYS, free=True)
-        given = content.get("stateType")
-        if not isinstance(given, str) or given not in _EXPORT_TYPES:
+        state_type = content.get("stateType")
+        if not isinstance(state_type, str) or state_type not in _EXPORT_TYPES:
             text = (
-                "is missing" if given is None else f"must be one of {', '.join(_EXPORT_TYPES)}, but is {shown(given)}"
+                "is missing"
+                if state_type is None
+                else f"must be one of {', '.join(_EXPORT_TYPES)}, but is {shown(state_type)}"
             )
             self.findings.add((*at, "stateType"), text, "write the type of what the export holds")
             return
-        self.type = _EXPORT_TYPES[given]
-        key = {"stream": "streamState", "global": "globalState", "legacy": "state"}.get(given)
+        self.type = _EXPORT_TYPES[state_type]
+        key = {"stream": "streamState", "global": "globalState", "legacy": "state"}.get(state_type)
         if key is None:
             return
         inner: Any = content.get(key)
-        wanted: type[Any] = list if given == "stream" else dict
-        if not isinstance(inner, wanted):
-            what = "is missing" if key not in content else f"must be {'a list' if wanted is list else 'an object'}"
-            self.findings.add((*at, key), f"{what}, and a state of type {given} is kept there", "restore the export")
-        elif given == "stream":
+        container: type[Any] = list if state_type == "stream" else dict
+        if not isinstance(inner, container):
+            what = "is missing" if key not in content else f"must be {'a list' if container is list else 'an object'}"
+            self.findings.add(
+                (*at, key), f"{what}, and a state of type {state_type} is kept there", "restore the export"
+            )
+        elif state_type == "stream":
             self._streams(inner, (*at, key))
         else:
-            (self._global if given == "global" else self._legacy)(dict(inner), (*at, key))
+            (self._global if state_type == "global" else self._legacy)(dict(inner), (*at, key))
 
     def _global(self, shared: Mapping[str, Any], at: JsonPath) -> None:
         names = names_of(shared)
@@ -329,7 +335,7 @@ class _Reader:
     def _share(self, position: LogPosition | None) -> None:
         self.shared = SharedPosition(position, frozenset(self.streams))
         if position is not None:
-            self.streams = {name: one._replace(position=position) for name, one in self.streams.items()}
+            self.streams = {name: stream._replace(position=position) for name, stream in self.streams.items()}
 
     def _streams(self, items: Any, at: JsonPath) -> None:
         for index, item in enumerate(items):

@@ -145,18 +145,18 @@ def read_shared(state: Any, at: JsonPath, findings: Findings) -> LogPosition | N
 
 def _offsets(state: Any) -> list[Mapping[str, Any]]:
     """Every object that may be an offset, outermost first."""
-    found: list[Mapping[str, Any]] = []
+    offsets: list[Mapping[str, Any]] = []
     pending = [(state, 0)]
     while pending:
         value, depth = pending.pop(0)
         if isinstance(value, str) and value[:1] == "{":
             value = _json(value)
         if isinstance(value, dict):
-            found.append(value)
+            offsets.append(value)
             if depth < 4:
                 names = [name for name in _OFFSETS if name in value] or list(value)
                 pending += [(value[name], depth + 1) for name in names]
-    return found
+    return offsets
 
 
 def _json(text: str) -> Any:

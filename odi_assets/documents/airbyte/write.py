@@ -36,21 +36,21 @@ def entry(stream: CursorStream) -> dict[str, Any]:
 
 def state_places(document: CursorDocument) -> dict[str, list[JsonPath]]:
     """Where the state of each stream is, by its id; every place of it, in messages one after another."""
-    found: dict[str, list[JsonPath]] = {}
+    paths_by_stream: dict[str, list[JsonPath]] = {}
     for place in places(document.content, document.form):
-        found.setdefault(place.stream, []).append(place.at)
-    return found
+        paths_by_stream.setdefault(place.stream, []).append(place.at)
+    return paths_by_stream
 
 
 def settable(document: CursorDocument, stream_id: str) -> dict[str, list[JsonPath]]:
     """Where the value of each cursor of a stream is."""
-    found: dict[str, list[JsonPath]] = {}
+    paths_by_cursor: dict[str, list[JsonPath]] = {}
     for at in state_places(document).get(stream_id, []):
         state = value_at(document.content, at)
         for leaf in cursor_leaves(state) if isinstance(state, dict) else ():
             if not isinstance(leaf.value, dict | list | bool) and leaf.at[-1] in value_at(state, leaf.at[:-1]):
-                found.setdefault(leaf.name, []).append((*at, *leaf.at))
-    return found
+                paths_by_cursor.setdefault(leaf.name, []).append((*at, *leaf.at))
+    return paths_by_cursor
 
 
 def removals(document: CursorDocument, stream_id: str) -> list[JsonPath]:

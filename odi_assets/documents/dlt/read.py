@@ -18,7 +18,7 @@ from odi_assets.util.exact_json import JsonPath, write
 LATEST_ENGINE = 4
 """The greatest ``_state_engine_version`` that dlt 1.31 writes."""
 
-DECIMAL, DATETIME, DATE, UUID, HEX_BYTES, BASE64_BYTES, WEI, TIME = (chr(0xF026 + place) for place in range(8))
+DECIMAL, DATETIME, DATE, UUID, HEX_BYTES, BASE64_BYTES, WEI, TIME = (chr(0xF026 + offset) for offset in range(8))
 MARKS = frozenset((DECIMAL, DATETIME, DATE, UUID, HEX_BYTES, BASE64_BYTES, WEI, TIME))
 """The first characters that mark types."""
 
@@ -67,14 +67,14 @@ def form_of(content: Any) -> str | None:
 def _has_resources(source: Any) -> bool:
     resources = source.get("resources") if isinstance(source, dict) else None
     return isinstance(resources, dict) and any(
-        "incremental" in one for one in resources.values() if isinstance(one, dict)
+        "incremental" in resource for resource in resources.values() if isinstance(resource, dict)
     )
 
 
 def places(content: Mapping[str, Any]) -> Iterator[IncrementalPlace]:
     """Each cursor in a document without findings."""
-    for source, found in (content.get("sources") or {}).items():
-        for resource, state in (found.get("resources") or {}).items():
+    for source, source_state in (content.get("sources") or {}).items():
+        for resource, state in (source_state.get("resources") or {}).items():
             for column in state.get("incremental") or {}:
                 at = ("sources", source, "resources", resource, "incremental", column)
                 yield IncrementalPlace(f"{source}.{resource}", column, at)
@@ -102,8 +102,8 @@ def read(content: Any, findings: Findings) -> CursorDocument | None:
                 text = f"two resources are called {stream.id}, with the names of their sources"
                 findings.add(("sources", source, "resources", stream.name), text, "rename one of the sources")
             streams[stream.id] = stream
-    found = tuple(streams[name] for name in sorted(streams))
-    return CursorDocument(Tool.DLT, StateType.STREAM, version, found, None, content)
+    ordered = tuple(streams[name] for name in sorted(streams))
+    return CursorDocument(Tool.DLT, StateType.STREAM, version, ordered, None, content)
 
 
 def _version(content: Mapping[str, Any], key: str, findings: Findings) -> int:
@@ -126,8 +126,8 @@ def _source(source: str, state: Any, at: JsonPath, findings: Findings) -> list[C
     if not isinstance(resources, dict):
         findings.add((*at, "resources"), f"must be an object, but is {kind_of(resources)}", "restore it")
         return []
-    found = [_resource(source, name, own, (*at, "resources", name), findings) for name, own in resources.items()]
-    return [stream for stream in found if stream is not None]
+    streams = [_resource(source, name, own, (*at, "resources", name), findings) for name, own in resources.items()]
+    return [stream for stream in streams if stream is not None]
 
 
 def _resource(source: str, name: str, state: Any, at: JsonPath, findings: Findings) -> CursorStream | None:
@@ -142,23 +142,23 @@ def _resource(source: str, name: str, state: Any, at: JsonPath, findings: Findin
         findings.add((*at, "incremental"), f"must be an object, but is {kind_of(incremental)}", "restore it")
         incremental = {}
     for column, cursor in incremental.items():
-        place: JsonPath = (*at, "incremental", column)
+        path: JsonPath = (*at, "incremental", column)
         if not isinstance(cursor, dict):
-            findings.add(place, f"must be an object, but is {kind_of(cursor)}", "restore it, or remove it")
+            findings.add(path, f"must be an object, but is {kind_of(cursor)}", "restore it, or remove it")
             continue
-        findings.of_keys(place, cursor, _INCREMENTAL_KEYS)
+        findings.of_keys(path, cursor, _INCREMENTAL_KEYS)
         hashes = cursor.get("unique_hashes", [])
         if not isinstance(hashes, list):
             text = f"must be a list, but is {kind_of(hashes)}: dlt loads rows again that are at the cursor"
-            findings.add((*place, "unique_hashes"), text, "restore it, or write []")
+            findings.add((*path, "unique_hashes"), text, "restore it, or write []")
         if "last_value" not in cursor:
-            findings.warn((*place, "last_value"), "is missing: dlt reads the resource from its start", "restore it")
+            findings.warn((*path, "last_value"), "is missing: dlt reads the resource from its start", "restore it")
             continue
         value = cursor["last_value"]
         if isinstance(value, dict | list):
             other[f"incremental.{column}"] = write(value, sort=True)
         else:
-            cursors[column] = _decoded(value, (*place, "last_value"), findings)
+            cursors[column] = _decoded(value, (*path, "last_value"), findings)
     return CursorStream(f"{source}.{name}", source, name, "", FINISHED, None, cursors, other)
 
 

@@ -73,12 +73,12 @@ def look(cursor: DrivingCursor, document: Location, catalog: Location | None, ta
     Raises:
         CursorDocumentError: the document, or the catalog, cannot be read, or is wrong, also when read again.
     """
-    found = _inspected(document)
-    if found is None:
+    inspection = _inspected(document)
+    if inspection is None:
         return DocumentLook(None, "", cursor.snapshot != "none", None)
-    if found.torn:
-        raise _lost(found, table)
-    read = found.require()
+    if inspection.torn:
+        raise _lost(inspection, table)
+    read = inspection.require()
     stream = read.stream(cursor.stream)
     mode, types = (None, {}) if catalog is None else _catalog_entry(catalog, cursor.stream)
     if stream is not None:
@@ -136,11 +136,11 @@ def _unordered(before: CursorStream, stream: CursorStream) -> Iterator[str]:
 def with_numbers(stream: CursorStream, numbers: Collection[str]) -> CursorStream:
     """The stream with numbers in the cursor columns ``numbers``, where it has them as texts; case does not count."""
     lowered = {name.lower() for name in numbers}
-    found = {
+    cursors = {
         name: _number(value) if isinstance(value, str) and name.lower() in lowered else value
         for name, value in stream.cursors.items()
     }
-    return stream if found == dict(stream.cursors) else stream._replace(cursors=found)
+    return stream if cursors == dict(stream.cursors) else stream._replace(cursors=cursors)
 
 
 def _number(text: str) -> Any:
@@ -162,34 +162,37 @@ def keep(table: Location, cursor: DrivingCursor, text: str) -> None:
     Raises:
         OSError: the storage cannot be written.
     """
-    place = _kept_place(table, cursor)
-    if place.is_local:
-        place.local_path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(place.local_path, text)
+    location = _kept_place(table, cursor)
+    if location.is_local:
+        location.local_path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(location.local_path, text)
         return
-    with place.open("wb") as stream:
+    with location.open("wb") as stream:
         stream.write(text.encode("utf-8", errors="surrogatepass"))
 
 
 def _kept_place(table: Location, cursor: DrivingCursor) -> Location:
-    safe = "".join(one if one.isalnum() or one in "._-" else "_" for one in cursor.document.rpartition("/")[2])
+    safe = "".join(
+        character if character.isalnum() or character in "._-" else "_"
+        for character in cursor.document.rpartition("/")[2]
+    )
     return table.child(f"{KEPT_FOLDER}/{safe or 'state.json'}")
 
 
-def _inspected(place: Location) -> Inspection | None:
+def _inspected(document: Location) -> Inspection | None:
     """What the document holds; None if there is none. One that looks half written is read again."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            raw = _bytes(place, "cursor document")
+            raw = _bytes(document, "cursor document")
         except CursorDocumentError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None
             raise
-        found = _inspect(raw, place.uri)
-        if not found.torn or attempt == ATTEMPTS:
+        inspection = _inspect(raw, document.uri)
+        if not inspection.torn or attempt == ATTEMPTS:
             break
         time.sleep(WAIT_SECONDS)
-    return found
+    return inspection
 
 
 @lru_cache(maxsize=1)
@@ -200,22 +203,22 @@ def _inspect(raw: bytes, path: str) -> Inspection:
     return inspect_bytes(raw, tool=tool, path=path)
 
 
-def _bytes(place: Location, what: str) -> bytes:
+def _bytes(location: Location, what: str) -> bytes:
     try:
-        with place.open("rb") as stream:
+        with location.open("rb") as stream:
             return stream.read()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise CursorDocumentError(
-            f"the {what} {place.uri} cannot be read: {reason}",
+            f"the {what} {location.uri} cannot be read: {reason}",
             fix="check its path; the tool writes it at the end of its first sync",
-            path=place.uri,
+            path=location.uri,
         ) from error
 
 
-def _lost(found: Inspection, table: Location) -> CursorDocumentError:
+def _lost(inspection: Inspection, table: Location) -> CursorDocumentError:
     """The error of a document that is empty or torn however often it is read."""
-    finding = found.findings[0]
+    finding = inspection.findings[0]
     folder = table.child(KEPT_FOLDER)
     copies = sorted(folder.local_path.glob("*")) if folder.is_local and folder.local_path.is_dir() else []
     kept = (
@@ -232,36 +235,36 @@ def _lost(found: Inspection, table: Location) -> CursorDocumentError:
     )
 
 
-def _catalog_entry(place: Location, stream_id: str) -> tuple[str | None, dict[str, frozenset[str]]]:
+def _catalog_entry(catalog: Location, stream_id: str) -> tuple[str | None, dict[str, frozenset[str]]]:
     """The sync mode of a stream in OLake's ``streams.json``, and the types of its columns.
 
     Raises:
         CursorDocumentError: it is no such catalog, or does not have the stream, or one that keeps no state.
     """
     try:
-        content = read_strict(_bytes(place, "catalog").decode("utf-8"))
+        content = read_strict(_bytes(catalog, "catalog").decode("utf-8"))
         entries = [entry["stream"] for entry in content["streams"]]
-        found = next((one for one in entries if _id(one) == stream_id), None)
+        stream = next((entry for entry in entries if _id(entry) == stream_id), None)
     except (ValueError, ArithmeticError, RecursionError, KeyError, TypeError) as error:
         raise CursorDocumentError(
-            f"{place.uri} is no catalog of OLake: {error}",
+            f"{catalog.uri} is no catalog of OLake: {error}",
             fix="give the streams.json that `olake discover` wrote",
-            path=place.uri,
+            path=catalog.uri,
         ) from error
-    if found is None:
+    if stream is None:
         raise CursorDocumentError(
-            f"{place.uri} has no stream {stream_id}",
+            f"{catalog.uri} has no stream {stream_id}",
             fix=f"it has {', '.join(sorted(map(_id, entries))[:10])}",
-            path=place.uri,
+            path=catalog.uri,
         )
-    mode = found.get("sync_mode")
+    mode = stream.get("sync_mode")
     if mode == FULL_REFRESH:
         raise CursorDocumentError(
             f"{stream_id} is synced by full_refresh, of which OLake keeps no state",
             fix="remove `cursor` from the node, or sync the stream by cdc or incremental",
-            path=place.uri,
+            path=catalog.uri,
         )
-    return mode if isinstance(mode, str) else None, _column_types(found)
+    return mode if isinstance(mode, str) else None, _column_types(stream)
 
 
 def _id(stream: Mapping[str, Any]) -> str:
@@ -272,10 +275,10 @@ def _id(stream: Mapping[str, Any]) -> str:
 def _column_types(stream: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     schema = stream.get("type_schema")
     columns = schema.get("properties") if isinstance(schema, dict) else None
-    found: dict[str, frozenset[str]] = {}
+    types: dict[str, frozenset[str]] = {}
     for name, column in columns.items() if isinstance(columns, dict) else ():
         kinds = column.get("type") if isinstance(column, dict) else None
-        found[name] = (
+        types[name] = (
             frozenset(kind for kind in kinds if isinstance(kind, str)) if isinstance(kinds, list) else frozenset()
         )
-    return found
+    return types

@@ -240,8 +240,12 @@ class DrivenSource(Source):
         handle = TableHandle.open(self.target.location)
         stored = handle.columns if handle.exists else {}
         types = {name.lower(): str(kind) for name, kind in [*stored.items(), *self.types.items()]}
-        named = {name.lower() for name in self.by.numbers}
-        return [one for one in stream.cursors if one.lower() in named or _is_number(types.get(one.lower(), ""))]
+        declared = {name.lower() for name in self.by.numbers}
+        return [
+            column
+            for column in stream.cursors
+            if column.lower() in declared or _is_number(types.get(column.lower(), ""))
+        ]
 
     def _without_order(self, verdict: ReadDecision) -> CursorDocumentError:
         node, names = self.target.node, ", ".join(verdict.unordered)

@@ -185,7 +185,7 @@ def _stream(node: Node, state: StateBackend) -> CursorStream:
     if start.hwm is None:
         raise StateError(f"{node} has no position yet", fix=f"run it first: odi run {node.command}", key=node.state_key)
     written = source.stream_state(SnapshotMark.of(_read(node).unmarked(start.hwm.value), source.label))
-    chunks = frozenset(CursorChunk(write(one["min"]), write(one["max"])) for one in written.pop("chunks"))
+    chunks = frozenset(CursorChunk(write(chunk["min"]), write(chunk["max"])) for chunk in written.pop("chunks"))
     namespace, _, name = stream_of(node).rpartition(".")
     status = SnapshotStatus.PENDING if chunks else SnapshotStatus.FINISHED
     exact: dict[str, Any] = {column: read_strict(write(value)) for column, value in written.items()}
@@ -197,11 +197,11 @@ def _read(node: Node) -> Source:
 
 
 def _source(node: Node) -> CursorTableSource:
-    found = next((source.unwaited for source in node.sources if source.name == READ), None)
-    if not isinstance(found, CursorTableSource) or node.following != (READ,):
+    table_source = next((source.unwaited for source in node.sources if source.name == READ), None)
+    if not isinstance(table_source, CursorTableSource) or node.following != (READ,):
         raise ConfigError(
             f"{node} does not read a table of a database by cursors, as OLake does",
             fix="give its `read` the increment `{mode: cursors, columns: […]}`",
             node=str(node),
         )
-    return found
+    return table_source

@@ -126,7 +126,7 @@ def _mark(document: CursorDocument, lsn: int, session: ServerSession) -> Capture
 def _of_log(document: CursorDocument) -> dict[str, CursorStream]:
     """The streams that OLake reads from the log."""
     listed = document.shared.streams if document.shared is not None else None
-    return {one.id: one for one in document.streams if one.id in (listed or ()) or not one.cursors}
+    return {stream.id: stream for stream in document.streams if stream.id in (listed or ()) or not stream.cursors}
 
 
 def _require_log_above(database: PostgresDatabase, log: PostgresLog, mark: CaptureMark) -> None:

@@ -17,7 +17,7 @@ def _with_sorted_sets(document: CursorDocument) -> Any:
     if isinstance(content.get("streams"), list):
         streams = [_with_sorted_chunks(stream) for stream in content["streams"]]
         # Their ids are unique, or there were no document.
-        content["streams"] = sorted(streams, key=lambda one: (one.get("namespace") or "", one["stream"]))
+        content["streams"] = sorted(streams, key=lambda stream: (stream.get("namespace") or "", stream["stream"]))
     shared = content.get("global")
     if isinstance(shared, dict) and isinstance(shared.get("streams"), list):
         content["global"] = {**shared, "streams": sorted(set(shared["streams"]))}

@@ -69,21 +69,24 @@ def read_snapshot(state: Mapping[str, Any], at: JsonPath, findings: Findings) ->
     return CursorSnapshot(SnapshotStatus.PENDING, frozenset(read))
 
 
-def _overlapping(chunks: list[Any], places: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """The places of chunks of whole numbers that overlap one before them, in the order of their bounds, with its place.
-    Other keys have the order of the database."""
-    found = [(place, _number(chunks[place]["min"]), _number(chunks[place]["max"])) for place in places]
+def _overlapping(chunks: list[Any], indexes: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The indexes of chunks of whole numbers that overlap one before them, in the order of their bounds, with the index
+    of that one. Other keys have the order of the database."""
+    bounds = [
+        (chunk_index, _number(chunks[chunk_index]["min"]), _number(chunks[chunk_index]["max"]))
+        for chunk_index in indexes
+    ]
     ranges = [
-        (-inf if low is None else low, inf if high is None else high, place)
-        for place, low, high in found
+        (-inf if low is None else low, inf if high is None else high, chunk_index)
+        for chunk_index, low, high in bounds
         if "text" not in (low, high)
     ]
     end, last = -inf, -1
-    for low, high, place in sorted(one for one in ranges if one[0] < one[1]):
+    for low, high, index in sorted(chunk_range for chunk_range in ranges if chunk_range[0] < chunk_range[1]):
         if last >= 0 and low < end:
-            yield place, last
+            yield index, last
         if last < 0 or high > end:
-            end, last = high, place
+            end, last = high, index
 
 
 def _number(bound: Any) -> Any:
@@ -222,25 +225,25 @@ def _read_shared_binlog(
     position_at = (*holder_at, "position") if "position" in holder else holder_at
     in_state = nested or "server_id" in state
     server_id, server_at = (state if in_state else shared).get("server_id"), (*at, *(["state"] if in_state else []))
-    given = (server_id, (*server_at, "server_id"))
-    found: LogPosition | None = None
+    server = (server_id, (*server_at, "server_id"))
+    log_position: LogPosition | None = None
     if isinstance(position, str):
         file, _, offset = position.rpartition(":")
         number = int(offset) if re.fullmatch(r"\d{1,18}", offset, flags=re.ASCII) else None
-        found = _binlog(file, number, *given, position_at, findings)
+        log_position = _binlog(file, number, *server, position_at, findings)
     elif isinstance(position, dict):
         for names in (("Name", "Pos"), ("name", "pos")):
-            if found is None and any(name in position for name in names):
-                found = _read_binlog(position, names, *given, position_at, findings)
-    if found is None:
+            if log_position is None and any(name in position for name in names):
+                log_position = _read_binlog(position, names, *server, position_at, findings)
+    if log_position is None:
         return UnknownPosition(write({key: value for key, value in shared.items() if key != "streams"}, sort=True))
     if server_id is None:
         findings.add(
-            given[1],
+            server[1],
             "is missing, and without it OLake stops: “invalid global state; server_id is missing”",
             "write the number under which OLake read the log, from a copy of the document",
         )
-    return found
+    return log_position
 
 
 def _read_binlog(

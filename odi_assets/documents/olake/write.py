@@ -38,7 +38,7 @@ def text_of(
         state = {} if shared.position is None else shared_state(shared.position)
         content["global"] = {"state": state, "streams": sorted(shared.streams or ())}
     entries = [entry(stream, shared) for stream in streams]
-    content["streams"] = [one for one in entries if one["state"]]
+    content["streams"] = [stream_entry for stream_entry in entries if stream_entry["state"]]
     return write(content)
 
 
@@ -92,8 +92,8 @@ def shared_state(position: LogPosition) -> Mapping[str, Any]:
     if isinstance(position, ConsumerGroup):
         return {"consumer_group_id": position.group_id}
     if isinstance(position, UnknownPosition):
-        found = read_strict(position.json)
-        return dict(found.get("state") or {}) if isinstance(found, dict) else {}
+        content = read_strict(position.json)
+        return dict(content.get("state") or {}) if isinstance(content, dict) else {}
     raise ValueError(f"OLake keeps a position such as {position} with each stream")
 
 
@@ -102,12 +102,12 @@ def shared_state(position: LogPosition) -> Mapping[str, Any]:
 
 def state_places(document: CursorDocument) -> dict[str, list[JsonPath]]:
     """Where the state of each stream is, by its id."""
-    found: dict[str, list[JsonPath]] = {}
+    paths_by_stream: dict[str, list[JsonPath]] = {}
     for index, item in enumerate(document.content.get("streams") or ()):
         namespace = item.get("namespace")
         name = f"{namespace}.{item['stream']}" if namespace else item["stream"]
-        found.setdefault(name, []).append(("streams", index, "state"))
-    return found
+        paths_by_stream.setdefault(name, []).append(("streams", index, "state"))
+    return paths_by_stream
 
 
 def settable(document: CursorDocument, stream_id: str) -> dict[str, list[JsonPath]]:
@@ -118,10 +118,10 @@ def settable(document: CursorDocument, stream_id: str) -> dict[str, list[JsonPat
 
 def removals(document: CursorDocument, stream_id: str) -> list[JsonPath]:
     """The members and elements to take out, so that OLake reads the stream from its start."""
-    found: list[JsonPath] = [at[:-1] for at in state_places(document).get(stream_id, [])]
+    paths: list[JsonPath] = [at[:-1] for at in state_places(document).get(stream_id, [])]
     shared = document.content.get("global")
     names = shared.get("streams") if isinstance(shared, dict) else None
-    return found + [("global", "streams", index) for index, name in enumerate(names or ()) if name == stream_id]
+    return paths + [("global", "streams", index) for index, name in enumerate(names or ()) if name == stream_id]
 
 
 def encoded(value: str | int | Decimal | bool | None, before: Any) -> Any:

@@ -118,8 +118,8 @@ def read(content: Any, findings: Findings) -> CursorDocument | None:
     streams: dict[str, CursorStream] = {}
     for value, at in values(content, form):
         streams |= _read_value(value, at, findings)
-    found = tuple(streams[name] for name in sorted(streams))
-    return CursorDocument(Tool.SINGER, StateType.STREAM, 0, found, None, content, form)
+    ordered = tuple(streams[name] for name in sorted(streams))
+    return CursorDocument(Tool.SINGER, StateType.STREAM, 0, ordered, None, content, form)
 
 
 def _read_value(value: Any, at: JsonPath, findings: Findings) -> dict[str, CursorStream]:
@@ -140,7 +140,7 @@ def _read_value(value: Any, at: JsonPath, findings: Findings) -> dict[str, Curso
     elif bookmarks is None and value:
         text = "is missing: each member is taken for the state of a stream, as some taps keep it"
         findings.warn((*at, "bookmarks"), text, "restore it, if the tap keeps bookmarks")
-    return {name: _read_stream(name, mark, place, findings) for name, mark, place in _marks(value, at)}
+    return {name: _read_stream(name, mark, path, findings) for name, mark, path in _marks(value, at)}
 
 
 def marks(content: Any, form: str) -> Iterator[tuple[str, Any, JsonPath]]:
@@ -197,11 +197,11 @@ def _snapshot(mark: Mapping[str, Any]) -> CursorSnapshot:
 
 def cursor_leaves(mark: Mapping[str, Any]) -> Iterator[Leaf]:
     """The cursors in a bookmark, and whatever else it holds that may be a position."""
-    found = list(_cursor_leaves(mark, "", ()))
-    if not found and type(mark.get("version")) is int and mark.get("lsn") is None and mark.get("log_file") is None:
+    cursors = list(_cursor_leaves(mark, "", ()))
+    if not cursors and type(mark.get("version")) is int and mark.get("lsn") is None and mark.get("log_file") is None:
         # A full table: each reading of it has a version of its own.
-        found.append(Leaf("version", ("version",), mark["version"]))
-    yield from found
+        cursors.append(Leaf("version", ("version",), mark["version"]))
+    yield from cursors
 
 
 def _cursor_leaves(mark: Mapping[str, Any], prefix: str, at: JsonPath) -> Iterator[Leaf]:

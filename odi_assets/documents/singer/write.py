@@ -36,35 +36,35 @@ def entry(stream: CursorStream) -> dict[str, Any]:
 
 def state_places(document: CursorDocument) -> dict[str, list[JsonPath]]:
     """Where the bookmark of each stream is, by its id; in each part of Meltano's state."""
-    found: dict[str, list[JsonPath]] = {}
+    paths_by_stream: dict[str, list[JsonPath]] = {}
     for name, _, at in marks(document.content, document.form):
-        found.setdefault(name, []).append(at)
-    return found
+        paths_by_stream.setdefault(name, []).append(at)
+    return paths_by_stream
 
 
 def cursor_places(document: CursorDocument, name: str) -> dict[str, list[JsonPath]]:
     """Where the value of each cursor of a stream is."""
-    found: dict[str, list[JsonPath]] = {}
+    paths_by_cursor: dict[str, list[JsonPath]] = {}
     for at in state_places(document).get(name, []):
         mark = value_at(document.content, at)
         if not isinstance(mark, dict):
-            found.setdefault("bookmark", []).append(at)
+            paths_by_cursor.setdefault("bookmark", []).append(at)
             continue
         for leaf in cursor_leaves(mark):
             if not isinstance(leaf.value, dict | list | bool) and leaf.at[-1] in value_at(mark, leaf.at[:-1]):
-                found.setdefault(leaf.name, []).append((*at, *leaf.at))
+                paths_by_cursor.setdefault(leaf.name, []).append((*at, *leaf.at))
     stream = document.stream(name)
-    return {column: at for column, at in found.items() if stream is not None and column in stream.cursors}
+    return {column: at for column, at in paths_by_cursor.items() if stream is not None and column in stream.cursors}
 
 
 def settable(document: CursorDocument, name: str) -> dict[str, list[JsonPath]]:
     """Where the values are that can be set: of cursors, and of the position in the log."""
-    found = cursor_places(document, name)
+    paths_by_name = cursor_places(document, name)
     for at in state_places(document).get(name, []):
         mark = value_at(document.content, at)
         for key in POSITION_KEYS & mark.keys() if isinstance(mark, dict) else ():
-            found.setdefault(key, []).append((*at, key))
-    return found
+            paths_by_name.setdefault(key, []).append((*at, key))
+    return paths_by_name
 
 
 def removals(document: CursorDocument, name: str) -> list[JsonPath]:

@@ -80,9 +80,9 @@ def collect_rows(
     columns |= {f"c_{name}": f"{given.view}.`{name}`" for name in given.columns if needs_columns}
     computed = read.selectExpr(*(f"{sql} AS `{name}`" for name, sql in columns.items()))
     plain = expr(normalized_sql("key"))
-    found = computed.join(broadcast(asked), plain == asked["plain"]).drop("plain").toArrow()
-    exact = found.filter(pc.equal(found["key"], found["asked"])).drop_columns("asked")
-    near = found.filter(pc.not_equal(found["key"], found["asked"]))
+    candidates = computed.join(broadcast(asked), plain == asked["plain"]).drop("plain").toArrow()
+    exact = candidates.filter(pc.equal(candidates["key"], candidates["asked"])).drop_columns("asked")
+    near = candidates.filter(pc.not_equal(candidates["key"], candidates["asked"]))
     once = given.once
     if once is not None and len(exact) and not set(given.key) <= set(once.identity):
         alike = only_asked(computed, pc.unique(exact["once_identity"]).to_pylist(), "once_identity").toArrow()
@@ -91,14 +91,14 @@ def collect_rows(
     return FoundRows(_of_files(exact, source), _similar(near, source), exact)
 
 
-def _computed(definition: QueryDefinition, given: Input) -> dict[str, str]:
+def _computed(definition: QueryDefinition, query_input: Input) -> dict[str, str]:
     """SQL of what is computed of each row of an input."""
-    once, nothing = given.once, "CAST(NULL AS BIGINT)"
+    once, nothing = query_input.once, "CAST(NULL AS BIGINT)"
     return {
-        "key": key_sql(given.key),
-        "time_us": given.time or nothing,
-        "late_us": f"({given.late_time}) + {given.shift_ms * 1000}" if given.late_time else nothing,
-        "failed": first_failing_sql(given.every_condition),
+        "key": key_sql(query_input.key),
+        "time_us": query_input.time or nothing,
+        "late_us": f"({query_input.late_time}) + {query_input.shift_ms * 1000}" if query_input.late_time else nothing,
+        "failed": first_failing_sql(query_input.every_condition),
         "identity": identity_sql(definition.identity),
         "windows_us": _windows_sql(definition.windows),
         "after": first_failing_sql(definition.withheld) if definition.kind == "deduplication" else "-1",
@@ -130,8 +130,10 @@ def pass_on(definition: QueryDefinition, found: Sequence[FoundRows], pairs: Pair
     left, right = found
     places = pairs.left[joined], pairs.right[joined]
     columns: dict[str, Any] = {}
-    for given, one, of in zip(definition.inputs, found, places, strict=True):
-        columns |= {name: column.take(of) for name, column in _columns(given, one, as_structs=True).items()}
+    for query_input, found_rows, of in zip(definition.inputs, found, places, strict=True):
+        columns |= {
+            name: column.take(of) for name, column in _columns(query_input, found_rows, as_structs=True).items()
+        }
     files = [
         ", ".join(dict.fromkeys((str(a), str(b))))
         for a, b in zip(left.rows.file[places[0]], right.rows.file[places[1]], strict=True)
@@ -150,20 +152,20 @@ def collect_passed_on(spark: SparkSession, definition: QueryDefinition, given: I
     table = pairs.table.append_column("_place", pa.array(range(len(pairs.table)), pa.int64()))
     computed = _computed(definition, given)
     rows = dataframe_of(spark, table).selectExpr("_place", *(f"{sql} AS `{name}`" for name, sql in computed.items()))
-    found = rows.toArrow().sort_by("_place")
+    computed_table = rows.toArrow().sort_by("_place")
     ranges = np.column_stack((pairs.first, pairs.last)).reshape(-1, 2)
-    return FoundRows(_rows(found, ranges, objects(pairs.file)), {}, pairs.table)
+    return FoundRows(_rows(computed_table, ranges, objects(pairs.file)), {}, pairs.table)
 
 
-def _columns(given: Input, found: FoundRows, as_structs: bool = False) -> dict[str, Any]:
+def _columns(query_input: Input, found_rows: FoundRows, as_structs: bool = False) -> dict[str, Any]:
     """The columns of the rows of an input that SQL of the definition needs: by their names, or in a struct that has
     the name of the input. For a join's pairs, they are structs."""
-    if given.source == JOINED:
-        return {name: found.table[name].combine_chunks() for name in found.table.column_names}
-    columns = {name: found.table[f"c_{name}"].combine_chunks() for name in given.columns}
+    if query_input.source == JOINED:
+        return {name: found_rows.table[name].combine_chunks() for name in found_rows.table.column_names}
+    columns = {name: found_rows.table[f"c_{name}"].combine_chunks() for name in query_input.columns}
     if not as_structs:
         return columns
-    return {given.view: pa.StructArray.from_arrays(list(columns.values()), names=list(columns))}
+    return {query_input.view: pa.StructArray.from_arrays(list(columns.values()), names=list(columns))}
 
 
 def key_sql(parts: Sequence[str]) -> str:
@@ -207,32 +209,32 @@ def only_asked(frame: DataFrame, keys: Sequence[str], column: str = "key") -> Da
 def collect_pairs(spark: SparkSession, definition: QueryDefinition, left: FoundRows, right: FoundRows) -> Pairs:
     """The pairs of rows with one key, and which conditions of the join each meets."""
     frames = []
-    names = ["_joined" if given.source == JOINED else given.view for given in definition.inputs]
-    for name, given, found in zip(names, definition.inputs, (left, right), strict=True):
-        place = pa.array(range(len(found.table)), pa.int64())
-        keys = pa.array(found.rows.key, pa.string())
-        table = pa.table({"_key": keys, "_place": place, **_columns(given, found)})
+    names = ["_joined" if query_input.source == JOINED else query_input.view for query_input in definition.inputs]
+    for name, query_input, found_rows in zip(names, definition.inputs, (left, right), strict=True):
+        positions = pa.array(range(len(found_rows.table)), pa.int64())
+        keys = pa.array(found_rows.rows.key, pa.string())
+        table = pa.table({"_key": keys, "_place": positions, **_columns(query_input, found_rows)})
         frames.append(dataframe_of(spark, table).alias(name))
-    holds = [f"coalesce({one.sql}, false) AS h_{place}" for place, one in enumerate(definition.conditions)]
-    apart = [f"{_apart(one.sides)} AS a_{place}" for place, one in enumerate(definition.conditions)]
+    holds = [f"coalesce({condition.sql}, false) AS h_{index}" for index, condition in enumerate(definition.conditions)]
+    apart = [f"{_apart(condition.sides)} AS a_{index}" for index, condition in enumerate(definition.conditions)]
 
     same = expr(f"{names[0]}._key = {names[1]}._key")
-    places = [f"{name}._place AS p_{place}" for place, name in enumerate(names)]
-    found = frames[0].join(frames[1], same).selectExpr(*places, *holds, *apart).toArrow()
+    places = [f"{name}._place AS p_{index}" for index, name in enumerate(names)]
+    found_rows = frames[0].join(frames[1], same).selectExpr(*places, *holds, *apart).toArrow()
     conditions = range(len(definition.conditions))
-    shape = len(conditions), len(found)
+    shape = len(conditions), len(found_rows)
     return Pairs(
-        _integers(found["p_0"]),
-        _integers(found["p_1"]),
-        np.array([found[f"h_{place}"].to_numpy() for place in conditions], dtype=bool).reshape(shape).T,
-        np.array([found[f"a_{place}"].to_numpy() for place in conditions], dtype=float).reshape(shape).T,
+        _integers(found_rows["p_0"]),
+        _integers(found_rows["p_1"]),
+        np.array([found_rows[f"h_{index}"].to_numpy() for index in conditions], dtype=bool).reshape(shape).T,
+        np.array([found_rows[f"a_{index}"].to_numpy() for index in conditions], dtype=float).reshape(shape).T,
     )
 
 
 def count_written(table: DataFrame, columns: Sequence[str], keys: Sequence[str]) -> dict[str, int]:
     """How many rows a table has of each key."""
-    found = only_asked(table.selectExpr(f"{key_sql([*map(quoted, columns)])} AS key"), keys)
-    counted = found.groupBy("key").count().toArrow()
+    asked_rows = only_asked(table.selectExpr(f"{key_sql([*map(quoted, columns)])} AS key"), keys)
+    counted = asked_rows.groupBy("key").count().toArrow()
     return dict(zip(counted["key"].to_pylist(), counted["count"].to_pylist(), strict=True))
 
 
@@ -242,15 +244,15 @@ def failing_groups(spark: SparkSession, definition: QueryDefinition, found: Foun
     Args:
         accepted: which of the rows the aggregation counts.
     """
-    given, rows = definition.inputs[0], found.rows
+    query_input, rows = definition.inputs[0], found.rows
     starts = np.zeros(len(rows), dtype=np.int64) if rows.windows_us is None else rows.windows_us[:, 0, 0]
     groups: dict[tuple[str, int], int] = {}
-    places = np.flatnonzero(accepted)
+    indexes = np.flatnonzero(accepted)
     of_row = np.full(len(rows), -1, dtype=np.int64)
-    for place in places:
-        of_row[place] = groups.setdefault((rows.key[place], int(starts[place])), len(groups))
-    columns = {name: found.table[f"c_{name}"].take(places) for name in given.columns}
-    frame = dataframe_of(spark, pa.table({"_group": pa.array(of_row[places]), **columns})).alias(given.view)
+    for index in indexes:
+        of_row[index] = groups.setdefault((rows.key[index], int(starts[index])), len(groups))
+    columns = {name: found.table[f"c_{name}"].take(indexes) for name in query_input.columns}
+    frame = dataframe_of(spark, pa.table({"_group": pa.array(of_row[indexes]), **columns})).alias(query_input.view)
     computed = frame.groupBy("_group").agg(expr(first_failing_sql(definition.withheld)).alias("after")).toArrow()
     failing = np.full(len(groups) + 1, -1, dtype=np.int64)
     failing[_integers(computed["_group"])] = _integers(computed["after"])
@@ -260,12 +262,14 @@ def failing_groups(spark: SparkSession, definition: QueryDefinition, found: Foun
 
 def first_failing_sql(conditions: Sequence[Condition]) -> str:
     """SQL of the place of the first condition that a row does not meet; -1 if it meets all."""
-    cases = "".join(f" WHEN NOT coalesce({one.sql}, false) THEN {place}" for place, one in enumerate(conditions))
+    cases = "".join(
+        f" WHEN NOT coalesce({condition.sql}, false) THEN {index}" for index, condition in enumerate(conditions)
+    )
     return f"CASE{cases} ELSE -1 END" if cases else "-1"
 
 
 def _windows_sql(windows: Sequence[str]) -> str:
-    each = [f"array(unix_micros(({one}).start), unix_micros(({one}).end))" for one in windows]
+    each = [f"array(unix_micros(({window}).start), unix_micros(({window}).end))" for window in windows]
     return f"array({', '.join(each)})" if each else "CAST(NULL AS ARRAY<ARRAY<BIGINT>>)"
 
 
@@ -284,7 +288,7 @@ def _of_files(table: pa.Table, source: SourceRows) -> EvidenceRows:
 
 
 def _rows(table: pa.Table, ranges: NDArray[np.int64], file: NDArray[Any]) -> EvidenceRows:
-    windows = [one for one in table["windows_us"].to_pylist() if one is not None]
+    windows = [row_windows for row_windows in table["windows_us"].to_pylist() if row_windows is not None]
     return EvidenceRows(
         key=_texts(table["key"]),
         time_us=_times(table["time_us"]),
@@ -295,7 +299,9 @@ def _rows(table: pa.Table, ranges: NDArray[np.int64], file: NDArray[Any]) -> Evi
         file=file,
         identity=_texts(table["identity"]),
         after=_integers(table["after"]),
-        windows_us=np.array([[[_or_none(at) for at in one] for one in row] for row in windows]) if windows else None,
+        windows_us=np.array([[[_or_none(at) for at in window] for window in row] for row in windows])
+        if windows
+        else None,
         once_identity=_texts(table["once_identity"]),
         once_late_us=_times(table["once_late_us"]),
     )
@@ -318,8 +324,8 @@ def _integers(column: Any) -> Any:
 
 
 def _similar(table: pa.Table, source: SourceRows) -> dict[str, tuple[tuple[str, str], ...]]:
-    found: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    similar: dict[str, set[tuple[str, str]]] = defaultdict(set)
     columns = (table[name].to_pylist() for name in ("asked", "key", "file"))
     for asked, key, file in zip(*columns, strict=True):
-        found[asked].add((key, source.shown(file)))
-    return {asked: tuple(sorted(each)[:_MOST_SIMILAR]) for asked, each in found.items()}
+        similar[asked].add((key, source.shown(file)))
+    return {asked: tuple(sorted(each)[:_MOST_SIMILAR]) for asked, each in similar.items()}

@@ -37,29 +37,35 @@ def confirmed(
     Raises:
         CheckpointError: the state cannot be read.
     """
-    found = list(answers)
-    keys = [SEPARATOR.join(one.key) for one in found]
+    explanations = list(answers)
+    keys = [SEPARATOR.join(explanation.key) for explanation in explanations]
     operator = _operator(reader, definition)
     if operator is None:
-        return found
+        return explanations
     if definition.is_join:
         held, removed = _of_join(reader, operator, len(definition.key_names), keys, batch)
-        return [_joined(definition, one, key, held, removed, batch) for one, key in zip(found, keys, strict=True)]
+        return [
+            _joined(definition, explanation, key, held, removed, batch)
+            for explanation, key in zip(explanations, keys, strict=True)
+        ]
     fate = _in_state(definition)
     if fate is None:
-        return found
+        return explanations
     names = [f"key.{quoted(name)}" for name in definition.key_names]
     rows = reader.read(batch=batch, operator=operator.operator_id).selectExpr(f"{key_sql(names)} AS key")
     state = only_asked(rows, keys).distinct().collect()
     there = {row["key"] for row in state}
     withheld = {condition.text for condition in definition.withheld}
-    return [_single(one, fate, withheld, key in there, batch) for one, key in zip(found, keys, strict=True)]
+    return [
+        _single(explanation, fate, withheld, key in there, batch)
+        for explanation, key in zip(explanations, keys, strict=True)
+    ]
 
 
 def _operator(reader: CheckpointReader, definition: QueryDefinition) -> Operator | None:
     names = _OPERATORS.get(definition.kind, ())
-    found = [one for one in reader.inspect().operators if one.name in names]
-    return found[0] if len(found) == 1 else None
+    operators = [operator for operator in reader.inspect().operators if operator.name in names]
+    return operators[0] if len(operators) == 1 else None
 
 
 def _in_state(definition: QueryDefinition) -> KeyVerdict | None:
@@ -74,25 +80,25 @@ def _of_join(
 ) -> tuple[list[Mapping[str, int]], list[Mapping[tuple[str, int], int] | None]]:
     """By side: how many rows of each key the state after ``last`` has; and by key and batch how many rows the change
     feed reports as removed, since its first batch. All in one go, for each job of Spark costs a second."""
-    known, at = reader.inspect(), operator.operator_id
-    key = key_sql([f"key.field{place}" for place in range(parts)])
-    firsts = [first_changes(known, operator, (rows_store(side),)) for side in _SIDES]
+    checkpoint, at = reader.inspect(), operator.operator_id
+    key = key_sql([f"key.field{index}" for index in range(parts)])
+    firsts = [first_changes(checkpoint, operator, (rows_store(side),)) for side in _SIDES]
     frames = []
-    for place, side in enumerate(_SIDES):
+    for index, side in enumerate(_SIDES):
         rows = reader.read(side=side, batch=last, operator=at)
-        frames.append(rows.selectExpr(f"{place} AS side", f"{key} AS key", "-1L AS batch"))
-        if firsts[place] <= last:
-            changes = reader.changes(firsts[place], last, side=side, operator=at).where("change_type = 'delete'")
-            frames.append(changes.selectExpr(f"{place} AS side", f"{key} AS key", "batch_id AS batch"))
-    found = only_asked(reduce(lambda one, other: one.union(other), frames), keys)
+        frames.append(rows.selectExpr(f"{index} AS side", f"{key} AS key", "-1L AS batch"))
+        if firsts[index] <= last:
+            changes = reader.changes(firsts[index], last, side=side, operator=at).where("change_type = 'delete'")
+            frames.append(changes.selectExpr(f"{index} AS side", f"{key} AS key", "batch_id AS batch"))
+    asked_rows = only_asked(reduce(lambda frame, next_frame: frame.union(next_frame), frames), keys)
     held: list[dict[str, int]] = [{}, {}]
     removed: list[dict[tuple[str, int], int]] = [{("", first): 0} for first in firsts]
-    for row in found.groupBy("side", "key", "batch").agg(F.count(F.lit(1)).alias("rows")).collect():
+    for row in asked_rows.groupBy("side", "key", "batch").agg(F.count(F.lit(1)).alias("rows")).collect():
         if row["batch"] < 0:
             held[row["side"]][row["key"]] = row["rows"]
         else:
             removed[row["side"]][row["key"], row["batch"]] = row["rows"]
-    return list(held), [one if first <= last else None for one, first in zip(removed, firsts, strict=True)]
+    return list(held), [counts if first <= last else None for counts, first in zip(removed, firsts, strict=True)]
 
 
 def _joined(
@@ -104,15 +110,17 @@ def _joined(
     batch: int,
 ) -> KeyExplanation:
     said = []
-    for place, given in enumerate(definition.inputs):
-        rows = [row for row in answer.rows if row.input == given.view]
+    for side, query_input in enumerate(definition.inputs):
+        rows = [row for row in answer.rows if row.input == query_input.view]
         if any(row.fate is KeyVerdict.UNDECIDABLE for row in rows):
             continue
         waiting = sum(row.fate is KeyVerdict.WAITING for row in rows)
-        there = held[place].get(key, 0)
+        there = held[side].get(key, 0)
         if there != waiting:
-            said.append(f"the state after batch {batch} has {there} rows of {given.view} with this key, not {waiting}")
-        said += _expired(given.view, key, rows, removed[place])
+            said.append(
+                f"the state after batch {batch} has {there} rows of {query_input.view} with this key, not {waiting}"
+            )
+        said += _expired(query_input.view, key, rows, removed[side])
     return replace(answer, disagreements=(*answer.disagreements, *said)) if said else answer
 
 
@@ -126,10 +134,10 @@ def _expired(
     expected = Counter(batch for batch, read_in in gone if batch >= first and batch != read_in)
     # Of a row that the batch which read it removes at once, a query of several operators has changes, one of one not.
     passing = Counter(batch for batch, read_in in gone if batch == read_in)
-    for batch in {*expected, *(number for one, number in removed if one == key)}:
-        found = removed.get((key, batch), 0)
-        if not expected[batch] <= found <= expected[batch] + passing[batch]:
-            yield f"the change feed says that batch {batch} removed {found} rows of {view}, not {expected[batch]}"
+    for batch in {*expected, *(number for removed_key, number in removed if removed_key == key)}:
+        count = removed.get((key, batch), 0)
+        if not expected[batch] <= count <= expected[batch] + passing[batch]:
+            yield f"the change feed says that batch {batch} removed {count} rows of {view}, not {expected[batch]}"
 
 
 def _single(answer: KeyExplanation, fate: KeyVerdict, withheld: set[str], there: bool, batch: int) -> KeyExplanation:

@@ -39,30 +39,30 @@ def find_duplicates(
         removed: the batches between which a row leaves the state and no longer counts; None if it counts for ever.
     """
     of, unsure = np.full(len(rows), -1, dtype=np.int64), np.zeros(len(rows), dtype=bool)
-    kept: dict[str, int] = {}
-    places = np.flatnonzero(came | may_have_come)
-    for place in sorted(places, key=lambda p: (int(rows.last[p]), str(rows.file[p]), int(p))):
-        earlier = kept.get(identity[place])
-        if earlier is None or (removed is not None and removed[1][earlier] < rows.first[place]):
-            kept[identity[place]] = int(place)
+    kept_by_identity: dict[str, int] = {}
+    indexes = np.flatnonzero(came | may_have_come)
+    for index in sorted(indexes, key=lambda p: (int(rows.last[p]), str(rows.file[p]), int(p))):
+        earlier = kept_by_identity.get(identity[index])
+        if earlier is None or (removed is not None and removed[1][earlier] < rows.first[index]):
+            kept_by_identity[identity[index]] = int(index)
             continue
-        of[place] = earlier
-        forgotten = removed is not None and bool(removed[0][earlier] < rows.last[place])
-        unsure[place] = forgotten or bool(may_have_come[earlier])
+        of[index] = earlier
+        forgotten = removed is not None and bool(removed[0][earlier] < rows.last[index])
+        unsure[index] = forgotten or bool(may_have_come[earlier])
     return Duplicates(of, unsure)
 
 
 def one_of(rows: EvidenceRows, duplicates: Duplicates) -> Booleans:
     """Rows of which one was kept, and it is not known which: they came in one batch, are the same to the deduplication
     and different to what follows."""
-    found = np.zeros(len(rows), dtype=bool)
-    for place in np.flatnonzero(duplicates.of >= 0):
-        first = int(duplicates.of[place])
-        together = rows.first[place] <= rows.last[first] and rows.first[first] <= rows.last[place]
-        if together and _matters(rows, int(place)) != _matters(rows, first):
-            found[place] = found[first] = True
-    return found
+    undecided = np.zeros(len(rows), dtype=bool)
+    for index in np.flatnonzero(duplicates.of >= 0):
+        first = int(duplicates.of[index])
+        together = rows.first[index] <= rows.last[first] and rows.first[first] <= rows.last[index]
+        if together and _matters(rows, int(index)) != _matters(rows, first):
+            undecided[index] = undecided[first] = True
+    return undecided
 
 
-def _matters(rows: EvidenceRows, place: int) -> tuple[Any, ...]:
-    return rows.key[place], rows.time_us[place], rows.late_us[place], rows.failed[place]
+def _matters(rows: EvidenceRows, index: int) -> tuple[Any, ...]:
+    return rows.key[index], rows.time_us[index], rows.late_us[index], rows.failed[index]

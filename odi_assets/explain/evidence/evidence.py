@@ -30,9 +30,9 @@ NEVER_MS = 2**50
 
 def objects(values: Sequence[Any]) -> NDArray[Any]:
     """An array of values of any kind, None too."""
-    found = np.empty(len(values), dtype=object)
-    found[:] = values
-    return found
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
 
 
 @dataclass(frozen=True)
@@ -57,34 +57,34 @@ class Watermarks:
 
     def at_least(self, batch: Integers) -> Integers:
         """What the watermark of a batch was at least."""
-        place = np.searchsorted(self.batches, batch, side="right") - 1
-        return np.where(place >= 0, self._value(place), 0)
+        indexes = np.searchsorted(self.batches, batch, side="right") - 1
+        return np.where(indexes >= 0, self._value(indexes), 0)
 
     def at_most(self, batch: Integers) -> Integers:
         """What the watermark of a batch was at most; before the first batch there was none."""
-        place = np.searchsorted(self.batches, batch, side="left")
-        found = np.where(place < len(self.batches), self._value(place), NEVER_MS)
-        return np.where(batch < 0, 0, found)
+        indexes = np.searchsorted(self.batches, batch, side="left")
+        upper_bounds = np.where(indexes < len(self.batches), self._value(indexes), NEVER_MS)
+        return np.where(batch < 0, 0, upper_bounds)
 
     def first_reaching(self, milliseconds: Integers) -> tuple[Integers, Integers]:
         """The first batch whose watermark is at least this, as a range; :data:`NOT_READ` if none was so far."""
-        place = np.searchsorted(self.milliseconds, milliseconds, side="left")
-        reached = place < len(self.batches)
-        latest = np.where(reached, self._batch(place), NOT_READ)
-        before = np.where(place > 0, self._batch(place - 1), -1)
+        indexes = np.searchsorted(self.milliseconds, milliseconds, side="left")
+        reached = indexes < len(self.batches)
+        latest = np.where(reached, self._batch(indexes), NOT_READ)
+        before = np.where(indexes > 0, self._batch(indexes - 1), -1)
         return np.where(reached, before + 1, NOT_READ), latest
 
-    def _value(self, place: Integers) -> Integers:
-        return self._taken(self.milliseconds, place)
+    def _value(self, indexes: Integers) -> Integers:
+        return self._taken(self.milliseconds, indexes)
 
-    def _batch(self, place: Integers) -> Integers:
-        return self._taken(self.batches, place)
+    def _batch(self, indexes: Integers) -> Integers:
+        return self._taken(self.batches, indexes)
 
     @staticmethod
-    def _taken(values: Integers, place: Integers) -> Integers:
+    def _taken(values: Integers, indexes: Integers) -> Integers:
         if not len(values):
-            return np.zeros_like(place)
-        return values[np.clip(place, 0, len(values) - 1)]
+            return np.zeros_like(indexes)
+        return values[np.clip(indexes, 0, len(values) - 1)]
 
 
 @dataclass(frozen=True)
@@ -130,10 +130,10 @@ class EvidenceRows:
 
     def by_key(self) -> dict[str, list[int]]:
         """The places of the rows of each key."""
-        places: dict[str, list[int]] = defaultdict(list)
-        for place, key in enumerate(self.key):
-            places[key].append(place)
-        return places
+        indexes_by_key: dict[str, list[int]] = defaultdict(list)
+        for index, key in enumerate(self.key):
+            indexes_by_key[key].append(index)
+        return indexes_by_key
 
     def __len__(self) -> int:
         return len(self.key)

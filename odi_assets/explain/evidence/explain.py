@@ -61,12 +61,15 @@ def collect_evidence(
         sources: by input of the node.
         table: the rows of the node's table, to compare the answers with.
     """
-    found = [collect_rows(spark, definition, one, sources[one.source], keys) for one in definition.inputs]
+    found_rows = [
+        collect_rows(spark, definition, query_input, sources[query_input.source], keys)
+        for query_input in definition.inputs
+    ]
     if definition.kind == "aggregation" and definition.withheld:
-        fates = row_fates(definition.inputs[0], found[0].rows, past.watermarks)
-        after = failing_groups(spark, definition, found[0], fates.accepted)
-        found = [replace(found[0], rows=replace(found[0].rows, after=after))]
-    evidence = _evidence(spark, definition, keys, found, sources, past)
+        fates = row_fates(definition.inputs[0], found_rows[0].rows, past.watermarks)
+        after = failing_groups(spark, definition, found_rows[0], fates.accepted)
+        found_rows = [replace(found_rows[0], rows=replace(found_rows[0].rows, after=after))]
+    evidence = _evidence(spark, definition, keys, found_rows, sources, past)
     columns = [column for column in definition.output_key if column is not None]
     comparable = table is not None and bool(columns) and len(columns) == len(definition.output_key)
     return replace(evidence, written=count_written(table, columns, keys) if comparable and table is not None else None)
@@ -76,27 +79,27 @@ def _evidence(
     spark: SparkSession,
     definition: QueryDefinition,
     keys: Sequence[str],
-    found: Sequence[FoundRows],
+    found_rows: Sequence[FoundRows],
     sources: Mapping[str, SourceRows],
     past: Past,
 ) -> Evidence:
     """What decides about the rows that were found, here and behind the operator."""
     evidence = Evidence(
         keys=tuple(keys),
-        rows=tuple(one.rows for one in found),
+        rows=tuple(input_rows.rows for input_rows in found_rows),
         watermarks=past.watermarks,
-        pairs=collect_pairs(spark, definition, *found) if definition.is_join else None,
+        pairs=collect_pairs(spark, definition, *found_rows) if definition.is_join else None,
         versions=past.versions,
-        lost_rows=tuple(past.lost_rows.get(one.source) for one in definition.inputs),
+        lost_rows=tuple(past.lost_rows.get(query_input.source) for query_input in definition.inputs),
         lost_batches=past.lost_batches,
-        similar=tuple(one.similar for one in found),
+        similar=tuple(input_rows.similar for input_rows in found_rows),
     )
     if definition.then is None or evidence.pairs is None:
         return evidence
     joined, unsure = joined_pairs(definition, evidence)
     if not joined.any():
         return evidence
-    on = pass_on(definition, found, evidence.pairs, joined)
+    on = pass_on(definition, found_rows, evidence.pairs, joined)
     then, passed_on = _behind(spark, definition.then, on, sources, past)
     left = evidence.rows[0].key[evidence.pairs.left[unsure]]
     return replace(evidence, then=then, passed_on=passed_on, unsure=frozenset(left))
@@ -109,8 +112,8 @@ def _behind(
 
     Two keys whose pairs have one key there are decided apart from each other.
     """
-    place = next(place for place, one in enumerate(then.inputs) if one.source == JOINED)
-    pairs = collect_passed_on(spark, then, then.inputs[place], on)
+    joined_index = next(index for index, query_input in enumerate(then.inputs) if query_input.source == JOINED)
+    pairs = collect_passed_on(spark, then, then.inputs[joined_index], on)
     if not then.is_join:
         by_question = replace(pairs, rows=replace(pairs.rows, key=objects(on.of_key)))
         keys = list(dict.fromkeys(on.of_key))
@@ -118,18 +121,21 @@ def _behind(
     # Where the key is NULL there, no row has it.
     there = ["\0" if key is None else key for key in pairs.rows.key]
     keys = list(dict.fromkeys(there))
-    found = [
+    found_rows = [
         replace(pairs, rows=replace(pairs.rows, key=objects(there)))
-        if one.source == JOINED
-        else collect_rows(spark, then, one, sources[one.source], keys)
-        for one in then.inputs
+        if query_input.source == JOINED
+        else collect_rows(spark, then, query_input, sources[query_input.source], keys)
+        for query_input in then.inputs
     ]
-    whole = _evidence(spark, then, keys, found, sources, past)
+    whole = _evidence(spark, then, keys, found_rows, sources, past)
     turn_of, passed_on = _turns(on.of_key, there)
     turns = []
     for turn in range(max(turn_of, default=-1) + 1):
         mine = objects([key if of == turn else None for key, of in zip(there, turn_of, strict=True)])
-        rows = tuple(replace(one, key=mine) if at == place else one for at, one in enumerate(whole.rows))
+        rows = tuple(
+            replace(input_rows, key=mine) if index == joined_index else input_rows
+            for index, input_rows in enumerate(whole.rows)
+        )
         turns.append(replace(whole, rows=rows))
     return tuple(turns), passed_on
 
@@ -144,13 +150,13 @@ def _turns(questions: Sequence[str], keys: Sequence[str]) -> tuple[list[int], di
         turn = of_key.setdefault(question, len(of_key))
         turn_of.append(turn)
         passed_on.setdefault(question, {})[turn, key] = None
-    return turn_of, {question: tuple(found) for question, found in passed_on.items()}
+    return turn_of, {question: tuple(turns_and_keys) for question, turns_and_keys in passed_on.items()}
 
 
 def decide(definition: QueryDefinition, evidence: Evidence) -> Iterator[KeyExplanation]:
     """The answers, in the order of the keys. Pure: the same evidence gives the same answers."""
-    found = (explain_join if definition.is_join else explain_single)(definition, evidence)
+    answers = (explain_join if definition.is_join else explain_single)(definition, evidence)
     if definition.then is not None:
-        behind = [{one.text: one for one in decide(definition.then, turn)} for turn in evidence.then]
-        found = followed(definition, evidence, found, behind)
-    return not_followed(definition, evidence, found) if definition.beyond else found
+        behind = [{answer.text: answer for answer in decide(definition.then, turn)} for turn in evidence.then]
+        answers = followed(definition, evidence, answers, behind)
+    return not_followed(definition, evidence, answers) if definition.beyond else answers

@@ -57,7 +57,7 @@ class RowFates:
 def row_fates(given: Input, rows: EvidenceRows, watermarks: Watermarks) -> RowFates:
     """Decide the rows of an input."""
     conditions = given.every_condition
-    null_conditions = [place for place, one in enumerate(conditions) if one.null_of_key]
+    null_conditions = [index for index, condition in enumerate(conditions) if condition.null_of_key]
     no_key = np.array([key is None for key in rows.key], dtype=bool)
     # What fails only behind the deduplication comes to it.
     before = (rows.failed >= 0) & (rows.failed < len(given.conditions))
@@ -104,22 +104,24 @@ def _lateness(rows: EvidenceRows, watermarks: Watermarks, candidates: Booleans) 
     return late, candidates & (~timed | (most * 1000 < times))
 
 
-def _leaves_once(given: Input, rows: EvidenceRows, watermarks: Watermarks) -> tuple[Integers, Integers] | None:
+def _leaves_once(query_input: Input, rows: EvidenceRows, watermarks: Watermarks) -> tuple[Integers, Integers] | None:
     """The batches between which a row leaves the state of the deduplication before the operator; None if no row that is
     its like comes after that, for it would be late."""
-    once, times = given.once, rows.once_late_us
+    once, times = query_input.once, rows.once_late_us
     if once is None or times is None or not once.expires or once.state_range_ms is None:
         return None
     first, last = watermarks.first_reaching(-(-times // 1000) + once.state_range_ms)
     return np.maximum(first, rows.first), np.maximum(last, rows.last)
 
 
-def _removal(given: Input, rows: EvidenceRows, watermarks: Watermarks) -> tuple[Integers | None, Integers, Integers]:
+def _removal(
+    query_input: Input, rows: EvidenceRows, watermarks: Watermarks
+) -> tuple[Integers | None, Integers, Integers]:
     never = np.full(len(rows), NOT_READ, dtype=np.int64)
-    if given.state_range_ms is None:
+    if query_input.state_range_ms is None:
         return None, never, never
     timed = rows.late_us != NO_TIME
-    needs = -(-rows.late_us // 1000) + given.state_range_ms
+    needs = -(-rows.late_us // 1000) + query_input.state_range_ms
     first, last = watermarks.first_reaching(needs)
     first, last = np.maximum(first, rows.first), np.maximum(last, rows.last)
     return needs, np.where(timed, first, never), np.where(timed, last, never)

@@ -39,21 +39,21 @@ def followed(
     behind: Sequence[Mapping[str, KeyExplanation]],
 ) -> Iterator[KeyExplanation]:
     """The answers of a join; for joined rows, with the answers of the operator behind the join."""
-    for one in answers:
-        if one.verdict is not KeyVerdict.MATCHED:
-            yield one
+    for answer in answers:
+        if answer.verdict is not KeyVerdict.MATCHED:
+            yield answer
             continue
-        found = [behind[turn][key] for turn, key in evidence.passed_on.get(one.text, ())]
-        unsure = one.text in evidence.unsure or any(evidence.lost_rows)
-        yield _compared(definition, evidence, _together(one, found, unsure))
+        answers_behind = [behind[turn][key] for turn, key in evidence.passed_on.get(answer.text, ())]
+        unsure = answer.text in evidence.unsure or any(evidence.lost_rows)
+        yield _compared(definition, evidence, _together(answer, answers_behind, unsure))
 
 
-def _together(joined: KeyExplanation, found: Sequence[KeyExplanation], unsure: bool) -> KeyExplanation:
-    best = min(found, key=lambda one: _ORDER.index(one.verdict))
+def _together(joined: KeyExplanation, answers_behind: Sequence[KeyExplanation], unsure: bool) -> KeyExplanation:
+    best = min(answers_behind, key=lambda answer: _ORDER.index(answer.verdict))
     before = joined.sentence.split(", version ")[0].rstrip(".")
     sentence = f"{before}. {best.sentence}"
-    if len(found) > 1:
-        sentence += f" It was joined {len(found):,} times; this came furthest."
+    if len(answers_behind) > 1:
+        sentence += f" It was joined {len(answers_behind):,} times; this came furthest."
     verdict = best.verdict
     if unsure and verdict not in _PASSED_ON:
         verdict = KeyVerdict.UNDECIDABLE
@@ -63,39 +63,39 @@ def _together(joined: KeyExplanation, found: Sequence[KeyExplanation], unsure: b
         key=joined.key,
         verdict=verdict,
         sentence=sentence,
-        rows=(*joined.rows, *(row for one in found for row in one.rows)),
+        rows=(*joined.rows, *(row for answer in answers_behind for row in answer.rows)),
         disagreements=(*joined.disagreements, *best.disagreements),
     )
 
 
-def _compared(definition: QueryDefinition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
+def _compared(definition: QueryDefinition, evidence: Evidence, answer: KeyExplanation) -> KeyExplanation:
     """The answer, weighed against the node's table."""
     if evidence.written is None or definition.last.withheld:
-        return found
+        return answer
     if definition.last.beyond:
-        return replace(found, sentence=found.sentence + _in_table(definition, evidence, found))
-    if found.verdict in _WRITTEN and not evidence.written.get(found.text, 0):
+        return replace(answer, sentence=answer.sentence + _in_table(definition, evidence, answer))
+    if answer.verdict in _WRITTEN and not evidence.written.get(answer.text, 0):
         said = "its rows went into the table, and the table has no row with this key: it was changed or removed there"
-        return replace(found, disagreements=(*found.disagreements, said))
-    return found
+        return replace(answer, disagreements=(*answer.disagreements, said))
+    return answer
 
 
 def not_followed(
     definition: QueryDefinition, evidence: Evidence, answers: Iterable[KeyExplanation]
 ) -> Iterator[KeyExplanation]:
     """The answers of a query with something behind that is not followed."""
-    for one in answers:
-        if one.verdict not in _PASSED_ON:
-            yield one
+    for answer in answers:
+        if answer.verdict not in _PASSED_ON:
+            yield answer
             continue
-        sentence = f"{one.sentence} What follows is not computed here: {definition.beyond}."
-        sentence += _in_table(definition, evidence, one)
-        yield replace(one, verdict=KeyVerdict.REACHED, sentence=sentence, table_version=None)
+        sentence = f"{answer.sentence} What follows is not computed here: {definition.beyond}."
+        sentence += _in_table(definition, evidence, answer)
+        yield replace(answer, verdict=KeyVerdict.REACHED, sentence=sentence, table_version=None)
 
 
-def _in_table(definition: QueryDefinition, evidence: Evidence, one: KeyExplanation) -> str:
+def _in_table(definition: QueryDefinition, evidence: Evidence, answer: KeyExplanation) -> str:
     if evidence.written is None:
         return ""
-    rows = evidence.written.get(one.text, 0)
-    key = ", ".join(f"{name} = {part}" for name, part in zip(definition.output_key, one.key, strict=False))
+    rows = evidence.written.get(answer.text, 0)
+    key = ", ".join(f"{name} = {part}" for name, part in zip(definition.output_key, answer.key, strict=False))
     return f" The table has {rows:,} row{'' if rows == 1 else 's'} with {key}."

@@ -61,17 +61,17 @@ def explain_join(definition: QueryDefinition, evidence: Evidence) -> Iterator[Ke
     assert pairs is not None
     ends = _ends(sides, pairs)
     batches = np.maximum(left.last[pairs.left], right.last[pairs.right])
-    best = _best_pairs([left.key[place] for place in pairs.left], ends, batches)
+    best = _best_pairs([left.key[index] for index in pairs.left], ends, batches)
     by_key = [rows.by_key() for rows in sides.rows]
     for key in evidence.keys:
-        places = tuple(found.get(key, ()) for found in by_key)
-        rows = tuple(_fates_of(definition, evidence, sides, side, places[side], key) for side in (0, 1))
-        place = best.get(key)
-        if place is None:
-            found = _without_pair(definition, evidence, key, rows)
+        indexes = tuple(indexes_by_key.get(key, ()) for indexes_by_key in by_key)
+        rows = tuple(_fates_of(definition, evidence, sides, side, indexes[side], key) for side in (0, 1))
+        pair = best.get(key)
+        if pair is None:
+            answer = _without_pair(definition, evidence, key, rows)
         else:
-            found = _with_pair(definition, evidence, sides, key, rows, place, _Pair(ends[place]))
-        yield _checked(definition, evidence, found)
+            answer = _with_pair(definition, evidence, sides, key, rows, pair, _Pair(ends[pair]))
+        yield _checked(definition, evidence, answer)
 
 
 def joined_pairs(definition: QueryDefinition, evidence: Evidence) -> tuple[Booleans, Booleans]:
@@ -84,8 +84,8 @@ def joined_pairs(definition: QueryDefinition, evidence: Evidence) -> tuple[Boole
 def _sides(definition: QueryDefinition, evidence: Evidence) -> _Sides:
     left, right = evidence.rows
     fates = (
-        row_fates(given, rows, evidence.watermarks)
-        for given, rows in zip(definition.inputs, (left, right), strict=True)
+        row_fates(query_input, rows, evidence.watermarks)
+        for query_input, rows in zip(definition.inputs, (left, right), strict=True)
     )
     return _Sides((left, right), (next(fates), next(fates)))
 
@@ -94,12 +94,12 @@ def _sides(definition: QueryDefinition, evidence: Evidence) -> _Sides:
 
 
 def _ends(sides: _Sides, pairs: Pairs) -> Integers:
-    places = pairs.left, pairs.right
+    indexes = pairs.left, pairs.right
     in_window = np.asarray(pairs.holds.all(axis=1), dtype=bool)
 
     def either(name: str) -> Booleans:
         return np.asarray(
-            getattr(sides.fates[0], name)[places[0]] | getattr(sides.fates[1], name)[places[1]], dtype=bool
+            getattr(sides.fates[0], name)[indexes[0]] | getattr(sides.fates[1], name)[indexes[1]], dtype=bool
         )
 
     choices = [
@@ -119,25 +119,25 @@ def _ends(sides: _Sides, pairs: Pairs) -> Integers:
 def _best_pairs(keys: Sequence[str], ends: Integers, batches: Integers) -> dict[str, int]:
     """By key, the pair that is the answer; of equal ones, that which was joined first."""
     order = np.lexsort((batches, ends))[::-1]
-    return {keys[place]: int(place) for place in order}
+    return {keys[pair]: int(pair) for pair in order}
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
 def _fates_of(
-    definition: QueryDefinition, evidence: Evidence, sides: _Sides, side: int, places: Sequence[int], key: str
+    definition: QueryDefinition, evidence: Evidence, sides: _Sides, side: int, indexes: Sequence[int], key: str
 ) -> tuple[RowFate, ...]:
-    given = definition.inputs[side]
-    if places:
-        return tuple(row_fate(given, sides.rows[side], sides.fates[side], place) for place in places)
+    query_input = definition.inputs[side]
+    if indexes:
+        return tuple(row_fate(query_input, sides.rows[side], sides.fates[side], index) for index in indexes)
     lost = evidence.lost_rows[side] if evidence.lost_rows else None
     if lost is not None:
-        text = f"{given.view} has no row of it now, and what it had is not all there: {lost.what}"
-        return (RowFate(given.view, KeyVerdict.UNDECIDABLE, text),)
+        text = f"{query_input.view} has no row of it now, and what it had is not all there: {lost.what}"
+        return (RowFate(query_input.view, KeyVerdict.UNDECIDABLE, text),)
     similar = evidence.similar[side].get(key, ()) if evidence.similar else ()
-    text = f"{given.view} has no row with this key" + (", but one that is almost the same" if similar else "")
-    return (RowFate(given.view, KeyVerdict.NEVER_ARRIVED, text),)
+    text = f"{query_input.view} has no row with this key" + (", but one that is almost the same" if similar else "")
+    return (RowFate(query_input.view, KeyVerdict.NEVER_ARRIVED, text),)
 
 
 def _without_pair(
@@ -170,52 +170,54 @@ def _with_pair(
     sides: _Sides,
     key: str,
     rows: tuple[tuple[RowFate, ...], ...],
-    place: int,
+    pair: int,
     end: _Pair,
 ) -> KeyExplanation:
     pairs = evidence.pairs
     assert pairs is not None
-    places = int(pairs.left[place]), int(pairs.right[place])
+    indexes = int(pairs.left[pair]), int(pairs.right[pair])
     facts: dict[str, object] = {}
     if end is _Pair.MATCHED:
-        sentence, facts = _matched(definition, evidence, sides, places)
+        sentence, facts = _matched(definition, evidence, sides, indexes)
     elif end is _Pair.OUT_OF_WINDOW:
-        sentence, facts = _out_of_window(definition, evidence, sides, places, place)
+        sentence, facts = _out_of_window(definition, evidence, sides, indexes, pair)
     elif end is _Pair.LATE:
-        sentence = _rows_text(definition, sides, places, (KeyVerdict.DROPPED_LATE,))
+        sentence = _rows_text(definition, sides, indexes, (KeyVerdict.DROPPED_LATE,))
     elif end is _Pair.FILTERED:
-        sentence = _rows_text(definition, sides, places, (KeyVerdict.FILTERED, KeyVerdict.NULL_KEY))
+        sentence = _rows_text(definition, sides, indexes, (KeyVerdict.FILTERED, KeyVerdict.NULL_KEY))
     elif end is _Pair.DUPLICATE:
-        sentence = _rows_text(definition, sides, places, (KeyVerdict.DUPLICATE_OF,))
+        sentence = _rows_text(definition, sides, indexes, (KeyVerdict.DUPLICATE_OF,))
     elif end is _Pair.NOT_READ:
-        sentence = _rows_text(definition, sides, places, (KeyVerdict.NOT_READ,))
+        sentence = _rows_text(definition, sides, indexes, (KeyVerdict.NOT_READ,))
     else:
-        sentence, facts = _unknown(definition, evidence, sides, places)
+        sentence, facts = _unknown(definition, evidence, sides, indexes)
     return KeyExplanation(key_parts(key), _VERDICTS[end], f"{sentence}.", (*rows[0], *rows[1]), **facts)  # type: ignore[arg-type]
 
 
 def _matched(
-    definition: QueryDefinition, evidence: Evidence, sides: _Sides, places: tuple[int, int]
+    definition: QueryDefinition, evidence: Evidence, sides: _Sides, indexes: tuple[int, int]
 ) -> tuple[str, dict[str, object]]:
     left, right = (sides.rows[side] for side in (0, 1))
-    ranges = [(int(one.first[place]), int(one.last[place])) for one, place in zip((left, right), places, strict=True)]
+    ranges = [
+        (int(rows.first[index]), int(rows.last[index])) for rows, index in zip((left, right), indexes, strict=True)
+    ]
     batch = max(first for first, _ in ranges)
     known = batch == max(last for _, last in ranges)
     version = evidence.versions.get(batch) if known else None
-    what = " and ".join(describe(definition.inputs[side], sides.rows[side], places[side]) for side in (0, 1))
+    what = " and ".join(describe(definition.inputs[side], sides.rows[side], indexes[side]) for side in (0, 1))
     sentence = f"Joined: {what}" + (f", in batch {batch}" if known else ", in a batch no longer known")
     sentence += f", version {version} of the table" if version is not None else ""
     return sentence, {"batch": batch if known else None, "table_version": version}
 
 
 def _out_of_window(
-    definition: QueryDefinition, evidence: Evidence, sides: _Sides, places: tuple[int, int], pair: int
+    definition: QueryDefinition, evidence: Evidence, sides: _Sides, indexes: tuple[int, int], pair: int
 ) -> tuple[str, dict[str, object]]:
     pairs = evidence.pairs
     assert pairs is not None
     failing = int(np.argmin(pairs.holds[pair]))
     condition, apart = definition.conditions[failing], float(pairs.apart[pair, failing])
-    left, right = (describe(definition.inputs[side], sides.rows[side], places[side]) for side in (0, 1))
+    left, right = (describe(definition.inputs[side], sides.rows[side], indexes[side]) for side in (0, 1))
     sentence = f"{capital(left)} and {right} have this key, and are not joined: `{condition.text}` is not met"
     by: timedelta | float | None = None
     if condition.sides and not np.isnan(apart):
@@ -225,41 +227,41 @@ def _out_of_window(
 
 
 def _rows_text(
-    definition: QueryDefinition, sides: _Sides, places: tuple[int, int], fates: tuple[KeyVerdict, ...]
+    definition: QueryDefinition, sides: _Sides, indexes: tuple[int, int], fates: tuple[KeyVerdict, ...]
 ) -> str:
-    found = [row_fate(definition.inputs[s], sides.rows[s], sides.fates[s], places[s]) for s in (0, 1)]
-    texts = [row.text for row in found if row.fate in fates]
-    others = [row.input for row in found if row.fate not in fates]
+    pair_fates = [row_fate(definition.inputs[s], sides.rows[s], sides.fates[s], indexes[s]) for s in (0, 1)]
+    texts = [row.text for row in pair_fates if row.fate in fates]
+    others = [row.input for row in pair_fates if row.fate not in fates]
     return capital(", and ".join(texts)) + (f". So the row of {others[0]} was not joined to it" if others else "")
 
 
 def _unknown(
-    definition: QueryDefinition, evidence: Evidence, sides: _Sides, places: tuple[int, int]
+    definition: QueryDefinition, evidence: Evidence, sides: _Sides, indexes: tuple[int, int]
 ) -> tuple[str, dict[str, object]]:
-    found = [row_fate(definition.inputs[s], sides.rows[s], sides.fates[s], places[s]) for s in (0, 1)]
-    not_known = capital(", and ".join(row.text for row in found if row.fate is KeyVerdict.UNDECIDABLE))
-    one_of = any(sides.fates[side].one_of[places[side]] for side in (0, 1))
+    pair_fates = [row_fate(definition.inputs[s], sides.rows[s], sides.fates[s], indexes[s]) for s in (0, 1)]
+    not_known = capital(", and ".join(row.text for row in pair_fates if row.fate is KeyVerdict.UNDECIDABLE))
+    one_of = any(sides.fates[side].one_of[indexes[side]] for side in (0, 1))
     lost = _NOT_WRITTEN if one_of else evidence.lost_batches
     sentence = not_known if one_of or not lost else f"It is not known whether these rows were joined: {lost}"
     return sentence, {"lost": (str(lost),) if lost else ()}
 
 
-def _checked(definition: QueryDefinition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
+def _checked(definition: QueryDefinition, evidence: Evidence, answer: KeyExplanation) -> KeyExplanation:
     """The answer, weighed against rows that may be missing from the evidence, and against the node's table."""
-    lost = tuple(one for one in evidence.lost_rows if one is not None)
-    if lost and found.verdict not in (KeyVerdict.MATCHED, KeyVerdict.UNDECIDABLE):
+    lost = tuple(loss for loss in evidence.lost_rows if loss is not None)
+    if lost and answer.verdict not in (KeyVerdict.MATCHED, KeyVerdict.UNDECIDABLE):
         sentence = f"It is not known: rows of this key may be gone. {capital(str(lost[0]))}."
-        found = replace(found, verdict=KeyVerdict.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)))
+        answer = replace(answer, verdict=KeyVerdict.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)))
     if evidence.written is None or not definition.is_whole:
-        return found
-    rows = evidence.written.get(SEPARATOR.join(found.key), 0)
-    if found.verdict is KeyVerdict.UNDECIDABLE and rows and not definition.outer:
+        return answer
+    rows = evidence.written.get(SEPARATOR.join(answer.key), 0)
+    if answer.verdict is KeyVerdict.UNDECIDABLE and rows and not definition.outer:
         sentence = "Joined: the table has its row. It is no longer known in which batch."
-        return replace(found, verdict=KeyVerdict.MATCHED, sentence=sentence, table_version=None)
-    if found.verdict is KeyVerdict.MATCHED and not rows:
+        return replace(answer, verdict=KeyVerdict.MATCHED, sentence=sentence, table_version=None)
+    if answer.verdict is KeyVerdict.MATCHED and not rows:
         said = "the rows were joined, and the table has no row with this key: it was changed or removed there since"
-        return replace(found, disagreements=(*found.disagreements, said))
-    if rows and not definition.outer and found.verdict not in (KeyVerdict.MATCHED, KeyVerdict.UNDECIDABLE):
+        return replace(answer, disagreements=(*answer.disagreements, said))
+    if rows and not definition.outer and answer.verdict not in (KeyVerdict.MATCHED, KeyVerdict.UNDECIDABLE):
         said = f"the table has {rows:,} row{'s' if rows > 1 else ''} with this key, which these inputs do not explain"
-        return replace(found, disagreements=(*found.disagreements, said))
-    return found
+        return replace(answer, disagreements=(*answer.disagreements, said))
+    return answer

@@ -57,9 +57,9 @@ def describe(given: Input, rows: EvidenceRows, place: int) -> str:
     return f"the row of {given.view}{when}"
 
 
-def _dropped(rows: EvidenceRows, fates: RowFates, place: int, what: str, known: dict[str, Any]) -> RowFate:
-    before_ms, batch = int(fates.before_ms[place]), read_in(rows, place)
-    behind = timedelta(microseconds=before_ms * 1000 - int(rows.dropped_us[place]))
+def _dropped(rows: EvidenceRows, fates: RowFates, index: int, what: str, known: dict[str, Any]) -> RowFate:
+    before_ms, batch = int(fates.before_ms[index]), read_in(rows, index)
+    behind = timedelta(microseconds=before_ms * 1000 - int(rows.dropped_us[index]))
     by = "exactly at" if not behind else f"{distance(behind)} behind"
     text = f"{what} came too late: {by} the watermark {watermark_text(before_ms)}"
     text += f" when batch {batch} read it" if batch is not None else ""
@@ -67,23 +67,25 @@ def _dropped(rows: EvidenceRows, fates: RowFates, place: int, what: str, known: 
     return RowFate(fate=KeyVerdict.DROPPED_LATE, text=text, batch=batch, watermark=watermark, late_by=behind, **known)
 
 
-def _kept(given: Input, rows: EvidenceRows, fates: RowFates, place: int, what: str, known: dict[str, Any]) -> RowFate:
-    if fates.needs_ms is None or rows.late_us[place] == NO_TIME:
+def _kept(
+    query_input: Input, rows: EvidenceRows, fates: RowFates, index: int, what: str, known: dict[str, Any]
+) -> RowFate:
+    if fates.needs_ms is None or rows.late_us[index] == NO_TIME:
         return RowFate(
             fate=KeyVerdict.WAITING, text=f"{what} stays in the state for ever: no watermark removes it", **known
         )
-    until = moment(int(fates.needs_ms[place]) - given.passed_by_ms)
-    reaches = "passes" if given.passed_by_ms else "reaches"
-    if fates.removed_first[place] >= NOT_READ:
+    until = moment(int(fates.needs_ms[index]) - query_input.passed_by_ms)
+    reaches = "passes" if query_input.passed_by_ms else "reaches"
+    if fates.removed_first[index] >= NOT_READ:
         text = f"{what} waits in the state until the watermark {reaches} {time_text(until)}"
         return RowFate(fate=KeyVerdict.WAITING, text=text, watermark=until, **known)
-    first, last = int(fates.removed_first[place]), int(fates.removed_last[place])
+    first, last = int(fates.removed_first[index]), int(fates.removed_last[index])
     if first != last:
         text = f"{what} left the state when the watermark reached {time_text(until)}, in a batch no longer known"
         return RowFate(fate=KeyVerdict.EXPIRED, text=text, watermark=until, **known)
-    reached = int(fates.removed_at_ms[place])
+    reached = int(fates.removed_at_ms[index])
     text = f"{what} left the state in batch {first}: its watermark {watermark_text(reached)} had "
-    text += f"{'passed' if given.passed_by_ms else 'reached'} {time_text(until)}"
+    text += f"{'passed' if query_input.passed_by_ms else 'reached'} {time_text(until)}"
     return RowFate(fate=KeyVerdict.EXPIRED, text=text, batch=first, watermark=moment(reached), **known)
 
 

@@ -19,7 +19,7 @@ def normalized(key: str) -> str:
 def normalized_sql(sql: str) -> str:
     """SQL of :func:`normalized` of a text."""
     whole = f"if(endswith({sql}, '.0'), left({sql}, length({sql}) - 2), {sql})"
-    left_out = "".join(f"\\u{ord(one):04x}" for one in _LEFT_OUT)
+    left_out = "".join(f"\\u{ord(character):04x}" for character in _LEFT_OUT)
     return f"ltrim('0', translate(lower({whole}), '{left_out}', ''))"
 
 

@@ -63,38 +63,38 @@ class _Session:
 def explain_single(definition: QueryDefinition, evidence: Evidence) -> Iterator[KeyExplanation]:
     """The answers, in the order of the keys."""
     inputs = [
-        (_decided(definition, given, evidence, rows), rows.by_key())
-        for given, rows in zip(definition.inputs, evidence.rows, strict=True)
+        (_decided(definition, query_input, evidence, rows), rows.by_key())
+        for query_input, rows in zip(definition.inputs, evidence.rows, strict=True)
     ]
     judge = _JUDGES[definition.kind]
     for key in evidence.keys:
         rows_of_key: list[RowFate] = []
-        for decided, places in inputs:
-            found = places.get(key, [])
-            judged = zip(found, judge(decided, found), strict=True) if found else ()
-            rows_of_key += [_or_withheld(decided, *one) for one in judged]
+        for decided, indexes_by_key in inputs:
+            indexes = indexes_by_key.get(key, [])
+            judged = zip(indexes, judge(decided, indexes), strict=True) if indexes else ()
+            rows_of_key += [_or_withheld(decided, *index_and_fate) for index_and_fate in judged]
         answer = _answer(key, rows_of_key) if rows_of_key else _absent(definition, evidence, key)
         yield _checked(definition, evidence, answer)
 
 
-def _decided(definition: QueryDefinition, given: Input, evidence: Evidence, rows: EvidenceRows) -> _Decided:
-    fates = row_fates(given, rows, evidence.watermarks)
+def _decided(definition: QueryDefinition, query_input: Input, evidence: Evidence, rows: EvidenceRows) -> _Decided:
+    fates = row_fates(query_input, rows, evidence.watermarks)
     duplicates = None
     if definition.kind == "deduplication" and rows.identity is not None:
         removed = (fates.removed_first, fates.removed_last) if definition.expires else None
         duplicates = find_duplicates(rows, rows.identity, fates.accepted, fates.unknown, removed)
-    return _Decided(definition, given, evidence, rows, fates, duplicates)
+    return _Decided(definition, query_input, evidence, rows, fates, duplicates)
 
 
-def _or_withheld(decided: _Decided, place: int, found: RowFate) -> RowFate:
+def _or_withheld(decided: _Decided, index: int, row: RowFate) -> RowFate:
     """The fate of a row, unless a condition behind the operator kept it, or its group, from being written."""
     after = decided.rows.after
-    if after is None or after[place] < 0 or found.fate not in (KeyVerdict.COUNTED, KeyVerdict.KEPT):
-        return found
-    condition = decided.definition.withheld[int(after[place])].text
+    if after is None or after[index] < 0 or row.fate not in (KeyVerdict.COUNTED, KeyVerdict.KEPT):
+        return row
+    condition = decided.definition.withheld[int(after[index])].text
     what = "its group" if decided.definition.kind == "aggregation" else "it"
-    text = f"{found.text}; {what} does not meet `{condition}`, so it is not in the table"
-    return replace(found, fate=KeyVerdict.FILTERED, condition=condition, text=text)
+    text = f"{row.text}; {what} does not meet `{condition}`, so it is not in the table"
+    return replace(row, fate=KeyVerdict.FILTERED, condition=condition, text=text)
 
 
 def _answer(key: str, rows: Sequence[RowFate]) -> KeyExplanation:
@@ -111,7 +111,7 @@ def _answer(key: str, rows: Sequence[RowFate]) -> KeyExplanation:
 
 
 def _absent(definition: QueryDefinition, evidence: Evidence, key: str) -> KeyExplanation:
-    views = [given.view for given in definition.inputs]
+    views = [query_input.view for query_input in definition.inputs]
     similar = tuple(
         text
         for view, near in zip(views, evidence.similar, strict=False)
@@ -123,117 +123,119 @@ def _absent(definition: QueryDefinition, evidence: Evidence, key: str) -> KeyExp
     return KeyExplanation(key_parts(key), KeyVerdict.NEVER_ARRIVED, f"{capital(sentence)}.", rows, similar=similar)
 
 
-def _checked(definition: QueryDefinition, evidence: Evidence, found: KeyExplanation) -> KeyExplanation:
-    lost = tuple(one for one in evidence.lost_rows if one is not None)
-    if lost and found.verdict is KeyVerdict.NEVER_ARRIVED:
+def _checked(definition: QueryDefinition, evidence: Evidence, answer: KeyExplanation) -> KeyExplanation:
+    lost = tuple(loss for loss in evidence.lost_rows if loss is not None)
+    if lost and answer.verdict is KeyVerdict.NEVER_ARRIVED:
         sentence = f"It is not known: rows of this key may be gone. {capital(str(lost[0]))}."
-        rows = tuple(replace(row, fate=KeyVerdict.UNDECIDABLE) for row in found.rows)
-        found = replace(found, verdict=KeyVerdict.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)), rows=rows)
-    elif found.verdict is KeyVerdict.UNDECIDABLE and evidence.lost_batches:
-        found = replace(found, lost=(str(evidence.lost_batches),))
-    if found.batch is not None:
-        found = replace(found, table_version=evidence.versions.get(found.batch))
+        rows = tuple(replace(row, fate=KeyVerdict.UNDECIDABLE) for row in answer.rows)
+        answer = replace(
+            answer, verdict=KeyVerdict.UNDECIDABLE, sentence=sentence, lost=tuple(map(str, lost)), rows=rows
+        )
+    elif answer.verdict is KeyVerdict.UNDECIDABLE and evidence.lost_batches:
+        answer = replace(answer, lost=(str(evidence.lost_batches),))
+    if answer.batch is not None:
+        answer = replace(answer, table_version=evidence.versions.get(answer.batch))
     if evidence.written is None or not definition.is_whole:
-        return found
-    written = evidence.written.get(SEPARATOR.join(found.key), 0)
-    if found.verdict in (KeyVerdict.COUNTED, KeyVerdict.KEPT, KeyVerdict.WRITTEN) and not written:
+        return answer
+    written = evidence.written.get(SEPARATOR.join(answer.key), 0)
+    if answer.verdict in (KeyVerdict.COUNTED, KeyVerdict.KEPT, KeyVerdict.WRITTEN) and not written:
         said = "its rows went into the table, and the table has no row with this key: it was changed or removed there"
-        return replace(found, disagreements=(said,))
-    return found
+        return replace(answer, disagreements=(said,))
+    return answer
 
 
 # -- what each kind of query does with the rows of a key ---------------------------------------------------------------
 
 
-def _reached(decided: _Decided, place: int) -> bool:
-    return bool(decided.fates.accepted[place])
+def _reached(decided: _Decided, index: int) -> bool:
+    return bool(decided.fates.accepted[index])
 
 
-def _plain(decided: _Decided, place: int) -> RowFate:
-    return row_fate(decided.given, decided.rows, decided.fates, place)
+def _plain(decided: _Decided, index: int) -> RowFate:
+    return row_fate(decided.given, decided.rows, decided.fates, index)
 
 
-def _written(decided: _Decided, places: Sequence[int]) -> list[RowFate]:
+def _written(decided: _Decided, indexes: Sequence[int]) -> list[RowFate]:
     if decided.definition.beyond:
-        return [_taken(decided, place, KeyVerdict.REACHED, "was read") for place in places]
-    return [_taken(decided, place, KeyVerdict.WRITTEN, "was written") for place in places]
+        return [_taken(decided, index, KeyVerdict.REACHED, "was read") for index in indexes]
+    return [_taken(decided, index, KeyVerdict.WRITTEN, "was written") for index in indexes]
 
 
-def _taken(decided: _Decided, place: int, fate: KeyVerdict, did: str) -> RowFate:
+def _taken(decided: _Decided, index: int, fate: KeyVerdict, did: str) -> RowFate:
     """The fate of a row that the batch which read it also gave."""
-    found = _plain(decided, place)
-    if not _reached(decided, place):
-        return found
-    batch = read_in(decided.rows, place)
-    what = describe(decided.given, decided.rows, place)
+    row = _plain(decided, index)
+    if not _reached(decided, index):
+        return row
+    batch = read_in(decided.rows, index)
+    what = describe(decided.given, decided.rows, index)
     text = f"{what} {did}" + (f" in batch {batch}" if batch is not None else ", in a batch no longer known")
-    return replace(found, fate=fate, text=text, batch=batch, watermark=None)
+    return replace(row, fate=fate, text=text, batch=batch, watermark=None)
 
 
-def _aggregated(decided: _Decided, places: Sequence[int]) -> list[RowFate]:
+def _aggregated(decided: _Decided, indexes: Sequence[int]) -> list[RowFate]:
     definition, fates = decided.definition, decided.fates
     if not (definition.waits_for_watermark and fates.needs_ms is not None):
-        return [_taken(decided, place, KeyVerdict.COUNTED, "is counted") for place in places]
-    closing = _session_ends(decided, places) if definition.session else {}
-    return [_windowed(decided, place, closing.get(place)) for place in places]
+        return [_taken(decided, index, KeyVerdict.COUNTED, "is counted") for index in indexes]
+    closing = _session_ends(decided, indexes) if definition.session else {}
+    return [_windowed(decided, index, closing.get(index)) for index in indexes]
 
 
-def _windowed(decided: _Decided, place: int, session: tuple[int, int, int] | None) -> RowFate:
-    found = _plain(decided, place)
-    if not _reached(decided, place) or decided.rows.late_us[place] == NO_TIME:
-        return found
+def _windowed(decided: _Decided, index: int, session: tuple[int, int, int] | None) -> RowFate:
+    row = _plain(decided, index)
+    if not _reached(decided, index) or decided.rows.late_us[index] == NO_TIME:
+        return row
     needs_ms = decided.fates.needs_ms
     assert needs_ms is not None
-    first, last = int(decided.fates.removed_first[place]), int(decided.fates.removed_last[place])
-    until_ms = int(needs_ms[place])
+    first, last = int(decided.fates.removed_first[index]), int(decided.fates.removed_last[index])
+    until_ms = int(needs_ms[index])
     if session is not None:
         first, last, until_ms = session
-    what = describe(decided.given, decided.rows, place)
-    window = _window_text(decided, place)
+    what = describe(decided.given, decided.rows, index)
+    window = _window_text(decided, index)
     until = moment(until_ms - decided.given.passed_by_ms)
     reaches = "passes" if decided.given.passed_by_ms else "reaches"
     if first >= NOT_READ:
         text = f"{what} is counted{window}, and that is written when the watermark {reaches} {time_text(until)}"
-        return replace(found, fate=KeyVerdict.PENDING, text=text, batch=None, watermark=until)
+        return replace(row, fate=KeyVerdict.PENDING, text=text, batch=None, watermark=until)
     if first != last:
         text = f"{what} is counted{window}, which was written in a batch no longer known"
-        return replace(found, fate=KeyVerdict.COUNTED, text=text, batch=None, watermark=until)
+        return replace(row, fate=KeyVerdict.COUNTED, text=text, batch=None, watermark=until)
     reached = int(decided.evidence.watermarks.at_least(np.array([first]))[0])
     text = f"{what} is counted{window}, which batch {first} wrote at watermark {watermark_text(reached)}"
-    return replace(found, fate=KeyVerdict.COUNTED, text=text, batch=first, watermark=moment(reached))
+    return replace(row, fate=KeyVerdict.COUNTED, text=text, batch=first, watermark=moment(reached))
 
 
-def _window_text(decided: _Decided, place: int) -> str:
+def _window_text(decided: _Decided, index: int) -> str:
     windows = decided.rows.windows_us
     if windows is None or decided.definition.session:
         return " in its session" if decided.definition.session else ""
-    start, end = (moment(int(one) / 1000) for one in windows[place][0])
-    more = f" and {len(windows[place]) - 1:,} other windows" if len(windows[place]) > 1 else ""
+    start, end = (moment(int(time_us) / 1000) for time_us in windows[index][0])
+    more = f" and {len(windows[index]) - 1:,} other windows" if len(windows[index]) > 1 else ""
     return f" in the window {time_text(start)} to {time_text(end)}{more}"
 
 
-def _session_ends(decided: _Decided, places: Sequence[int]) -> Mapping[int, tuple[int, int, int]]:
+def _session_ends(decided: _Decided, indexes: Sequence[int]) -> Mapping[int, tuple[int, int, int]]:
     """By row, when its session is written: the batch as a range, and the watermark that it needs.
 
     A session grows with the rows that fall into it or touch it, until a batch's watermark has reached its end.
     """
     rows, windows = decided.rows, decided.rows.windows_us
     assert windows is not None
-    found: dict[int, tuple[int, int, int]] = {}
+    removal_by_row: dict[int, tuple[int, int, int]] = {}
     sessions: list[_Session] = []
-    for place in sorted((p for p in places if _reached(decided, p)), key=lambda p: int(rows.last[p])):
-        grown = _Session(int(windows[place][0][0]), int(windows[place][0][1]), (place,))
-        for other in [one for one in sessions if one.meets(grown)]:
-            if _removal(decided, other.end)[0] >= int(rows.first[place]):
+    for index in sorted((p for p in indexes if _reached(decided, p)), key=lambda p: int(rows.last[p])):
+        grown = _Session(int(windows[index][0][0]), int(windows[index][0][1]), (index,))
+        for other in [session for session in sessions if session.meets(grown)]:
+            if _removal(decided, other.end)[0] >= int(rows.first[index]):
                 sessions.remove(other)
                 grown = _Session(min(grown.start, other.start), max(grown.end, other.end), (*other.rows, *grown.rows))
         sessions.append(grown)
-    for one in sessions:
-        first, last = _removal(decided, one.end)
-        latest = max(int(rows.last[place]) for place in one.rows)
-        for place in one.rows:
-            found[place] = max(first, latest), max(last, latest), -(-one.end // 1000)
-    return found
+    for session in sessions:
+        first, last = _removal(decided, session.end)
+        latest = max(int(rows.last[index]) for index in session.rows)
+        for index in session.rows:
+            removal_by_row[index] = max(first, latest), max(last, latest), -(-session.end // 1000)
+    return removal_by_row
 
 
 def _removal(decided: _Decided, end_us: int) -> tuple[int, int]:
@@ -241,22 +243,22 @@ def _removal(decided: _Decided, end_us: int) -> tuple[int, int]:
     return int(first[0]), int(last[0])
 
 
-def _deduplicated(decided: _Decided, places: Sequence[int]) -> list[RowFate]:
-    return [_kept_or_not(decided, place) for place in places]
+def _deduplicated(decided: _Decided, indexes: Sequence[int]) -> list[RowFate]:
+    return [_kept_or_not(decided, index) for index in indexes]
 
 
-def _kept_or_not(decided: _Decided, place: int) -> RowFate:
+def _kept_or_not(decided: _Decided, index: int) -> RowFate:
     duplicates = decided.duplicates
     assert duplicates is not None
-    if not _reached(decided, place):
-        return _plain(decided, place)
-    if duplicates.unsure[place]:
+    if not _reached(decided, index):
+        return _plain(decided, index)
+    if duplicates.unsure[index]:
         text = "it is not known whether the first row of the key was still in the state when this one came"
-        return replace(_plain(decided, place), fate=KeyVerdict.UNDECIDABLE, text=text, batch=None, watermark=None)
-    earlier = int(duplicates.of[place])
+        return replace(_plain(decided, index), fate=KeyVerdict.UNDECIDABLE, text=text, batch=None, watermark=None)
+    earlier = int(duplicates.of[index])
     if earlier < 0:
-        return _taken(decided, place, KeyVerdict.KEPT, "was the first of its key, and was kept")
-    return duplicate_of(decided.given, decided.rows, place, earlier)
+        return _taken(decided, index, KeyVerdict.KEPT, "was the first of its key, and was kept")
+    return duplicate_of(decided.given, decided.rows, index, earlier)
 
 
 _JUDGES: dict[str, Callable[[_Decided, Sequence[int]], list[RowFate]]] = {

@@ -42,15 +42,15 @@ class Outbox:
 
     def put(self, alert: Alert) -> None:
         """Take an alert for each entry of ``alerts`` that asks for it and has not had too many like it."""
-        for place, config in enumerate(self._configs):
+        for index, config in enumerate(self._configs):
             if alert.event in config.on_events:
-                held = 0 if alert.status == "OVER" else self._held_back(place, config, alert)
+                held = 0 if alert.status == "OVER" else self._held_back(index, config, alert)
                 if held is not None:
-                    self._waiting.append({"to": place, "alert": alert.with_held(held).to_json()})
+                    self._waiting.append({"to": index, "alert": alert.with_held(held).to_json()})
 
-    def _held_back(self, place: int, config: AlertConfig, alert: Alert) -> int | None:
+    def _held_back(self, index: int, config: AlertConfig, alert: Alert) -> int | None:
         """How many like it were held back before; None if it is held back itself."""
-        key = f"{place} {config.type} {alert.event} {alert.subject}"
+        key = f"{index} {config.type} {alert.event} {alert.subject}"
         seen = self._sent.setdefault(key, {"times": [], "held": 0})
         times = [at for at in seen["times"] if self._now - at < max(_HOUR, config.metadata.throttle_minutes * 60)]
         in_hour = sum(self._now - at < _HOUR for at in times)
@@ -69,18 +69,18 @@ class Outbox:
             log: takes the text of an alert to the log.
             seconds: after these, nothing more is begun.
         """
-        until, left = time.monotonic() + seconds, []
-        for one in self._waiting:
-            place, alert = one["to"], Alert(**one["alert"])
-            if place >= len(self._configs) or alert.event not in self._configs[place].on_events:
+        until, still_waiting = time.monotonic() + seconds, []
+        for waiting_alert in self._waiting:
+            index, alert = waiting_alert["to"], Alert(**waiting_alert["alert"])
+            if index >= len(self._configs) or alert.event not in self._configs[index].on_events:
                 # The project file is another one by now.
                 continue
-            name = f"alerts[{place}] ({self._configs[place].type})"
-            if self._now < one.get("not_before", 0) or time.monotonic() >= until:
-                left.append(one)
+            name = f"alerts[{index}] ({self._configs[index].type})"
+            if self._now < waiting_alert.get("not_before", 0) or time.monotonic() >= until:
+                still_waiting.append(waiting_alert)
                 continue
             try:
-                _deliver(self._configs[place], alert, log)
+                _deliver(self._configs[index], alert, log)
                 self.delivered += 1
             except DeliveryError as error:
                 age = datetime.fromtimestamp(self._now, UTC) - datetime.fromisoformat(alert.at)
@@ -88,10 +88,10 @@ class Outbox:
                 self.troubles.append(
                     f"{name}: {error.message}; `{alert.title}` is {'tried again' if again else 'given up'}"
                 )
-                tries = one.get("tries", 0) + 1
+                tries = waiting_alert.get("tries", 0) + 1
                 not_before = self._now + min(_HOUR, _PAUSE * 2.0 ** (tries - 2)) if tries > 1 else 0
-                left += [{**one, "tries": tries, "not_before": not_before}] if again else []
-        self._waiting = left
+                still_waiting += [{**waiting_alert, "tries": tries, "not_before": not_before}] if again else []
+        self._waiting = still_waiting
 
     @property
     def waiting(self) -> int:
@@ -100,7 +100,7 @@ class Outbox:
 
     def remember(self) -> dict[str, Any]:
         """What the next look is to know."""
-        oldest = self._now - max([_HOUR, *(one.metadata.throttle_minutes * 60 for one in self._configs)])
+        oldest = self._now - max([_HOUR, *(config.metadata.throttle_minutes * 60 for config in self._configs)])
         sent = {key: seen for key, seen in self._sent.items() if seen["times"] and seen["times"][-1] >= oldest}
         return {"sent": sent, "waiting": self._waiting[-_MOST_WAITING:]}
 
@@ -116,4 +116,4 @@ def _deliver(config: AlertConfig, alert: Alert, log: Callable[[str], None]) -> N
 
 def wanted(configs: Iterable[AlertConfig], *events: str) -> bool:
     """Whether anybody is to know of one of these events."""
-    return any(not {*events}.isdisjoint(one.on_events) for one in configs)
+    return any(not {*events}.isdisjoint(config.on_events) for config in configs)

@@ -57,7 +57,7 @@ def _teams(config: WebhookAlert, alert: Alert) -> Mapping[str, Any]:
         for person in people
     ]
     if mentions:
-        body.append({"type": "TextBlock", "text": " ".join(str(one["text"]) for one in mentions), "wrap": True})
+        body.append({"type": "TextBlock", "text": " ".join(str(mention["text"]) for mention in mentions), "wrap": True})
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",

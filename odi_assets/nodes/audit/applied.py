@@ -109,8 +109,8 @@ def _audit_history(
     shapes = facts_of(rows, str(node), capture).shapes
     applied = rows.where((F.col("n") < below) & (F.col("op") != Op.SHAPE.value))
     table = engine_of(target).read(spark, target)
-    made = as_stored(history_rows(applied, shapes, types), table.schema, target.partition_columns)
-    compared = tuple(name for name in table.columns if name in made.columns)
+    history = as_stored(history_rows(applied, shapes, types), table.schema, target.partition_columns)
+    compared = tuple(name for name in table.columns if name in history.columns)
     notes = [
         f"compared with the change log up to its row {below - 1:,}; whether the log has all that the database has, "
         "an audit of a node says that applies the table without `history`"
@@ -119,11 +119,11 @@ def _audit_history(
         notes.append(
             f"not compared: {counted(waiting, 'change')} not applied yet; odi run {node.key.pipeline} applies them"
         )
-    alone = [name for name in table.columns if name not in made.columns]
+    alone = [name for name in table.columns if name not in history.columns]
     notes += [f"`{name}` is in the table alone, and is not compared" for name in alone]
-    one = _TableAudit(node, (_NUMBER,), target, spark, shapes, types)
-    joined = one.joined(made, table, made.select(_NUMBER).limit(0), compared)
-    return one.audit(joined, compared, notes, BY_VERSION)
+    table_audit = _TableAudit(node, (_NUMBER,), target, spark, shapes, types)
+    joined = table_audit.joined(history, table, history.select(_NUMBER).limit(0), compared)
+    return table_audit.audit(joined, compared, notes, BY_VERSION)
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class _TableAudit:
                 node=str(self.node),
             )
         table = engine_of(self.target).read(self.spark, self.target)
-        types = {one.name: one.type for one in now.shape.columns}
+        types = {column.name: column.type for column in now.shape.columns}
         compared = tuple(name for name in table.columns if name in types)
         waiting = self._waiting(now, above)
         parts = [self._part(chunk, types, table) for chunk in now.chunks() if chunk.num_rows]
@@ -193,19 +193,19 @@ class _TableAudit:
         stored = as_stored(table, table.schema, self.target.partition_columns)
         sides = []
         for rows, side in ((source, _SOURCE), (stored, _TABLE)):
-            keys = [F.col(quoted(name)).alias(f"{side}_{place}") for place, name in enumerate(self.key)]
+            keys = [F.col(quoted(name)).alias(f"{side}_{index}") for index, name in enumerate(self.key)]
             values = F.struct(*[F.col(quoted(name)) for name in compared]).alias(side)
             sides.append(self._without(rows, waiting).select(*keys, values))
         first, second = sides
-        counted_rows = second.groupBy(*[f"{_TABLE}_{place}" for place in range(len(self.key))]).agg(
+        counted_rows = second.groupBy(*[f"{_TABLE}_{index}" for index in range(len(self.key))]).agg(
             F.first(_TABLE).alias(_TABLE), F.count(F.lit(1)).alias(_REPEATED)
         )
-        same = [first[f"{_SOURCE}_{place}"] == counted_rows[f"{_TABLE}_{place}"] for place in range(len(self.key))]
+        same = [first[f"{_SOURCE}_{index}"] == counted_rows[f"{_TABLE}_{index}"] for index in range(len(self.key))]
         return first.join(counted_rows, same, "full_outer")
 
     def _without(self, rows: DataFrame, waiting: DataFrame) -> DataFrame:
-        renamed = waiting.toDF(*[f"{_KEY}_{place}" for place in range(len(self.key))])
-        same = [rows[quoted(name)] == renamed[f"{_KEY}_{place}"] for place, name in enumerate(self.key)]
+        renamed = waiting.toDF(*[f"{_KEY}_{index}" for index in range(len(self.key))])
+        same = [rows[quoted(name)] == renamed[f"{_KEY}_{index}"] for index, name in enumerate(self.key)]
         return rows.join(F.broadcast(renamed), same, "left_anti")
 
     def audit(self, joined: DataFrame, compared: tuple[str, ...], notes: Sequence[str], by: str) -> Audit:
@@ -223,17 +223,19 @@ class _TableAudit:
         finally:
             judged.unpersist()
         total = {name: sum(int(row[name]) for row in counts.values()) for name in ("source_rows", "table_rows")}
-        found = {name: int(counts[name]["keys"]) if name in counts else 0 for name in _KINDS}
-        missing, extra, repeated, changed = (found[name] for name in _KINDS)
+        count_by_kind = {name: int(counts[name]["keys"]) if name in counts else 0 for name in _KINDS}
+        missing, extra, repeated, changed = (count_by_kind[name] for name in _KINDS)
         rows = (total["source_rows"], total["table_rows"])
-        one = RangeDifference(f"all {by}s", *rows, missing, extra, repeated, changed)
-        command = None if one.agrees else f"odi run {self.node.command} --full-refresh"
-        if unnamed := sum(found.values()) - len(keys):
+        difference = RangeDifference(f"all {by}s", *rows, missing, extra, repeated, changed)
+        command = None if difference.agrees else f"odi run {self.node.command} --full-refresh"
+        if unnamed := sum(count_by_kind.values()) - len(keys):
             notes = (*notes, f"{counted(unnamed, by)} more differ, and are not named")
         if command is not None and by == BY_KEY:
             again = f"odi run {str(self.node.applies).replace('.', ' --node ')} --full-refresh --yes"
             notes = (*notes, f"if it differs after the repair too, the log lacks a change: {again}")
-        return Audit(self.node.key, by, compared, tuple(notes), (AuditRange(one, f"all {by}s", command),), tuple(keys))
+        return Audit(
+            self.node.key, by, compared, tuple(notes), (AuditRange(difference, f"all {by}s", command),), tuple(keys)
+        )
 
     def _named(self, rows: DataFrame, compared: Sequence[str]) -> list[KeyDifference]:
         def shown(side: str, name: str) -> Column:
@@ -244,29 +246,31 @@ class _TableAudit:
             F.when(
                 ~F.col(_SOURCE)[name].eqNullSafe(F.col(_TABLE)[name]),
                 F.struct(shown(_SOURCE, name).alias("source"), shown(_TABLE, name).alias("table")),
-            ).alias(f"c{place}")
-            for place, name in enumerate(compared)
+            ).alias(f"c{index}")
+            for index, name in enumerate(compared)
         ]
         order = [F.coalesce(F.col(_SOURCE)[name], F.col(_TABLE)[name]) for name in self.key]
-        found = rows.orderBy(*order).limit(SHOWN).select("what", *keys, *differs).collect()
-        return [_difference(row, self.key, compared) for row in found]
+        shown_rows = rows.orderBy(*order).limit(SHOWN).select("what", *keys, *differs).collect()
+        return [_difference(row, self.key, compared) for row in shown_rows]
 
     def _notes(self, now: TableNow, table: DataFrame, left_out: int) -> tuple[str, ...]:
-        there = [one.name for one in now.shape.columns]
+        column_names = [column.name for column in now.shape.columns]
         notes = [f"compared at {now.place} of the database's log"]
         if left_out:
             notes.append(
                 f"not compared: {counted(left_out, 'key')} with changes that are not applied yet; "
                 f"odi run {self.node.key.pipeline} applies them"
             )
-        alone = [name for name in table.columns if name not in (*there, *now.table.generated)]
+        alone = [name for name in table.columns if name not in (*column_names, *now.table.generated)]
         notes += [f"`{name}` is in the table alone, and is not compared" for name in alone]
         notes += [
             f"not compared: the database generates `{name}`, and its log and the table do not have it"
             for name in now.table.generated
-            if name not in there
+            if name not in column_names
         ]
-        notes += [f"not compared: `{name}` is not in the table yet" for name in there if name not in table.columns]
+        notes += [
+            f"not compared: `{name}` is not in the table yet" for name in column_names if name not in table.columns
+        ]
         return tuple(notes)
 
 
@@ -282,12 +286,12 @@ def _counts() -> list[Column]:
 
 
 def _difference(row: Any, key: Sequence[str], compared: Sequence[str]) -> KeyDifference:
-    names = {name: row[f"k{place}"] for place, name in enumerate(key)}
+    names = {name: row[f"k{index}"] for index, name in enumerate(key)}
     if row["what"] != "changed":
         return KeyDifference(names, row["what"])
     columns = {
-        name: (row[f"c{place}"]["source"], row[f"c{place}"]["table"])
-        for place, name in enumerate(compared)
-        if row[f"c{place}"] is not None
+        name: (row[f"c{index}"]["source"], row[f"c{index}"]["table"])
+        for index, name in enumerate(compared)
+        if row[f"c{index}"] is not None
     }
     return KeyDifference(names, row["what"], columns)

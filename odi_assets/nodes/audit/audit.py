@@ -94,9 +94,9 @@ def audit(project: Project, spark: SparkSession, state: StateBackend, key: NodeK
 def _compared(node: Node, target: TableHandle, start: Start, spark: SparkSession, by: str | None) -> Audit:
     marks = _marks(node, start, target)
     frames = {source.name: _loaded(source, marks, spark) for source in node.sources}
-    made = transformed(spark, node.config, node.project.root, frames, str(node))
+    transformed_rows = transformed(spark, node.config, node.project.root, frames, str(node))
     rows = engine_of(target).read(spark, target)
-    source, table = (as_stored(one, rows.schema, target.partition_columns) for one in (made, rows))
+    source, table = (as_stored(frame, rows.schema, target.partition_columns) for frame in (transformed_rows, rows))
     scope = _scope(node, frames, source, table, spark)
     ranges = _ranges(node, scope, table, by)
     quarantined = _quarantined(node, rows)
@@ -108,17 +108,20 @@ def _compared(node: Node, target: TableHandle, start: Start, spark: SparkSession
         else:
             table = table.unionByName(quarantined)
     if scope.rule is not None:
-        found = by_keys(source, table, ranges, scope.compared, scope.rule)
+        differences = by_keys(source, table, ranges, scope.compared, scope.rule)
     else:
-        found = by_rows(source, table, ranges, scope.compared, distinct=scope.keys_only)
-    if any(one.versions for one in found):
+        differences = by_rows(source, table, ranges, scope.compared, distinct=scope.keys_only)
+    if any(difference.versions for difference in differences):
         scope = replace(scope, versions=True)
     return Audit(
         node.key,
         _by_text(ranges),
         scope.compared,
         (*scope.notes, *_not_loaded(node, marks)),
-        tuple(AuditRange(one, _name(one, ranges), _command(node, one, ranges, scope)) for one in found),
+        tuple(
+            AuditRange(difference, _name(difference, ranges), _command(node, difference, ranges, scope))
+            for difference in differences
+        ),
         groups_only=scope.regroups and set(scope.compared) < set(table.columns),
     )
 
@@ -245,8 +248,8 @@ def _places(
     if outline is None:
         return {}, True
     by_name = {name.lower(): origins for name, origins in outline.columns.items()}
-    found = {name: by_name[name.lower()] for name in shared if by_name.get(name.lower())}
-    return found, bool(outline.operators - _ROW_BY_ROW)
+    origins_by_name = {name: by_name[name.lower()] for name in shared if by_name.get(name.lower())}
+    return origins_by_name, bool(outline.operators - _ROW_BY_ROW)
 
 
 def _outline(node: Node, frames: Mapping[str, DataFrame], spark: SparkSession) -> Outline | None:
@@ -283,22 +286,27 @@ def _order(node: Node, source: DataFrame) -> str | None:
         return None
     if write.only_if_newer:
         return write.only_if_newer
-    cursors = [one.cursor for one in node.sources if one.follows and one.cursor in source.columns]
+    cursors = [
+        node_source.cursor
+        for node_source in node.sources
+        if node_source.follows and node_source.cursor in source.columns
+    ]
     plain = all(
-        not (isinstance(one.increment, StatefulIncrement) and one.increment.date_format) for one in node.sources
+        not (isinstance(node_source.increment, StatefulIncrement) and node_source.increment.date_format)
+        for node_source in node.sources
     )
     return cursors[0] if len(cursors) == 1 and plain else None
 
 
 def _not_loaded(node: Node, marks: Mapping[str, Mark]) -> list[str]:
     """What lies above the marks: it is no difference."""
-    found = []
+    not_loaded = []
     for source in node.sources:
         if source.follows:
             read = source.plan(marks.get(source.name))
             if not read.nothing_new:
-                found.append(f"not loaded yet of {source.label}: {read.summary}")
-    return found
+                not_loaded.append(f"not loaded yet of {source.label}: {read.summary}")
+    return not_loaded
 
 
 # -- ranges ------------------------------------------------------------------------------------------------------------
@@ -364,8 +372,8 @@ def _unit(node: Node, by: str | None) -> Unit:
     unit: Any = by or ("day" if partition is None else _UNITS.get(partition.every, partition.every))
     if unit not in get_args(Unit):
         raise ConfigError(f"--by {by} is no length of time", fix="give hour, day or month", node=str(node))
-    found: Unit = unit
-    return found
+    valid_unit: Unit = unit
+    return valid_unit
 
 
 def _width(by: str | None) -> int:
@@ -382,40 +390,40 @@ def _by_text(ranges: RangeOf) -> str:
     return f"{ranges.width:,} of {ranges.window.column}" if ranges.width else ranges.window.column
 
 
-def _name(one: RangeDifference, ranges: RangeOf) -> str:
-    if one.range is None:
+def _name(difference: RangeDifference, ranges: RangeOf) -> str:
+    if difference.range is None:
         return "without a value"
     if ranges.window is None:
-        return f"bucket {int(one.range) + 1} of {BUCKETS}"
-    return f"{one.range} to {int(one.range) + ranges.width - 1}" if ranges.width else one.range
+        return f"bucket {int(difference.range) + 1} of {BUCKETS}"
+    return f"{difference.range} to {int(difference.range) + ranges.width - 1}" if ranges.width else difference.range
 
 
 # -- repair ------------------------------------------------------------------------------------------------------------
 
 
-def _command(node: Node, one: RangeDifference, ranges: RangeOf, scope: _Scope) -> str | None:
+def _command(node: Node, difference: RangeDifference, ranges: RangeOf, scope: _Scope) -> str | None:
     """The command that makes a range agree."""
-    if one.agrees:
+    if difference.agrees:
         return None
-    if _a_range_repairs(node, one, scope):
-        bounds = _bounds(node, one, ranges)
+    if _a_range_repairs(node, difference, scope):
+        bounds = _bounds(node, difference, ranges)
         if bounds is not None:
             return f"odi run {node.command} --from {bounds[0]} --to {bounds[1]}"
-        if _is_partition(node, one, ranges):
-            return f"odi run {node.command} --partition {shlex.quote(str(one.range))}"
+        if _is_partition(node, difference, ranges):
+            return f"odi run {node.command} --partition {shlex.quote(str(difference.range))}"
     return f"odi run {node.command} --full-refresh"
 
 
-def _is_partition(node: Node, one: RangeDifference, ranges: RangeOf) -> bool:
+def _is_partition(node: Node, difference: RangeDifference, ranges: RangeOf) -> bool:
     """Whether a range is one value of a column whose values are partitions."""
     partition = node.config.partition
     is_value = ranges.window is not None and not ranges.unit and not ranges.width
-    if partition is None or partition.is_timed or not is_value or one.range is None:
+    if partition is None or partition.is_timed or not is_value or difference.range is None:
         return False
-    return one.range in (partition.values or (one.range,))
+    return difference.range in (partition.values or (difference.range,))
 
 
-def _a_range_repairs(node: Node, one: RangeDifference, scope: _Scope) -> bool:
+def _a_range_repairs(node: Node, difference: RangeDifference, scope: _Scope) -> bool:
     """Whether a bounded run makes it agree. One that writes by keys leaves rows of other keys there, and would put an
     older row of a key in the place of a newer one."""
     try:
@@ -426,31 +434,33 @@ def _a_range_repairs(node: Node, one: RangeDifference, scope: _Scope) -> bool:
         return True
     newest_wins = bool(node.config.write.only_if_newer)
     if mode is not WriteMode.UPSERT:
-        return not (one.extra or one.repeated or one.changed)
+        return not (difference.extra or difference.repeated or difference.changed)
     return (
-        not one.extra
-        and not (newest_wins and (one.changed or one.repeated))
+        not difference.extra
+        and not (newest_wins and (difference.changed or difference.repeated))
         and not ((scope.versions or scope.regroups) and not newest_wins)
     )
 
 
-def _bounds(node: Node, one: RangeDifference, ranges: RangeOf) -> tuple[str, str] | None:
+def _bounds(node: Node, difference: RangeDifference, ranges: RangeOf) -> tuple[str, str] | None:
     """Where a range begins and ends, whole partitions, as a run takes it; None if it is no range of time, if one of its
     bounds is outside the years 1 to 9999, or in an hour that a clock shows twice."""
     partition = node.config.partition
-    if ranges.unit is None or one.range is None or (partition is not None and not partition.is_timed):
+    if ranges.unit is None or difference.range is None or (partition is not None and not partition.is_timed):
         return None
     try:
-        start = datetime.fromisoformat(f"{one.range}-01" if ranges.unit == "month" else one.range)
+        start = datetime.fromisoformat(f"{difference.range}-01" if ranges.unit == "month" else difference.range)
         last = _end(start, ranges.unit) - timedelta(microseconds=1)
         if partition is None:
             return time_text(start), time_text(_end(start, ranges.unit))
         calendar = PartitionCalendar(partition)
-        found = [calendar.partition_of(str(moment), ranges.kind) for moment in (start, last)]
+        partitions = [calendar.partition_of(str(moment), ranges.kind) for moment in (start, last)]
     except (ValueError, OverflowError):
         return None
     return (
-        None if found[0] is None or found[1] is None else (calendar.text(found[0].start), calendar.text(found[1].end))
+        None
+        if partitions[0] is None or partitions[1] is None
+        else (calendar.text(partitions[0].start), calendar.text(partitions[1].end))
     )
 
 

@@ -75,7 +75,7 @@ class Audit:
     @property
     def differing(self) -> tuple[AuditRange, ...]:
         """The ranges in which source and table differ."""
-        return tuple(one for one in self.ranges if not one.found.agrees)
+        return tuple(audit_range for audit_range in self.ranges if not audit_range.found.agrees)
 
     def to_json(self) -> dict[str, Any]:
         """The audit as JSON-ready values."""
@@ -86,8 +86,8 @@ class Audit:
             "by": self.by,
             "compared": list(self.compared),
             "notes": list(self.notes),
-            "ranges": [one.to_json() for one in self.ranges],
-            "keys": [one.to_json() for one in self.keys],
+            "ranges": [audit_range.to_json() for audit_range in self.ranges],
+            "keys": [difference.to_json() for difference in self.keys],
         }
 
 
@@ -99,7 +99,7 @@ def differences(one: RangeDifference) -> str:
         (one.repeated, "repeated"),
         (one.changed, "with other values"),
     ]
-    found = [f"{counted(count, 'row')} {what}" for count, what in parts if count]
+    texts = [f"{counted(count, 'row')} {what}" for count, what in parts if count]
     if one.changed and not (one.missing or one.extra or one.repeated) and one.source_rows == one.table_rows:
         return "other values"
-    return ", ".join(found)
+    return ", ".join(texts)

@@ -108,7 +108,7 @@ class RangeDifference:
 def as_stored(rows: DataFrame, schema: StructType, partition_columns: Sequence[str]) -> DataFrame:
     """``rows`` with the names and types of a table, as far as they have its columns."""
     known = {name.lower(): name for name in rows.columns}
-    found = []
+    columns = []
     for field in schema.fields:
         if (name := known.pop(field.name.lower(), None)) is None:
             continue
@@ -116,8 +116,8 @@ def as_stored(rows: DataFrame, schema: StructType, partition_columns: Sequence[s
         if field.name in partition_columns and isinstance(field.dataType, StringType):
             # Delta's log does not tell an empty text from NULL.
             value = F.nullif(value, F.lit(""))
-        found.append(value.alias(field.name))
-    return rows.select(*found, *[F.col(quoted(name)) for name in known.values()])
+        columns.append(value.alias(field.name))
+    return rows.select(*columns, *[F.col(quoted(name)) for name in known.values()])
 
 
 def without(source: DataFrame, quarantined: DataFrame, table: DataFrame, compared: Iterable[str]) -> DataFrame:
@@ -142,20 +142,20 @@ def by_rows(
     """
 
     def side(rows: DataFrame, number: int) -> DataFrame:
-        found = rows.select(ranges.column(rows).alias(_RANGE), _hash(compared).alias(_ROW), F.lit(number).alias(_SIDE))
-        return found.distinct() if distinct else found
+        hashes = rows.select(ranges.column(rows).alias(_RANGE), _hash(compared).alias(_ROW), F.lit(number).alias(_SIDE))
+        return hashes.distinct() if distinct else hashes
 
     both = side(source, 0).unionAll(side(table, 1))
     sums = [_sum_if(F.col(_ROW).cast("decimal(38,0)"), number).alias(f"sum{number}") for number in (0, 1)]
     counts = [F.count_if(F.col(_SIDE) == number).alias(f"rows{number}") for number in (0, 1)]
-    found = []
+    differences = []
     for row in both.groupBy(_RANGE).agg(*counts, *sums).collect():
         ours, theirs = int(row["rows0"]), int(row["rows1"])
         changed = int(ours == theirs and row["sum0"] != row["sum1"])
-        found.append(
+        differences.append(
             RangeDifference(row[_RANGE], ours, theirs, max(ours - theirs, 0), max(theirs - ours, 0), 0, changed)
         )
-    return _in_order(found)
+    return _in_order(differences)
 
 
 def by_keys(
@@ -230,10 +230,10 @@ def _sum_if(value: Column, number: int) -> Column:
     return F.sum(F.when(F.col(_SIDE) == number, value))
 
 
-def _in_order(found: list[RangeDifference]) -> list[RangeDifference]:
-    def place(one: RangeDifference) -> tuple[Any, ...]:
-        text = one.range
+def _in_order(differences: list[RangeDifference]) -> list[RangeDifference]:
+    def place(difference: RangeDifference) -> tuple[Any, ...]:
+        text = difference.range
         number = int(text) if text is not None and _NUMBER.fullmatch(text) else None
         return (text is None, number is None, number or 0, text or "")
 
-    return sorted(found, key=place)
+    return sorted(differences, key=place)

@@ -110,15 +110,15 @@ def _state(
     """The last row of each key that changed, marked if it is gone."""
     shapes = facts.shapes
     names = column_types(shapes)
-    wanted = [types.spark_type(names[name]) for name in key]
+    key_types = [types.spark_type(names[name]) for name in key]
     emptied = _emptied(facts, key)
     changes = changes.where(F.col("op") != Op.TRUNCATE.value)
     if emptied is not None:
         changes = changes.where(F.col(N) > emptied)
-    changes = changes.withColumn(KEY, _comparable([F.col(KEY)[place] for place in range(len(key))], wanted))
+    changes = changes.withColumn(KEY, _comparable([F.col(KEY)[index] for index in range(len(key))], key_types))
     last = (_last_values if facts.lacks else _last_rows)(changes, shapes, names)
     if facts.moved_lacks:
-        former = _comparable([text_of(shapes, name, "before") for name in key], wanted)
+        former = _comparable([text_of(shapes, name, "before") for name in key], key_types)
         moved = _moved(changes, shapes, names, former, spark)
         if moved is not None:
             last = last.join(moved.select(KEY), KEY, "left_anti").unionByName(moved)
@@ -129,18 +129,20 @@ def _state(
         values.append(typed(known, kind, name, types).alias(f"t_{len(values)}"))
     if facts.lacks and stored is not None and emptied is None:
         sources = [typed(F.col("source")[i], names[name], name, types).alias(f"k_{i}") for i, name in enumerate(key)]
-        found = _filled(last.select("gone", *_places("u", names), *values, *sources), names, key, stored)
+        typed_rows = _filled(last.select("gone", *_places("u", names), *values, *sources), names, key, stored)
     elif facts.lacks:
-        is_known = F.col("gone") | ~_any([F.col(place) for place in _places("u", names)])
-        found = last.select(_gone(is_known, F.array_join(KEY, ", ")), *values)
+        is_known = F.col("gone") | ~_any([F.col(column) for column in _places("u", names)])
+        typed_rows = last.select(_gone(is_known, F.array_join(KEY, ", ")), *values)
     else:
-        found = last.select("gone", *values)
-    rows = found.select(*[F.col(f"t_{i}").alias(name) for i, name in enumerate(names)], F.col("gone").alias(DELETED))
+        typed_rows = last.select("gone", *values)
+    rows = typed_rows.select(
+        *[F.col(f"t_{i}").alias(name) for i, name in enumerate(names)], F.col("gone").alias(DELETED)
+    )
     return rows if emptied is None or stored is None else rows.unionByName(_others(stored, rows, key, node))
 
 
 def _places(letter: str, names: Mapping[str, str]) -> list[str]:
-    return [f"{letter}_{place}" for place in range(len(names))]
+    return [f"{letter}_{index}" for index in range(len(names))]
 
 
 def _filled(rows: DataFrame, names: Mapping[str, str], key: Sequence[str], stored: DataFrame) -> DataFrame:
@@ -148,15 +150,15 @@ def _filled(rows: DataFrame, names: Mapping[str, str], key: Sequence[str], store
     there = [name for name in names if name in stored.columns]
     kept = stored.select([F.col(quoted(name)).alias(f"s_{name}") for name in there])
     lacks = [~rows["gone"] & rows[name] for name in _places("u", names)]
-    same = [rows[f"k_{place}"] == kept[quoted(f"s_{name}")] for place, name in enumerate(key)]
+    same = [rows[f"k_{index}"] == kept[quoted(f"s_{name}")] for index, name in enumerate(key)]
     filled = [
-        F.when(lacking, F.col(quoted(f"s_{name}"))).otherwise(F.col(f"t_{place}")).alias(f"t_{place}")
+        F.when(lacking, F.col(quoted(f"s_{name}"))).otherwise(F.col(f"t_{index}")).alias(f"t_{index}")
         if name in there
-        else F.col(f"t_{place}")
-        for place, (name, lacking) in enumerate(zip(names, lacks, strict=True))
+        else F.col(f"t_{index}")
+        for index, (name, lacking) in enumerate(zip(names, lacks, strict=True))
     ]
     known = ~_any(lacks) | kept[quoted(f"s_{key[0]}")].isNotNull()
-    shown = F.concat_ws(", ", *[rows[f"k_{place}"].cast("string") for place in range(len(key))])
+    shown = F.concat_ws(", ", *[rows[f"k_{index}"].cast("string") for index in range(len(key))])
     return rows.join(kept, [_any(lacks), *same], "left").select(_gone(known, shown), *filled)
 
 
@@ -173,10 +175,10 @@ def _gone(known: Column, key: Column) -> Column:
 
 
 def _any(flags: Sequence[Column]) -> Column:
-    found = flags[0]
+    combined = flags[0]
     for flag in flags[1:]:
-        found = found | flag
-    return found
+        combined = combined | flag
+    return combined
 
 
 def _others(stored: DataFrame, rows: DataFrame, key: Sequence[str], node: str) -> DataFrame:
@@ -193,13 +195,13 @@ def _others(stored: DataFrame, rows: DataFrame, key: Sequence[str], node: str) -
             fix=f"odi run {node.replace('.', ' --node ')} --full-refresh makes the table from the change log again",
             node=node,
         )
-    kept = rows.select([F.col(quoted(name)).alias(f"k_{place}") for place, name in enumerate(key)])
-    same = [stored[quoted(name)] == kept[f"k_{place}"] for place, name in enumerate(key)]
+    row_keys = rows.select([F.col(quoted(name)).alias(f"k_{index}") for index, name in enumerate(key)])
+    same = [stored[quoted(name)] == row_keys[f"k_{index}"] for index, name in enumerate(key)]
     gone = [
         F.col(quoted(field.name)) if field.name in key else F.lit(None).cast(field.dataType).alias(field.name)
         for field in rows.drop(DELETED).schema
     ]
-    others = stored.join(kept, same, "left_anti").select(*gone, F.lit(True).alias(DELETED))
+    others = stored.join(row_keys, same, "left_anti").select(*gone, F.lit(True).alias(DELETED))
     # With another key, several rows that are stored may have one key.
     return others.dropDuplicates(list(key))
 
@@ -230,7 +232,7 @@ def _one_text(text: Column, wanted: str) -> Column:
 
 def _last_rows(changes: DataFrame, shapes: Sequence[LogShape], names: Mapping[str, str]) -> DataFrame:
     """By key, the last row: ``v_0 …`` its values as text, and ``gone``; where the log has all values."""
-    texts = [text_of(shapes, name).alias(f"v_{place}") for place, name in enumerate(names)]
+    texts = [text_of(shapes, name).alias(f"v_{index}") for index, name in enumerate(names)]
     row = F.struct((F.col("op") == Op.DELETE.value).alias("gone"), *texts)
     return changes.groupBy(KEY).agg(F.max_by(row, N).alias("last")).select(KEY, "last.*")
 
@@ -242,11 +244,11 @@ def _last_values(changes: DataFrame, shapes: Sequence[LogShape], names: Mapping[
     the key of the stored row that has it.
     """
     aggregates: list[Column] = [F.max_by(F.col("op") == Op.DELETE.value, N).alias("gone")]
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         has = ~is_unchanged(shapes, name)
         # NULL is a value too: the struct says that the log has it.
         value = F.max_by(F.when(has, F.struct(text_of(shapes, name).alias("v"))), F.when(has, F.col(N)))
-        aggregates += [value["v"].alias(f"v_{place}"), value.isNull().alias(f"u_{place}")]
+        aggregates += [value["v"].alias(f"v_{index}"), value.isNull().alias(f"u_{index}")]
     return changes.groupBy(KEY).agg(*aggregates).withColumn("source", F.col(KEY))
 
 
@@ -260,16 +262,16 @@ def _moved(
     Args:
         former: the key that the row of a change had before it.
     """
-    given = changes.where((F.col("op") == Op.CREATE.value) & F.col("before").isNotNull())
-    pairs = given.select(KEY, former.alias("former"), F.col(UNCHANGED).isNotNull().alias("lacks")).collect()
-    wanted = {tuple(row[KEY]) for row in pairs if row["lacks"]}
-    if not wanted:
+    moves = changes.where((F.col("op") == Op.CREATE.value) & F.col("before").isNotNull())
+    pairs = moves.select(KEY, former.alias("former"), F.col(UNCHANGED).isNotNull().alias("lacks")).collect()
+    moved_keys = {tuple(row[KEY]) for row in pairs if row["lacks"]}
+    if not moved_keys:
         return None
-    while more := {tuple(row["former"]) for row in pairs if tuple(row[KEY]) in wanted} - wanted:
-        wanted |= more
-    keys = spark.createDataFrame([(list(one),) for one in sorted(wanted)], f"{KEY} ARRAY<STRING>")
-    texts = [text_of(shapes, name).alias(f"v_{place}") for place, name in enumerate(names)]
-    lacks = [is_unchanged(shapes, name).alias(f"u_{place}") for place, name in enumerate(names)]
+    while more := {tuple(row["former"]) for row in pairs if tuple(row[KEY]) in moved_keys} - moved_keys:
+        moved_keys |= more
+    keys = spark.createDataFrame([(list(key),) for key in sorted(moved_keys)], f"{KEY} ARRAY<STRING>")
+    texts = [text_of(shapes, name).alias(f"v_{index}") for index, name in enumerate(names)]
+    lacks = [is_unchanged(shapes, name).alias(f"u_{index}") for index, name in enumerate(names)]
     of_them = changes.join(F.broadcast(keys), KEY, "left_semi").select(
         N, "op", KEY, former.alias("former"), *texts, *lacks
     )
@@ -300,15 +302,15 @@ def _followed(rows: Sequence[Any], count: int) -> list[tuple[Any, ...]]:
             source, values, lacking = left.get(former) or before(former)
         else:
             source, values, lacking = known.get(key) or before(key)
-        texts = [row[f"v_{place}"] for place in range(count)]
-        lacks = [row[f"u_{place}"] for place in range(count)]
+        texts = [row[f"v_{index}"] for index in range(count)]
+        lacks = [row[f"u_{index}"] for index in range(count)]
         known[key] = (
             source,
             [old if missing else text for text, missing, old in zip(texts, lacks, values, strict=True)],
             [missing and was for missing, was in zip(lacks, lacking, strict=True)],
         )
-    found = []
+    last_rows = []
     for key, last in known.items():
         source, values, lacking = last or before(key)
-        found.append((list(key), last is None, list(source), *values, *lacking))
-    return found
+        last_rows.append((list(key), last is None, list(source), *values, *lacking))
+    return last_rows

@@ -96,12 +96,12 @@ def _only_shape(rows: pa.Table, added: Sequence[str]) -> LogShape:
 def _versions(changes: pa.Table, shape: LogShape, types: ValueTypes) -> pa.Table:
     """Each change as a row, as ``apply.history_rows`` makes them."""
     values = {
-        name: _typed(pc.list_element(changes[AFTER], place), kind, types)
-        for place, (name, kind) in enumerate(shape.columns)
+        name: _typed(pc.list_element(changes[AFTER], index), kind, types)
+        for index, (name, kind) in enumerate(shape.columns)
     }
     lacking = [
-        None if places is None else [shape.columns[place][0] for place in places]
-        for places in changes[UNCHANGED].to_pylist()
+        None if indexes is None else [shape.columns[index][0] for index in indexes]
+        for indexes in changes[UNCHANGED].to_pylist()
     ]
     facts = {f"_{name}": changes[name] for name in ("op", N, "lsn", "xid", "committed_at", KEY)}
     return pa.table({**values, **facts, "_unchanged": pa.array(lacking, pa.list_(pa.string()))})
@@ -112,16 +112,16 @@ def _last_rows(changes: pa.Table, shape: LogShape, key: tuple[str, ...], types: 
     kinds = {name: types.spark_type(kind) for name, kind in shape.columns}
     if shape.key != key or any(_has_spellings(kinds[name]) for name in key):
         raise _NeedsSpark
-    places = [f"k{place}" for place in range(len(key))]
-    keys = [pc.list_element(changes[KEY], place) for place in range(len(key))]
-    newest = pa.table([*keys, changes[N]], [*places, N]).group_by(places).aggregate([(N, "max")])
+    key_columns = [f"k{index}" for index in range(len(key))]
+    keys = [pc.list_element(changes[KEY], index) for index in range(len(key))]
+    newest = pa.table([*keys, changes[N]], [*key_columns, N]).group_by(key_columns).aggregate([(N, "max")])
     last = changes.filter(pc.is_in(changes[N], newest[f"{N}_max"].combine_chunks())).combine_chunks()
     if last[UNCHANGED].null_count < last.num_rows:
         raise _NeedsSpark
     gone = pc.equal(last["op"], Op.DELETE.value)
     columns = {}
-    for place, (name, kind) in enumerate(shape.columns):
-        text = pc.list_element(last[AFTER], place)
+    for column_index, (name, kind) in enumerate(shape.columns):
+        text = pc.list_element(last[AFTER], column_index)
         if name in key:
             # A row that is gone has no values but its key.
             text = pc.if_else(gone, pc.list_element(last[KEY], key.index(name)), text)
@@ -145,7 +145,7 @@ def _typed(text: pa.ChunkedArray, kind: str, types: ValueTypes) -> pa.ChunkedArr
     if wanted == "BINARY":
         _require_form(text, "..([0-9a-fA-F]{2})*")
         return pa.chunked_array(
-            [[None if one is None else bytes.fromhex(one[2:]) for one in text.to_pylist()]], "binary"
+            [[None if hex_text is None else bytes.fromhex(hex_text[2:]) for hex_text in text.to_pylist()]], "binary"
         )
     if wanted == "TIMESTAMP":
         text = pc.binary_join_element_wise(text, types.zone, "")

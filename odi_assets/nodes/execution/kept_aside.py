@@ -41,7 +41,7 @@ class KnownKeys:
         """The keys of a node. A key whose check `not_null` blocks is left to the check."""
         config, mode = node.config, node.config.write.mode
         decisive = node.partition_by if mode is WriteMode.PARTITION_OVERWRITE else config.write.keys
-        checks = [one for one in config.all_checks if one.kind == "not_null" and one.blocks]
+        checks = [check for check in config.all_checks if check.kind == "not_null" and check.blocks]
         checked = {column.casefold() for check in checks for column in check.columns}
         keys = tuple(key for key in decisive if key.casefold() not in checked)
         aside = _columns_aside(node) if keys else ()
@@ -86,12 +86,12 @@ class KnownKeys:
 
 def _columns_aside(node: Node) -> tuple[str, ...]:
     """The columns that keep what does not fit, of what a node reads and of what the nodes above it read."""
-    graph, found = node.project.graph, dict[str, None]()
+    graph, names = node.project.graph, dict[str, None]()
     waiting, seen = [node.key], {node.key}
     while waiting:
         key = waiting.pop()
-        found |= {name: None for read in graph.node(key).reads.values() if (name := read.kept_aside) is not None}
-        above = [one for one in graph.upstream(key) if one not in seen]
+        names |= {name: None for read in graph.node(key).reads.values() if (name := read.kept_aside) is not None}
+        above = [node_key for node_key in graph.upstream(key) if node_key not in seen]
         waiting += above
         seen.update(above)
-    return tuple(found)
+    return tuple(names)

@@ -33,8 +33,8 @@ class LogShape:
     @classmethod
     def of(cls, name: str, listing: Sequence[Mapping[str, Any]]) -> LogShape:
         """The shape with the columns that a row of the log lists."""
-        pairs = tuple((one["name"], one["type"]) for one in listing)
-        return cls(name, pairs, tuple(one["name"] for one in listing if one["key"]))
+        pairs = tuple((column["name"], column["type"]) for column in listing)
+        return cls(name, pairs, tuple(column["name"] for column in listing if column["key"]))
 
     def place(self, name: str) -> int | None:
         """Where a row has the column ``name``; None if it has no such column. Capitals count only between two columns
@@ -76,10 +76,10 @@ def facts_of(rows: DataFrame, node: str, capture: Node) -> LogFacts:
     """
     op, lacks = F.col("op"), F.col(UNCHANGED).isNotNull()
     listed = F.when(op == Op.SHAPE.value, F.struct(N, F.to_json("columns").alias("columns")))
-    found = (
+    row_groups = (
         rows.groupBy("shape")
         .agg(
-            F.count_if(op.isin([one.value for one in DATA])).alias("rows"),
+            F.count_if(op.isin([operation.value for operation in DATA])).alias("rows"),
             F.max(N).alias("last"),
             F.max(F.when(op == Op.TRUNCATE.value, F.col(N))).alias("emptied"),
             F.count_if(lacks).alias("lacking"),
@@ -88,14 +88,14 @@ def facts_of(rows: DataFrame, node: str, capture: Node) -> LogFacts:
         )
         .collect()
     )
-    listings = sorted((max(row["listed"]), row["shape"]) for row in found if row["listed"])
+    listings = sorted((max(row["listed"]), row["shape"]) for row in row_groups if row["listed"])
     if not listings:
         raise IncrementError(
             f"{node}: the change log has no row of its table yet: the snapshot of it has not begun",
             fix=f"run the node that captures once more, it goes on where it stopped: odi run {capture.command}",
             node=node,
         )
-    missing = {row["shape"] for row in found if row["rows"]} - {shape for _, shape in listings}
+    missing = {row["shape"] for row in row_groups if row["rows"]} - {shape for _, shape in listings}
     if missing:
         raise IncrementError(
             f"{node}: the change log has rows whose columns it does not describe ({', '.join(sorted(missing))})",
@@ -104,20 +104,20 @@ def facts_of(rows: DataFrame, node: str, capture: Node) -> LogFacts:
         )
     return LogFacts(
         tuple(LogShape.of(name, json.loads(listing["columns"])) for listing, name in reversed(listings)),
-        {row["shape"]: row["last"] for row in found if row["shape"] is not None},
-        max((row["emptied"] for row in found if row["emptied"] is not None), default=None),
-        any(row["lacking"] for row in found),
-        any(row["moved"] for row in found),
+        {row["shape"]: row["last"] for row in row_groups if row["shape"] is not None},
+        max((row["emptied"] for row in row_groups if row["emptied"] is not None), default=None),
+        any(row["lacking"] for row in row_groups),
+        any(row["moved"] for row in row_groups),
     )
 
 
 def column_types(shapes: Sequence[LogShape]) -> dict[str, str]:
     """The columns of all shapes, with name and type of the last shape that has each."""
-    found: dict[str, tuple[str, str]] = {}
+    columns: dict[str, tuple[str, str]] = {}
     for shape in shapes:
         for name, kind in shape.columns:
-            found.setdefault(name.casefold(), (name, kind))
-    return dict(found.values())
+            columns.setdefault(name.casefold(), (name, kind))
+    return dict(columns.values())
 
 
 def same_names(shape: LogShape, added: Sequence[str]) -> tuple[str, str] | None:
@@ -137,42 +137,42 @@ def same_names(shape: LogShape, added: Sequence[str]) -> tuple[str, str] | None:
 def require_names(shapes: Sequence[LogShape], added: Sequence[str], node: Node, capture: Node) -> None:
     """Raises TableError if rows of a shape would have two columns of one name."""
     for shape in shapes:
-        found = same_names(shape, added)
-        if found is None:
+        duplicates = same_names(shape, added)
+        if duplicates is None:
             continue
-        is_own = found[0] in added
+        is_own = duplicates[0] in added
         what = (
-            f"a column `{found[1]}`, and `{found[0]}` is a column that {node} adds"
+            f"a column `{duplicates[1]}`, and `{duplicates[0]}` is a column that {node} adds"
             if is_own
-            else f"two columns `{found[0]}` and `{found[1]}`; names know no capitals"
+            else f"two columns `{duplicates[0]}` and `{duplicates[1]}`; names know no capitals"
         )
         raise TableError(
             f"{node}: its table in the database has {what}",
             fix=f"rename it in the database, or publish the table without it; then capture the tables again: odi run "
             f"{capture.command} --full-refresh --yes",
             node=str(node),
-            column=found[1],
+            column=duplicates[1],
         )
 
 
 def _by_shape(shapes: Sequence[LogShape], make: Any) -> Column:
     """What ``make`` gives for the shape of a row; NULL for a shape for which it gives None."""
-    found: Column | None = None
+    column: Column | None = None
     for shape in shapes:
         made = make(shape)
         if made is None:
             continue
         is_it = F.col("shape") == shape.id
-        found = F.when(is_it, made) if found is None else found.when(is_it, made)
-    return F.lit(None) if found is None else found
+        column = F.when(is_it, made) if column is None else column.when(is_it, made)
+    return F.lit(None) if column is None else column
 
 
 def text_of(shapes: Sequence[LogShape], name: str, array: str = AFTER) -> Column:
     """The text of a column in a row of the log."""
 
     def make(shape: LogShape) -> Column | None:
-        place = shape.place(name)
-        return None if place is None else F.col(array)[place]
+        index = shape.place(name)
+        return None if index is None else F.col(array)[index]
 
     return _by_shape(shapes, make).cast("string")
 
@@ -181,8 +181,8 @@ def is_unchanged(shapes: Sequence[LogShape], name: str) -> Column:
     """Whether the log does not have a column's value in a row."""
 
     def make(shape: LogShape) -> Column | None:
-        place = shape.place(name)
-        return None if place is None else F.coalesce(F.array_contains(UNCHANGED, place), F.lit(False))
+        index = shape.place(name)
+        return None if index is None else F.coalesce(F.array_contains(UNCHANGED, index), F.lit(False))
 
     return F.coalesce(_by_shape(shapes, make).cast("boolean"), F.lit(False))
 

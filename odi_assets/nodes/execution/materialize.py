@@ -100,14 +100,14 @@ def arrow_rows(plan: NodePlan, open_spark: Callable[[], SparkSession]) -> ArrowR
         return None
     with remedies_named(plan.node):
         if plan.node.config.apply is None:
-            found = plan.reads[0].without_spark()
+            read_and_rows = plan.reads[0].without_spark()
         else:
             from odi_assets.nodes.execution.apply_here import applied_here
 
-            found = applied_here(plan)
-    if found is None:
+            read_and_rows = applied_here(plan)
+    if read_and_rows is None:
         return None
-    read, rows = found
+    read, rows = read_and_rows
     resolved = ResolvedPlan.of(plan, (read,), plan.write)
     if resolved.nothing_new:
         return NoRows(resolved)

@@ -66,24 +66,24 @@ def as_one(results: Sequence[NodeResult]) -> NodeResult:
     """The result of a run that committed the steps of a snapshot one by one."""
     first, last = results[0], results[-1]
     rows = Counter[tuple[str | None, ...]]()
-    for one in results:
-        rows.update(one.partition_rows)
+    for step_result in results:
+        rows.update(step_result.partition_rows)
     lag = {name: first.metrics[name] for name in LAG if name in first.metrics}
     metrics = {**last.metrics, **lag, STEPS: len(results)}
     for name in ("rows_updated", "files_added", "files_removed", "bytes_written", "rows_deleted", QUARANTINED):
         if name in last.metrics:
-            metrics[name] = _sum([one.metrics.get(name) for one in results])
+            metrics[name] = _sum([step.metrics.get(name) for step in results])
     if CHECKS in last.metrics:
         # A check of several steps: of the last one that failed it, or else of the last one.
-        of_steps = [one for result in results for one in result.metrics.get(CHECKS) or ()]
-        latest = {one["check"]: one for one in sorted(of_steps, key=lambda one: not one["passed"])}
+        of_steps = [outcome for step in results for outcome in step.metrics.get(CHECKS) or ()]
+        latest = {outcome["check"]: outcome for outcome in sorted(of_steps, key=lambda outcome: not outcome["passed"])}
         metrics[CHECKS] = list(latest.values())
     return replace(
         last,
-        status=RunStatus.SUCCESS if RunStatus.SUCCESS in [one.status for one in results] else last.status,
+        status=RunStatus.SUCCESS if RunStatus.SUCCESS in [step.status for step in results] else last.status,
         increment=first.increment if len(results) == 1 else f"{first.increment}; … {last.increment}",
-        rows_read=_sum([one.rows_read for one in results]),
-        rows_written=_sum([one.rows_written for one in results]),
+        rows_read=_sum([step.rows_read for step in results]),
+        rows_written=_sum([step.rows_written for step in results]),
         hwm_before=first.hwm_before,
         partition_rows=rows,
         metrics=metrics,
@@ -135,8 +135,8 @@ def succeeded_before(plan: NodePlan, result: NodeResult, stamp: CommittedStamp) 
         partition_rows=_rows_by_values(
             plan,
             [
-                *((partition, 0) for one in committed for partition in one.partitions),
-                *((file.partition, file.rows or 0) for one in committed for file in one.files),
+                *((partition, 0) for commit in committed for partition in commit.partitions),
+                *((file.partition, file.rows or 0) for commit in committed for file in commit.files),
             ],
         ),
         metrics={
@@ -177,7 +177,9 @@ def rows_left(plan: NodePlan) -> dict[str, Any]:
     }
     late = [read.late for read in plan.reads]
     exact, least = ROWS_BELOW
-    counts[exact if all(one.is_exact for one in late) else least] = sum(one.rows for one in late)
+    counts[exact if all(late_rows.is_exact for late_rows in late) else least] = sum(
+        late_rows.rows for late_rows in late
+    )
     return {name: count for name, count in counts.items() if count}
 
 
@@ -187,7 +189,7 @@ def _of_sources(plan: NodePlan) -> dict[str, Any]:
 
 def _lag(plan: NodePlan) -> dict[str, float]:
     """How far the node was behind, between its marks before and after: the most of its sources that have times."""
-    found = []
+    lags = []
     for read in plan.reads:
         if (
             read.follows
@@ -196,39 +198,39 @@ def _lag(plan: NodePlan) -> dict[str, float]:
             and not isinstance(read.after, Unresolved)
         ):
             times = [read.snapshot.moment_of(mark) for mark in (read.before, read.after)]
-            found += [max(0.0, until - since) for since, until in [times] if since is not None and until is not None]
-    return {"lag_seconds": round(max(found), 3)} if found else {}
+            lags += [max(0.0, until - since) for since, until in [times] if since is not None and until is not None]
+    return {"lag_seconds": round(max(lags), 3)} if lags else {}
 
 
 def _special_metrics(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
     """Metrics that only some writes have."""
-    found = {**_lag(plan), **rows_left(plan), **_of_sources(plan)}
+    metrics = {**_lag(plan), **rows_left(plan), **_of_sources(plan)}
     if plan.node.config.write.delete_when:
-        found["rows_deleted"] = written.rows_deleted
+        metrics["rows_deleted"] = written.rows_deleted
     if written.columns_added:
-        found["columns_added"] = list(written.columns_added)
+        metrics["columns_added"] = list(written.columns_added)
     if written.columns_ignored:
-        found["columns_ignored"] = list(written.columns_ignored)
+        metrics["columns_ignored"] = list(written.columns_ignored)
         _log.warning("%s: left out new columns of its source: %s", plan.node.key, ", ".join(written.columns_ignored))
     if plan.request.is_bounded and not written.rows_written and written.rows_total is not None:
         removed = (plan.target.rows or 0) - written.rows_total
         if removed > 0:
-            found["rows_removed"] = removed
+            metrics["rows_removed"] = removed
             rows = counted(removed, "row")
             text = "%s: its sources have no rows %s: what its table had there is gone, %s"
             _log.warning(text, plan.node.key, plan.request.part, rows)
-    return found
+    return metrics
 
 
 def _rows_by_values(
     plan: NodePlan, rows: Iterable[tuple[Mapping[str, str | None], int]]
 ) -> Mapping[tuple[str | None, ...], int]:
     """Rows by the values of the node's partition columns: its table may be partitioned by others, too."""
-    config, found = plan.node.config.partition, Counter[tuple[str | None, ...]]()
+    config, rows_by_values = plan.node.config.partition, Counter[tuple[str | None, ...]]()
     if config is not None:
         for partition, count in rows:
-            found[tuple(map(partition.get, config.columns))] += count
-    return found
+            rows_by_values[tuple(map(partition.get, config.columns))] += count
+    return rows_by_values
 
 
 def _seconds(run: RunInfo) -> float:

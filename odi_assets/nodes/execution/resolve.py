@@ -36,13 +36,13 @@ def resolve(plan: NodePlan, spark: SparkSession) -> ResolvedPlan:
 
 
 def _resolved(reads: tuple[PlannedRead, ...], spark: SparkSession) -> tuple[Read, ...]:
-    found: list[Read] = []
+    resolved_reads: list[Read] = []
     for read in reads:
         if isinstance(read, UnresolvedRead):
-            found.append(read.resolve(spark))
+            resolved_reads.append(read.resolve(spark))
         elif isinstance(read, Read):
-            found.append(read)
-    return tuple(found)
+            resolved_reads.append(read)
+    return tuple(resolved_reads)
 
 
 def _affected(plan: ResolvedPlan, column: str, spark: SparkSession) -> Partitions:
@@ -58,5 +58,5 @@ def _values(rows: DataFrame, column: str, read: Read, plan: ResolvedPlan) -> set
     require_partition_column(plan.node, read.label, rows.columns)
     # As text: Spark would convert a collected TIMESTAMP to this machine's zone.
     kind = rows.schema[column].dataType.jsonValue()
-    found = rows.select(F.col(quoted(column)).cast("string")).distinct().collect()
-    return {same_spelling(row[0], kind) for row in found}
+    value_rows = rows.select(F.col(quoted(column)).cast("string")).distinct().collect()
+    return {same_spelling(row[0], kind) for row in value_rows}

@@ -86,12 +86,12 @@ def _plan_text(frame: DataFrame) -> str:
 
 
 def _await(observation: Observation) -> int | None:
-    found: list[int] = []
+    counts: list[int] = []
 
     def get() -> None:
         try:
             # Spark Connect does not wait, and may have no count.
-            found.extend(int(rows) for name, rows in observation.get.items() if name == "rows")
+            counts.extend(int(rows) for name, rows in observation.get.items() if name == "rows")
         except Exception as error:  # noqa: BLE001  Spark Connect and py4j raise different ones
             # Adaptive execution drops a branch that turns out to be empty; Spark then has no metrics for it.
             _log.debug("no count of rows came: %s", error)
@@ -100,4 +100,4 @@ def _await(observation: Observation) -> int | None:
     waiter = threading.Thread(target=get, daemon=True)
     waiter.start()
     waiter.join(_PATIENCE)
-    return found[0] if found else None
+    return counts[0] if counts else None

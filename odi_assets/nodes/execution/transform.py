@@ -100,8 +100,8 @@ def _workers_import_from(root: Path, spark: SparkSession) -> bool:
     search the folder where it was started, and PYTHONPATH."""
     if not hasattr(spark, "_jsparkSession") or not str(spark.sparkContext.master).startswith("local"):
         return False
-    places = [Path.cwd(), *map(Path, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]
-    return any(place.resolve() == root.resolve() for place in places)
+    folders = [Path.cwd(), *map(Path, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]
+    return any(folder.resolve() == root.resolve() for folder in folders)
 
 
 def _send_by_value(module: ModuleType | None, root: Path) -> None:

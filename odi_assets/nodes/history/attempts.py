@@ -172,16 +172,16 @@ def open_attempts(project: Project) -> list[NodeAttempt]:
         StateError: the notes of attempts cannot be looked at.
     """
     folder = project.root / FOLDER
-    found = []
+    notes = []
     try:
         files = sorted(folder.iterdir()) if is_there(folder) else []
         for file in files:
             if file.suffix == ".json" and (facts := _facts(file)) is not None:
-                found.append(facts)
+                notes.append(facts)
     except OSError as error:
         raise _unreachable(folder, error) from error
     own = (project.config.project, project.environment)
-    return [_attempt(facts) for facts in found if (facts["project"], facts["environment"]) == own]
+    return [_attempt(facts) for facts in notes if (facts["project"], facts["environment"]) == own]
 
 
 def _facts(file: Path) -> dict[str, Any] | None:

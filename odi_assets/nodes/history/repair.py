@@ -96,7 +96,7 @@ def _ended(attempt: NodeAttempt) -> tuple[RunStatus, str | None]:
 
 def _metrics(project: Project, attempt: NodeAttempt, stamps: Sequence[CommittedStamp]) -> dict[str, Any]:
     stamp, facts = stamps[0], CommitFacts.of(stamps[0])
-    written = [CommitFacts.of(one).rows_written for one in stamps]
+    written = [CommitFacts.of(commit_stamp).rows_written for commit_stamp in stamps]
     counted = {
         "rows_written": None if None in written else sum(rows or 0 for rows in written),
         "rows_updated": facts.rows_updated,
@@ -119,7 +119,7 @@ def commits_without_row(
     Returns:
         The attempts, and the errors of tables that cannot be looked at; the other tables are looked at all the same.
     """
-    found: list[NodeAttempt] = []
+    attempts: list[NodeAttempt] = []
     last: list[NodeAttempt] = []
     unreadable: list[TableError] = []
     for key in keys:
@@ -127,12 +127,12 @@ def commits_without_row(
             if every:
                 table = TableHandle.open(project.target(key))
                 rows = own_rows(project, state.list_runs(pipeline=key.pipeline, node=key.node))
-                found += (attempt_of(key, stamp) for stamp in stamps_without_row(project, key, table, rows))
+                attempts += (attempt_of(key, stamp) for stamp in stamps_without_row(project, key, table, rows))
                 continue
             last += last_attempts(project, key, TableHandle.open(project.target(key)))
         except TableError as error:
             unreadable.append(error)
-    return found + unrecorded(state, last), unreadable
+    return attempts + unrecorded(state, last), unreadable
 
 
 def last_attempts(project: Project, key: NodeKey, table: TableHandle) -> list[NodeAttempt]:
@@ -146,7 +146,7 @@ def unrecorded(state: StateBackend, attempts: Iterable[NodeAttempt]) -> list[Nod
     attempts = list(attempts)
     rows = (row for run_id in {attempt.run_id for attempt in attempts} for row in state.list_runs(run_id=run_id))
     known = {(f"{row.pipeline_name}.{row.node_name}", row.run_id, row.attempt) for row in rows}
-    return [one for one in attempts if (str(one.key), one.run_id, one.attempt) not in known]
+    return [attempt for attempt in attempts if (str(attempt.key), attempt.run_id, attempt.attempt) not in known]
 
 
 def stamps_without_row(
@@ -162,7 +162,7 @@ def stamps_without_row(
     """
     known = {(row.run_id, row.attempt) for row in rows}
     oldest = min((row.started_at or row.timestamp for row in rows), default=datetime.min.replace(tzinfo=UTC))
-    found = []
+    stamps = []
     for stamp in table.stamps():
         if stamp.app_id not in app_ids(key) or not _has_row_here(project, stamp) or stamp.committed_at < oldest:
             continue
@@ -170,8 +170,8 @@ def stamps_without_row(
         if (attempt.run_id, attempt.attempt) not in known:
             # One row for an attempt, although each batch of a stream is a commit: the newest shows how far it came.
             known.add((attempt.run_id, attempt.attempt))
-            found.append(stamp)
-    return found[::-1]
+            stamps.append(stamp)
+    return stamps[::-1]
 
 
 def _has_row_here(project: Project, stamp: CommittedStamp) -> bool:
@@ -196,13 +196,13 @@ def attempt_of(key: NodeKey, stamp: CommittedStamp) -> NodeAttempt:
 
 def _commits_of(project: Project, attempt: NodeAttempt) -> list[CommittedStamp]:
     """The commits of an attempt, newest first: one, or several for a snapshot."""
-    found: list[CommittedStamp] = []
+    stamps: list[CommittedStamp] = []
     if attempt.key not in project.graph.nodes:
-        return found
+        return stamps
     for stamp in TableHandle.open(project.target(attempt.key)).stamps():
         facts = CommitFacts.of(stamp)
         if (facts.run_id, facts.node, facts.attempt or 1) == (attempt.run_id, str(attempt.key), attempt.attempt):
-            found.append(stamp)
-        elif (found and facts.node) or stamp.committed_at < attempt.started_at - _CLOCKS_APART:
+            stamps.append(stamp)
+        elif (stamps and facts.node) or stamp.committed_at < attempt.started_at - _CLOCKS_APART:
             break
-    return found
+    return stamps

@@ -37,17 +37,17 @@ def last_rows(state: StateBackend, project: Project, pipeline: str, run_id: str)
     A run of some of the nodes (``--node``) goes on with the run before it; bounded runs and rewinds do
     not count.
     """
-    found: dict[NodeKey, RunRecord] = {}
+    row_by_key: dict[NodeKey, RunRecord] = {}
     whole: str | None = None
     for row in own_rows(project, _newest_first(state, pipeline, len(project.graph.order(pipeline)))):
         if row.run_id == run_id or not _counts(row):
             continue
         if whole is not None and row.run_id != whole:
             break
-        found.setdefault(NodeKey(pipeline, row.node_name), row)
+        row_by_key.setdefault(NodeKey(pipeline, row.node_name), row)
         if not row.metrics.get(PARTIAL):
             whole = row.run_id
-    return found
+    return row_by_key
 
 
 def _newest_first(state: StateBackend, pipeline: str, nodes: int) -> list[RunRecord]:

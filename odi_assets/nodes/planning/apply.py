@@ -55,9 +55,9 @@ class AppliedLogs:
         if applied is None:
             return None
         log = self.project.graph.resolve(key, applied.changes)
-        found = self._opened.get(log)
+        opened = self._opened.get(log)
         # Threads that open it at once take the version of one of them.
-        return found if found is not None else self._opened.setdefault(log, self._open(log))
+        return opened if opened is not None else self._opened.setdefault(log, self._open(log))
 
     def forget(self) -> None:
         """Open the newest versions when they are asked for again."""

@@ -76,15 +76,18 @@ def forecasts(
     project: Project, state: StateBackend, keys: Sequence[NodeKey], request: RunRequest = NEW_DATA
 ) -> Iterator[Forecast]:
     """The same, one after the other: each is made when it is asked for."""
-    found: dict[NodeKey, Forecast] = {}
+    forecast_by_key: dict[NodeKey, Forecast] = {}
     hwms, logs = _hwms(state, keys), AppliedLogs(project)
     for key in keys:
-        above = [found[up] for up in project.graph.upstream(key) if up in found]
-        writing = [one for one in above if one.action in {"write", "follow"}]
+        above = [forecast_by_key[up] for up in project.graph.upstream(key) if up in forecast_by_key]
+        writing = [node_forecast for node_forecast in above if node_forecast.action in {"write", "follow"}]
         inputs = table_inputs(project, key)
-        waits = any(one.action == "nothing" and one.key in inputs and not _has_table(project, one) for one in above)
-        found[key] = _forecast(logs, hwms, key, writing, replace(request, inputs_wait=waits))
-        yield found[key]
+        waits = any(
+            node_forecast.action == "nothing" and node_forecast.key in inputs and not _has_table(project, node_forecast)
+            for node_forecast in above
+        )
+        forecast_by_key[key] = _forecast(logs, hwms, key, writing, replace(request, inputs_wait=waits))
+        yield forecast_by_key[key]
 
 
 def _hwms(state: StateBackend, keys: Sequence[NodeKey]) -> Hwms:
@@ -97,7 +100,11 @@ def _hwms(state: StateBackend, keys: Sequence[NodeKey]) -> Hwms:
 
 def table_inputs(project: Project, key: NodeKey) -> set[NodeKey]:
     """The nodes whose tables are inputs of a node."""
-    return {project.graph.resolve(key, one.node) for one in project.graph.node(key).inputs.values() if one.node}
+    return {
+        project.graph.resolve(key, node_input.node)
+        for node_input in project.graph.node(key).inputs.values()
+        if node_input.node
+    }
 
 
 def missing_inputs(project: Project, key: NodeKey, above: Iterable[NodeKey]) -> list[NodeKey]:
@@ -106,8 +113,10 @@ def missing_inputs(project: Project, key: NodeKey, above: Iterable[NodeKey]) -> 
     return [up for up in above if up in inputs and not TableHandle.open(project.target(up)).exists]
 
 
-def _has_table(project: Project, found: Forecast) -> bool:
-    return (found.plan.target if found.plan else TableHandle.open(project.target(found.key))).exists
+def _has_table(project: Project, node_forecast: Forecast) -> bool:
+    return (
+        node_forecast.plan.target if node_forecast.plan else TableHandle.open(project.target(node_forecast.key))
+    ).exists
 
 
 def _forecast(
@@ -118,7 +127,7 @@ def _forecast(
     request: RunRequest,
 ) -> Forecast:
     project = logs.project
-    missing = [one.key for one in writing if not _has_table(project, one)]
+    missing = [node_forecast.key for node_forecast in writing if not _has_table(project, node_forecast)]
     if missing:
         summary = f"what {_names(missing, key)} will hold: not written yet"
         return Forecast(key, "follow", summary, bytes=_first(project, key, writing))
@@ -130,9 +139,9 @@ def _forecast(
     if stop is not None:
         stop.fix = remedy_of(plan.node, stop.fix)
         return Forecast(key, "error", plan.summary, plan, error=stop)
-    gains = [one.bytes for one in writing]
+    gains = [node_forecast.bytes for node_forecast in writing]
     if plan.nothing_new and writing:
-        names = _names([one.key for one in writing], key)
+        names = _names([node_forecast.key for node_forecast in writing], key)
         return Forecast(key, "follow", f"what {names} will gain", plan, bytes=_sum(plan.bytes_beside_gains, *gains))
     if plan.nothing_new:
         return Forecast(key, "nothing", plan.summary, plan, bytes=0)
@@ -142,9 +151,9 @@ def _forecast(
 def _first(project: Project, key: NodeKey, writing: Sequence[Forecast]) -> int | None:
     """What a node reads of nodes that write their tables for the first time, if it reads nothing else."""
     config = project.graph.node(key)
-    others = table_inputs(project, key) - {one.key for one in writing}
-    reads = config.read or any(given.read for given in config.inputs.values())
-    return None if reads or others else _sum(*(one.bytes for one in writing))
+    others = table_inputs(project, key) - {node_forecast.key for node_forecast in writing}
+    reads = config.read or any(node_input.read for node_input in config.inputs.values())
+    return None if reads or others else _sum(*(node_forecast.bytes for node_forecast in writing))
 
 
 def _sum(*sizes: int | None) -> int | None:

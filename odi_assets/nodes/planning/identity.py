@@ -98,22 +98,22 @@ def matched(node: Node, origin: HwmOrigin | None) -> dict[str, str]:
     Raises:
         IdentityMismatchError: the marks measure something else.
     """
-    found = same_sources(node, origin)
+    names = same_sources(node, origin)
     if origin is None or not origin.measures:
-        return found
+        return names
     moved, now = is_moved(node, origin), measured(node)
-    left = {name: one for name, one in origin.measures.items() if name not in found.values()}
+    unmatched = {name: measure for name, measure in origin.measures.items() if name not in names.values()}
     traits = node.config.write.mode.traits
     if traits.increment == "table":
         # Sources without a mark are read whole, and replace the table.
-        return found
+        return names
     for name, identity in now.items():
-        if name not in found and left:
-            then = name if name in left else next(iter(left))
-            raise _other_source(node, difference(left[then], identity, moved=moved) or "changed")
-    if left and not now and not traits.takes_rows_again:
-        raise _other_source(node, f"was followed by {_order(next(iter(left.values())))}, and is read whole now")
-    return found
+        if name not in names and unmatched:
+            then = name if name in unmatched else next(iter(unmatched))
+            raise _other_source(node, difference(unmatched[then], identity, moved=moved) or "changed")
+    if unmatched and not now and not traits.takes_rows_again:
+        raise _other_source(node, f"was followed by {_order(next(iter(unmatched.values())))}, and is read whole now")
+    return names
 
 
 def same_sources(node: Node, origin: HwmOrigin | None) -> dict[str, str]:
@@ -121,7 +121,7 @@ def same_sources(node: Node, origin: HwmOrigin | None) -> dict[str, str]:
     if origin is None or not origin.measures:
         return {name: name for name in node.following}
     moved = is_moved(node, origin)
-    found: dict[str, str] = {}
+    former_names: dict[str, str] = {}
     for name, identity in measured(node).items():
         # By what it reads first, then by its own name: two inputs may be one table.
         names = sorted(
@@ -129,9 +129,11 @@ def same_sources(node: Node, origin: HwmOrigin | None) -> dict[str, str]:
             key=lambda then: (not same_source(origin.measures[then], identity, moved=moved), then != name),
         )
         same = (then for then in names if difference(origin.measures[then], identity, moved=moved) is None)
-        if (then := next((one for one in same if one not in found.values()), None)) is not None:
-            found[name] = then
-    return found
+        if (
+            then := next((former_name for former_name in same if former_name not in former_names.values()), None)
+        ) is not None:
+            former_names[name] = then
+    return former_names
 
 
 def is_moved(node: Node, origin: HwmOrigin) -> bool:
@@ -153,7 +155,9 @@ def difference(then: Identity, now: Identity, *, moved: bool) -> str | None:
     if is_same:
         # The same column in another mode, or columns of which one has the mode in its name.
         is_mode = _order(then) == _order(now)
-        before, after = (f"{_order(one)}{f' (mode: {one.increment})' if is_mode else ''}" for one in (then, now))
+        before, after = (
+            f"{_order(identity)}{f' (mode: {identity.increment})' if is_mode else ''}" for identity in (then, now)
+        )
         return f"was followed by {before}, and is followed by {after} now"
     if _same_columns(then, now):
         return f"was {_place(then)}, and is {_place(now)} now"

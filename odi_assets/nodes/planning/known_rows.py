@@ -38,15 +38,15 @@ def known_by(node: Node) -> Mapping[str, Any] | None:
     if node.config.apply is not None:
         # The log says the keys, whatever the node is called that captures.
         return {"keys": keys, "columns": {"`apply.table`": node.config.apply.table}, "settings": {}}
-    found = made_of(node.config, names, node.project.root)
-    columns: dict[str, str] = {f"`{name.casefold()}`": one.text for name, one in found.items()}
+    definitions = made_of(node.config, names, node.project.root)
+    columns: dict[str, str] = {f"`{name.casefold()}`": definition.text for name, definition in definitions.items()}
     settings: dict[str, Settings] = {}
     if node.config.read is not None:
-        pairs = {pair for one in found.values() for pair in one.sources}
+        pairs = {pair for definition in definitions.values() for pair in definition.sources}
         for column in sorted({column for view, column in pairs if view in ("", READ)}):
             columns |= _asked_for(node.config.read, column)
             settings[column] = _settings(node, (column,))
-        if not all(one.sources for one in found.values()):
+        if not all(definition.sources for definition in definitions.values()):
             # Which columns are in it is not known.
             settings[""] = _settings(node, ())
     return {"keys": keys, "columns": columns, "settings": settings}
@@ -54,8 +54,8 @@ def known_by(node: Node) -> Mapping[str, Any] | None:
 
 def _settings(node: Node, columns: tuple[str, ...]) -> Settings:
     """The settings of the node's ``read`` that values of ``columns`` depend on, without their types."""
-    found = next(source for source in node.sources if source.name == READ).unwaited.settings(columns)
-    return {name: value for name, value in found.items() if not name.startswith("read.schema")}
+    settings = next(source for source in node.sources if source.name == READ).unwaited.settings(columns)
+    return {name: value for name, value in settings.items() if not name.startswith("read.schema")}
 
 
 def _asked_for(read: ReadConfig, column: str) -> dict[str, str]:
@@ -90,8 +90,10 @@ def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[st
             yield f"{name} was {columns[name]} and is {text} now"
     settings = then.get("settings") or {}
     both = (name for name in now["settings"] if name in settings)
-    found = (change for name in both for change in changes({"rows": settings[name]}, {"rows": now["settings"][name]}))
-    yield from dict.fromkeys(found)
+    change_texts = (
+        change for name in both for change in changes({"rows": settings[name]}, {"rows": now["settings"][name]})
+    )
+    yield from dict.fromkeys(change_texts)
 
 
 def _listed(names: list[str]) -> str:
@@ -102,10 +104,10 @@ def require_known_rows(node: Node, target: TableHandle) -> None:
     """Raises IdentityMismatchError if the node would not find rows of its table that earlier commits wrote."""
     if node.config.write.mode.traits.increment == "table":
         return
-    found = known_differently(node, target)
-    if found:
+    differences = known_differently(node, target)
+    if differences:
         raise IdentityMismatchError(
-            f"{node}: {'; '.join(found)}, and by this its write knows rows that are in the table; they would be "
+            f"{node}: {'; '.join(differences)}, and by this its write knows rows that are in the table; they would be "
             "repeated, or new rows be taken for them",
             fix=f"if rows are known as before, go on with them: odi state adopt {node}; or put the definition back; "
             f"or rebuild the table from its sources: odi run {node.command} --full-refresh",

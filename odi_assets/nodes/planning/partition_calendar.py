@@ -72,10 +72,10 @@ class PartitionCalendar:
 
     def between(self, start: datetime, end: datetime) -> Iterator[TimePartition]:
         """The partitions that begin at ``start`` or later, and before ``end``; ``start`` is where one begins."""
-        one = self.holding(start)
-        while _utc(one.start) < _utc(end):
-            yield one
-            one = self.following(one)
+        partition = self.holding(start)
+        while _utc(partition.start) < _utc(end):
+            yield partition
+            partition = self.following(partition)
 
     def partition_of(self, value: str | None, kind: Any) -> TimePartition | None:
         """The partition that a value of the partition column, as Delta writes it, belongs to; None if it does not say.
@@ -85,11 +85,11 @@ class PartitionCalendar:
         """
         if value is None:
             return None
-        found = self._near(time_of(value), kind) if kind in TIMES else self._named(value, kind)
-        for one in found:
+        candidates = self._near(time_of(value), kind) if kind in TIMES else self._named(value, kind)
+        for partition in candidates:
             try:
-                if Span(self.config.column, (one,), self.config.every).holds(value, kind):
-                    return one
+                if Span(self.config.column, (partition,), self.config.every).holds(value, kind):
+                    return partition
             except ConfigError:
                 # Hours that the clock shows twice, and types that do not say it.
                 continue
@@ -107,10 +107,10 @@ class PartitionCalendar:
         if moment is None:
             return
         try:
-            one = self.holding(moment.replace(tzinfo=UTC if kind == "timestamp" else self.zone))
-            yield one
-            yield self.following(one)
-            yield self.holding(_utc(one.start) - timedelta(microseconds=1))
+            partition = self.holding(moment.replace(tzinfo=UTC if kind == "timestamp" else self.zone))
+            yield partition
+            yield self.following(partition)
+            yield self.holding(_utc(partition.start) - timedelta(microseconds=1))
         except OverflowError:
             return
 

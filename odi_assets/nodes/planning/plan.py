@@ -236,7 +236,7 @@ class ResolvedPlan(NodePlan):
         versions = {name: version for name in inputs if (version := read_at.get(name)) is not None}
         if self.moves_hwm:
             following = [read for read in self.reads if read.follows]
-            remembered = {read.name: dict(found) for read in following if (found := read.remembered())}
+            remembered = {read.name: dict(facts) for read in following if (facts := read.remembered())}
             hwm = CommittedHwm.of(self.hwm_after, remembered, self.origin(None).measures)
         elif self.ends_hwm:
             hwm = CommittedHwm.of(None)

@@ -191,7 +191,7 @@ def _partitions_within(node: Node, request: RunRequest) -> Partitions:
 
 def _known(node: Node, named: ValuesConfig, wanted: Sequence[str]) -> tuple[str, ...]:
     """``wanted``, each once."""
-    unknown = [one for one in wanted if not named.is_dynamic and one not in named.values]
+    unknown = [name for name in wanted if not named.is_dynamic and name not in named.values]
     if unknown:
         known = f"its partitions are {', '.join(named.values)}"
         raise ConfigError(f"{node} has no partition {', '.join(unknown)}", fix=known, node=str(node))
@@ -218,9 +218,9 @@ def partitions_within(partition: PartitionConfig, bounds: Bounds) -> tuple[TimeP
                 f"the range {bounds} cuts a partition in two: there is one per {partition.every}",
                 fix=f"begin and end with a whole {partition.every}: --from {start} --to {end}",
             )
-        found = tuple(islice(calendar.between(bounds.start, bounds.end), _LIMIT + 1))
+        partitions = tuple(islice(calendar.between(bounds.start, bounds.end), _LIMIT + 1))
     except OverflowError as error:
         raise ConfigError(f"a partition of the range {bounds} is not within the years 1 to 9999") from error
-    if len(found) > _LIMIT:
+    if len(partitions) > _LIMIT:
         raise ConfigError(f"the range {bounds} holds more than {_LIMIT:,} partitions", fix="run it in parts")
-    return found
+    return partitions

@@ -82,15 +82,15 @@ def _marks(plan: NodePlan) -> dict[str, Mark] | None:
     """The marks up to which the table was loaded: from state, or from the table's log if state has none. None if the
     HWM belongs to other sources than the node has now, which cannot bring the table's rows back anyway."""
     try:
-        found = marks_of(plan.node, plan.start, plan.target)
+        marks = marks_of(plan.node, plan.start, plan.target)
     except IdentityMismatchError:
         return None
     except IncrementError:
-        found = {}
-    stamp = None if found else plan.target.last_stamp(app_id(plan.node.key), carrying="hwm")
+        marks = {}
+    stamp = None if marks else plan.target.last_stamp(app_id(plan.node.key), carrying="hwm")
     hwm = CommitFacts.of(stamp).hwm if stamp else None
     if hwm is None:
-        return found
+        return marks
     try:
         return plan.node.marks(hwm.mark, hwm.remembered, hwm.measures)
     except IncrementError:
@@ -107,7 +107,7 @@ def _first_versions(plan: NodePlan) -> dict[str, int]:
             first = facts.positions or first
             if facts.mode == WriteMode.OVERWRITE:
                 break
-    return {name: int(one["version"]) for name, one in first.items() if one.get("version") is not None}
+    return {name: int(position["version"]) for name, position in first.items() if position.get("version") is not None}
 
 
 def _commits_of_others(plan: NodePlan) -> Iterator[TableCommit]:

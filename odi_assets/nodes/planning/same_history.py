@@ -28,8 +28,10 @@ def other_histories(node: Node, marks: Mapping[str, Mark]) -> dict[str, str]:
     Raises:
         TableError: the log of a table cannot be read.
     """
-    found = {source.name: source.other_history(marks[source.name]) for source in node.sources if source.name in marks}
-    return {name: how for name, how in found.items() if how is not None}
+    differences = {
+        source.name: source.other_history(marks[source.name]) for source in node.sources if source.name in marks
+    }
+    return {name: how for name, how in differences.items() if how is not None}
 
 
 def in_same_history(node: Node, marks: dict[str, Mark], target: TableHandle) -> dict[str, Mark]:
@@ -57,19 +59,19 @@ def require_uncorrected(plan: NodePlan, spark: SparkSession) -> None:
         }
         return {name: how for name, how in by_source.items() if how is not None}
 
-    found = corrections({read.name: read.before for read in plan.reads if read.rechecked})
-    if found:
+    corrected = corrections({read.name: read.before for read in plan.reads if read.rechecked})
+    if corrected:
         is_right = lambda marks: not other_histories(node, marks) and not corrections(marks)  # noqa: E731
-        raise _not_what_was_read(node, plan.target, found, is_right)
+        raise _not_what_was_read(node, plan.target, corrected, is_right)
 
 
 def _not_what_was_read(
-    node: Node, target: TableHandle, found: Mapping[str, str], is_right: Callable[[dict[str, Mark]], bool]
+    node: Node, target: TableHandle, differences: Mapping[str, str], is_right: Callable[[dict[str, Mark]], bool]
 ) -> IdentityMismatchError:
     """The error of marks whose sources are not what they were.
 
     Args:
-        found: by source, what became of it.
+        differences: by source, what became of it.
         is_right: whether all rows up to some marks are what they were.
     """
     back = _last_version(node, target, is_right)
@@ -79,7 +81,8 @@ def _not_what_was_read(
         else f"rewind it to before it read what is gone: odi state rewind {node} --to-version {back} --cascade; or "
     )
     return IdentityMismatchError(
-        f"{node}: {'; '.join(found.values())}; above its HWM, rows would be missing, and rows that are gone would stay",
+        f"{node}: {'; '.join(differences.values())}; above its HWM, rows would be missing, and rows that are gone "
+        "would stay",
         fix=f"{rewind}rebuild its table from its sources: odi run {node.command} --full-refresh; "
         f"or go on above the HWM with the table as it is: odi state accept {node}",
         node=str(node),

@@ -145,25 +145,25 @@ def marks_of(node: Node, start: Start, target: TableHandle) -> dict[str, Mark]:
     committed = committed_as(app_id(node.key), start.hwm, target)
     measures = start.origin.measures if start.origin is not None else None
     remembered = None if committed is None else committed.remembered
-    found = node.marks(start.hwm, remembered, measures, names=names, typed=committed is not None or start.is_typed)
+    marks = node.marks(start.hwm, remembered, measures, names=names, typed=committed is not None or start.is_typed)
     ranges = _ranges_since(target) if committed is not None else {}
     return {
         name: replace(mark, ranges=tuple(ranges[name])) if isinstance(mark, CursorMark) and name in ranges else mark
-        for name, mark in found.items()
+        for name, mark in marks.items()
     }
 
 
 def _ranges_since(target: TableHandle) -> dict[str, list[LoadedRange]]:
     """By source, the ranges of its cursor that were loaded since the last commit that carries an HWM."""
-    found: dict[str, list[LoadedRange]] = defaultdict(list)
+    ranges: dict[str, list[LoadedRange]] = defaultdict(list)
     for facts in map(CommitFacts.of, target.stamps()):
         if facts.hwm is not None and facts.bounds is None:
             break
         if facts.bounds is not None:
             start, end = map(datetime.fromisoformat, facts.bounds)
             for name, held in (facts.ranges or {}).items():
-                found[name].append(LoadedRange(start, end, held))
-    return found
+                ranges[name].append(LoadedRange(start, end, held))
+    return ranges
 
 
 def committed_as(fence: str, hwm: NodeMark | None, target: TableHandle) -> CommittedHwm | None:

@@ -154,9 +154,11 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
 
 
 def _remembered(marks: Mapping[str, Mark], reads: Sequence[PlannedRead]) -> dict[str, Any]:
-    found: dict[str, dict[str, Any]] = {name: getattr(mark, "remembered", dict)() for name, mark in marks.items()}
-    found |= {read.name: dict(read.remembered()) for read in reads if isinstance(read, Read)}
-    return {name: facts for name, facts in found.items() if facts}
+    facts_by_source: dict[str, dict[str, Any]] = {
+        name: getattr(mark, "remembered", dict)() for name, mark in marks.items()
+    }
+    facts_by_source |= {read.name: dict(read.remembered()) for read in reads if isinstance(read, Read)}
+    return {name: facts for name, facts in facts_by_source.items() if facts}
 
 
 def apply_adoption(state: StateBackend, adoption: Adoption) -> None:
@@ -240,7 +242,7 @@ def _kept_before(
     if writer is None or str(node) in writer.nodes:
         return None, entry
     there = {str(key) for key in node.project.graph.nodes}
-    former = next((found for name in writer.nodes if (found := state.get_entry(name)) is not None), None)
+    former = next((former_entry for name in writer.nodes if (former_entry := state.get_entry(name)) is not None), None)
     # An adoption under the other name has left a tombstone here: the rows have its HWM since.
     if former is None or (entry is not None and not entry.deleted):
         return None, entry
@@ -272,23 +274,26 @@ def _former_names(node: Node, start: Start) -> dict[str, str]:
     Raises:
         IdentityMismatchError: it is not known which mark belongs to which source.
     """
-    found = same_sources(node, start.origin)
+    names = same_sources(node, start.origin)
     measures = start.origin.measures if start.origin is not None else {}
-    left = [name for name in measures if name not in found.values()]
-    others = [name for name in node.following if name not in found]
-    found |= {name: name for name in others if name in left}
-    left, others = [name for name in left if name not in others], [name for name in others if name not in left]
-    if len(left) == len(others) == 1:
-        found[others[0]] = left[0]
-    elif left and others:
+    unmatched = [name for name in measures if name not in names.values()]
+    others = [name for name in node.following if name not in names]
+    names |= {name: name for name in others if name in unmatched}
+    unmatched, others = (
+        [name for name in unmatched if name not in others],
+        [name for name in others if name not in unmatched],
+    )
+    if len(unmatched) == len(others) == 1:
+        names[others[0]] = unmatched[0]
+    elif unmatched and others:
         raise IdentityMismatchError(
-            f"{node}: its HWM has marks of {', '.join(f'`{name}`' for name in left)}, and it is not known which of "
-            f"them belongs to {' or '.join(f'`{name}`' for name in others)} now",
+            f"{node}: its HWM has marks of {', '.join(f'`{name}`' for name in unmatched)}, and it is not known which "
+            f"of them belongs to {' or '.join(f'`{name}`' for name in others)} now",
             fix="give one of the inputs its former name back and adopt, then the next; "
             f"or rebuild the table from its sources: odi run {node.command} --full-refresh",
             node=str(node),
         )
-    return found
+    return names
 
 
 def _mark_now(
@@ -417,13 +422,13 @@ def _increment_of(then: Identity) -> Increment:
         return FilesIncrement(mode="files", on_change=left_out.get("on_change"))
     if mode == "version":
         return VersionIncrement(mode="version")
-    given = {"mode": mode, "max_ahead": "none", "on_null": "exclude" if _leaves_out_nulls(then) else "raise"}
+    settings = {"mode": mode, "max_ahead": "none", "on_null": "exclude" if _leaves_out_nulls(then) else "raise"}
     if mode == "cursors":
-        return CursorsIncrement.model_validate({**given, "columns": then.cursor.split(", ")})
+        return CursorsIncrement.model_validate({**settings, "columns": then.cursor.split(", ")})
     column, _, fallback = then.cursor.partition(", else ")
     as_dates = (then.reading or {}).get("date_format")
     texts = {"column": column, "fallback_column": fallback or None, "date_format": as_dates, "type": "text"}
-    return StatefulIncrement.model_validate({**given, **texts})
+    return StatefulIncrement.model_validate({**settings, **texts})
 
 
 def _leaves_out_nulls(then: Identity) -> bool:

@@ -45,46 +45,48 @@ def examine(
         deep: read every data file and every commit, too.
     """
     logs = AppliedLogs(project)
-    found = [one for key in keys for one in lasting(partial(_look, logs, state, key), deep=deep)]
-    found.extend(slots_found(project, state, keys))
-    return found
+    disagreements = [
+        disagreement for key in keys for disagreement in lasting(partial(_look, logs, state, key), deep=deep)
+    ]
+    disagreements.extend(slots_found(project, state, keys))
+    return disagreements
 
 
 def _look(logs: AppliedLogs, state: StateBackend, key: NodeKey, deep: bool) -> list[Disagreement]:
-    found: list[Disagreement] = []
+    disagreements: list[Disagreement] = []
     try:
         with remedies_named(Node.of(logs.project, key)):
-            found.extend(_of_node(logs, state, key, deep=deep))
+            disagreements.extend(_of_node(logs, state, key, deep=deep))
     except (OdiError, OSError) as error:
-        found.append(over(key, error))
-    if found:
+        disagreements.append(over(key, error))
+    if disagreements:
         # A run may have brought the node beyond the version that is open: the next look is at the newest one.
         logs.forget()
-    return found
+    return disagreements
 
 
 def unfinished(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> dict[NodeKey, str]:
     """What is left of the snapshots of ``keys``, in words. It is no disagreement: their next run goes on with it."""
     entries = {entry.key: entry for entry in state.list_hwms()}
-    found = {}
+    texts = {}
     for key in keys:
         mark = NodeMark.in_state(entries.get(state_key(key, project.graph.node(key))))
         text = mark.snapshot_left() if mark is not None else None
         if text is not None:
-            found[key] = text
-    return found
+            texts[key] = text
+    return texts
 
 
 def kept_gaps(project: Project, keys: Sequence[NodeKey]) -> dict[NodeKey, str]:
     """What nodes should have kept beside their tables and never did, in words. Nothing brings it back; what was kept,
     and is no more, is a disagreement."""
-    found = {}
+    gaps_by_key = {}
     for key in keys:
         node = Node.of(project, key)
         gaps = node.kind.gaps(node)
         if gaps is not None:
-            found[key] = gaps
-    return found
+            gaps_by_key[key] = gaps
+    return gaps_by_key
 
 
 def _of_node(logs: AppliedLogs, state: StateBackend, key: NodeKey, *, deep: bool) -> Iterator[Disagreement]:
@@ -92,10 +94,10 @@ def _of_node(logs: AppliedLogs, state: StateBackend, key: NodeKey, *, deep: bool
     node = Node.of(project, key, logs.of(key))
     if not node.kind.keeps_hwm:
         target = TableHandle.open(node.target.location)
-        found = list(node.kind.examine(node, target))
-        yield from found
+        disagreements = list(node.kind.examine(node, target))
+        yield from disagreements
         yield from files_without_hwm(node, target, deep=deep)
-        goes_on = not any(one.kind in (Kind.STREAM_APART, Kind.REDEFINED) for one in found)
+        goes_on = not any(disagreement.kind in (Kind.STREAM_APART, Kind.REDEFINED) for disagreement in disagreements)
         yield from _history(project, state, key, target, goes_on=goes_on)
         return
     target, start = table_and_start(node, state)
@@ -112,7 +114,7 @@ def _of_node(logs: AppliedLogs, state: StateBackend, key: NodeKey, *, deep: bool
     yield from files_of_node(node, state, target, deep=deep)
     beside = list(files_beside(node, deep=deep))
     yield from beside
-    if not any(one.kind in (Kind.UNREADABLE, Kind.DAMAGED) for one in beside):
+    if not any(disagreement.kind in (Kind.UNREADABLE, Kind.DAMAGED) for disagreement in beside):
         yield from _quarantine(node, target)
     yield from _history(project, state, key, target)
     if target.exists:
@@ -123,12 +125,12 @@ def _of_node(logs: AppliedLogs, state: StateBackend, key: NodeKey, *, deep: bool
 
 def _quarantine(node: Node, target: TableHandle) -> Iterator[Disagreement]:
     """What runs and rewinds that died have left undone in the quarantine, and what it has lost."""
-    found = quarantine_out_of_step(node, target, every=True)
-    lost = [one for one in found.missing if is_lost(node, one[1])]
-    if lost or found.passed:
-        gone = [*lost, *found.passed]
+    differences = quarantine_out_of_step(node, target, every=True)
+    lost = [missing for missing in differences.missing if is_lost(node, missing[1])]
+    if lost or differences.passed:
+        gone = [*lost, *differences.passed]
         yield Disagreement(node.key, Kind.QUARANTINE_APART, *lost_rows(node, gone))
-    text = str(replace(found, missing=tuple(one for one in found.missing if one not in lost)))
+    text = str(replace(differences, missing=tuple(missing for missing in differences.missing if missing not in lost)))
     if text:
         remedy = f"odi run {node.command}: it completes that first, even without new data"
         yield Disagreement(node.key, Kind.QUARANTINE_APART, text, remedy)
@@ -185,8 +187,8 @@ def _ahead(node: Node, marks: Mapping[str, Mark], target: TableHandle) -> Iterat
 
 def _why_ahead(node: Node, marks: Mapping[str, Mark]) -> str | None:
     now = datetime.now(UTC)
-    found = (source.why_ahead(marks[source.name], now) for source in node.sources if source.name in marks)
-    return next(filter(None, found), None)
+    reasons = (source.why_ahead(marks[source.name], now) for source in node.sources if source.name in marks)
+    return next(filter(None, reasons), None)
 
 
 def _last_version_within_clock(node: Node, target: TableHandle) -> int | None:
@@ -244,7 +246,7 @@ def _history(
         goes_on: what the node has read was put back with the table.
     """
     rows = own_rows(project, state.list_runs(pipeline=key.pipeline, node=key.node))
-    noted = {one.identity: one for one in open_attempts(project) if one.key == key}
+    noted = {open_attempt.identity: open_attempt for open_attempt in open_attempts(project) if open_attempt.key == key}
     for stamp in stamps_without_row(project, key, target, rows):
         attempt = attempt_of(key, stamp)
         gone = _is_gone(noted.pop(attempt.identity, attempt))

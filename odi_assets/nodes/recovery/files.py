@@ -59,8 +59,8 @@ def files_beside(node: Node, *, deep: bool) -> Iterator[Disagreement]:
         except OdiError as error:
             yield over(node.key, error)
             continue
-        for one in _log(node, location, deep=deep):
-            yield replace(one, message=f"{what}: {one.message}")
+        for disagreement in _log(node, location, deep=deep):
+            yield replace(disagreement, message=f"{what}: {disagreement.message}")
         lost = _lost(kept, deep=deep)
         if lost:
             remedy = f"put them back; or odi run {node.command} --full-refresh"
@@ -136,14 +136,14 @@ def _lost(handle: TableHandle, *, deep: bool) -> list[LostFile]:
 
 def not_looked_at(project: Project, keys: Sequence[NodeKey], *, deep: bool) -> list[Disagreement]:
     """What the examination of ``keys`` leaves out, each with what looks at it."""
-    found = (
+    left_out = (
         [] if deep else [("what is inside data files, and commits before a checkpoint", "odi doctor --deep reads them")]
     )
     if deep:
-        found.append(
+        left_out.append(
             ("bytes of data files whose writer made no checksum of them", "Such files were decoded, not compared")
         )
-    found.append(
+    left_out.append(
         (
             "what earlier versions of tables alone need, data files and lists of loaded files",
             "odi tables maintain --dry-run says how far back each table can go, and a rewind looks before it goes",
@@ -151,18 +151,18 @@ def not_looked_at(project: Project, keys: Sequence[NodeKey], *, deep: bool) -> l
     )
     asked: dict[str, None] = {}
     for node in (Node.of(project, key) for key in keys):
-        found += node.kind.not_looked_at(node)
+        left_out += node.kind.not_looked_at(node)
         asked |= dict.fromkeys(source.label for source in node.sources if source.follows and source.only_plans_look)
     if asked:
         tables = f"{counted(len(asked), 'table')} of databases, {next(iter(asked))} among them"
         what = f"{tables}: whether rows lie below the mark, or a key or cursor was altered"
-        found.append((what, "odi plan asks the databases"))
+        left_out.append((what, "odi plan asks the databases"))
     if _is_folder(project.stores) and any(project.stores.local_path.iterdir()):
-        found.append((f"the state stores below {project.stores.uri}", "odi store check PATH reads one"))
+        left_out.append((f"the state stores below {project.stores.uri}", "odi store check PATH reads one"))
     left = len(project.graph.order()) - len(keys)
     if left:
-        found.append((f"{counted(left, 'node')} that the command did not name", "odi doctor looks at all"))
-    return [Disagreement(None, Kind.NOT_LOOKED_AT, what, how) for what, how in found]
+        left_out.append((f"{counted(left, 'node')} that the command did not name", "odi doctor looks at all"))
+    return [Disagreement(None, Kind.NOT_LOOKED_AT, what, how) for what, how in left_out]
 
 
 def _is_folder(location: Location) -> bool:

@@ -84,14 +84,14 @@ def lasting(look: Callable[[bool], list[Disagreement]], *, deep: bool) -> list[D
         look: finds disagreements; its argument says whether it reads data files. It does so twice where some are
             damaged.
     """
-    found = look(deep)
-    kinds = {one.kind for one in found}
+    disagreements = look(deep)
+    kinds = {disagreement.kind for disagreement in disagreements}
     if kinds <= set(NOTED):
-        return found
+        return disagreements
     again = look(deep and not kinds.isdisjoint(_OF_FILES))
     # A look that was cut short has not found what it would have found.
     known = set(Kind) if Kind.UNREADABLE in kinds else {*kinds, *NOTED}
-    return [one for one in again if one.kind in known]
+    return [disagreement for disagreement in again if disagreement.kind in known]
 
 
 def lost_text(handle: TableHandle, lost: Sequence[LostFile]) -> str:

@@ -85,16 +85,16 @@ def maintain_quarantine(project: Project, key: NodeKey, options: MaintenanceOpti
         DamagedTableError: data files are gone or cut.
         TableConflictError, TableError: as the table engine's ``maintain`` does.
     """
-    node, place = Node.of(project, key), quarantine_of(Node.of(project, key))
-    if place is None or not (handle := TableHandle.open(place)).exists or other_quarantiner(node, handle):
+    node, location = Node.of(project, key), quarantine_of(Node.of(project, key))
+    if location is None or not (handle := TableHandle.open(location)).exists or other_quarantiner(node, handle):
         return None
     target = TableHandle.open(project.target(key))
     if not options.dry_run:
         bring_in_step(node, target)
-        handle = TableHandle.open(place)
+        handle = TableHandle.open(location)
     _require_whole_beside(node, "quarantine", handle)
     kept = (*options.keep_versions, *_before_removals(target, handle, oldest))
-    done = engine_of(place).maintain(place, replace(options, keep_versions=kept), {"node": str(key)})
+    done = engine_of(location).maintain(location, replace(options, keep_versions=kept), {"node": str(key)})
     return replace(done, notes=tuple(filter(None, (_of_young_orphans(done.young_orphans),))))
 
 
@@ -109,8 +109,8 @@ def maintain_beside(project: Project, key: NodeKey, options: MaintenanceOptions)
         TableConflictError, TableError: as the table engine's ``maintain`` does.
     """
     node, done = Node.of(project, key), dict[str, Maintenance]()
-    for which, place in node.kind.tables_beside(node).items():
-        handle = TableHandle.open(place)
+    for which, location in node.kind.tables_beside(node).items():
+        handle = TableHandle.open(location)
         if not handle.exists:
             continue
         _require_whole_beside(node, which, handle)
@@ -119,9 +119,9 @@ def maintain_beside(project: Project, key: NodeKey, options: MaintenanceOptions)
         kept = sorted({*options.keep_versions, *(version for versions in unread.values() for version in versions)})
         keep_log = options.keep_log or not all(is_recent(handle, version) for version in last.values())
         options_here = replace(options, keep_log=keep_log, keep_versions=tuple(kept))
-        one = engine_of(place).maintain(place, options_here, {"node": str(key)})
-        notes = (_of_unread(unread), _of_young_orphans(one.young_orphans))
-        done[which] = replace(one, notes=tuple(filter(None, notes)))
+        maintenance = engine_of(location).maintain(location, options_here, {"node": str(key)})
+        notes = (_of_unread(unread), _of_young_orphans(maintenance.young_orphans))
+        done[which] = replace(maintenance, notes=tuple(filter(None, notes)))
     return done
 
 
@@ -240,4 +240,4 @@ def _of_young_orphans(count: int) -> str | None:
 
 
 def _remembers_ties(facts: CommitFacts) -> bool:
-    return facts.hwm is not None and any("ties" in found for found in facts.hwm.remembered.values())
+    return facts.hwm is not None and any("ties" in remembered for remembered in facts.hwm.remembered.values())

@@ -78,12 +78,12 @@ def find_recovery(project: Project, state: StateBackend, key: NodeKey) -> Recove
 
 def recover_hwm(project: Project, state: StateBackend, key: NodeKey) -> Recovery | None:
     """Write the HWM that state lacks, and say what was written; None if it lacks none, or a run was first."""
-    while (found := find_recovery(project, state, key)) is not None:
+    while (recovery := find_recovery(project, state, key)) is not None:
         try:
-            apply_recovery(project, state, found)
+            apply_recovery(project, state, recovery)
         except StateConflictError:
             continue
-        return found
+        return recovery
     return None
 
 

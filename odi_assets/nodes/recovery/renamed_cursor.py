@@ -42,16 +42,16 @@ def renamed(
     Raises:
         IdentityMismatchError: it cannot be the same column.
     """
-    now, given = source.identity, source.unwaited
+    now, unwaited = source.identity, source.unwaited
     try:
-        names = _new_names(given, then, now, spark)
+        names = _new_names(unwaited, then, now, spark)
         if not names:
             raise error
         kept = {part: fact for part, fact in facts.items() if part in ("ties", "tied_by", "began_at")}
-        mark = given.mark(_by_new_names(source.unmarked(value), names), kept)
+        mark = unwaited.mark(_by_new_names(source.unmarked(value), names), kept)
         if (now.reading or {}).get("ties"):
-            mark = given.with_ties(mark, spark())
-        further = resolved(given.plan(mark), spark)
+            mark = unwaited.with_ties(mark, spark())
+        further = resolved(unwaited.plan(mark), spark)
     except IncrementError as reason:
         raise IdentityMismatchError(
             f"{node}: whether all of {source.label} is loaded is not known: {error.message}; and its HWM "
@@ -101,11 +101,11 @@ def _by_new_names(value: Any, names: Mapping[str, str]) -> Any:
     """The value of a mark with columns by their new names."""
     if not isinstance(value, Mapping) or "cursors" not in value:
         return value
-    found = {**value, "cursors": {names.get(name, name): each for name, each in value["cursors"].items()}}
+    new_value = {**value, "cursors": {names.get(name, name): each for name, each in value["cursors"].items()}}
     left = value.get("snapshot")
     if left:
-        found["snapshot"] = {**left, "by": [names.get(name, name) for name in left["by"]]}
-    return found
+        new_value["snapshot"] = {**left, "by": [names.get(name, name) for name in left["by"]]}
+    return new_value
 
 
 def resolved(read: PlannedRead, spark: Session) -> PlannedRead:

@@ -72,7 +72,7 @@ def tables_of(project: Project, key: NodeKey) -> dict[str, Location]:
     beside, quarantine = node.kind.tables_beside(node), quarantine_of(node)
     if quarantine is not None:
         beside["quarantine"] = quarantine
-    return {str(key): project.target(key), **{f"{key} ({which})": place for which, place in beside.items()}}
+    return {str(key): project.target(key), **{f"{key} ({which})": location for which, location in beside.items()}}
 
 
 def find_tables(project: Project, name: str) -> list[tuple[NodeKey | None, str, Location]]:
@@ -92,7 +92,10 @@ def find_tables(project: Project, name: str) -> list[tuple[NodeKey | None, str, 
     if (Path(name) / LOG).is_dir():
         return [(None, name, Location(str(Path(name).absolute())))]
     key = project.node_named(name)
-    return [(key if what == str(key) else None, what, place) for what, place in tables_of(project, key).items()]
+    return [
+        (key if what == str(key) else None, what, table_location)
+        for what, table_location in tables_of(project, key).items()
+    ]
 
 
 def repair_table(

@@ -367,8 +367,8 @@ def _known_of(node: Node, state: StateBackend, handle: TableHandle, versions: ra
             origin = HwmOrigin.from_json(entry.origin)
             if origin is not None and is_other_history(handle, entry.target_commit, origin.commit):
                 continue
-            found = CommittedHwm.of(NodeMark.of_value(entry.value), measures=origin.measures if origin else None)
-            return replace(found, root=origin.root if origin is not None else None)
+            hwm = CommittedHwm.of(NodeMark.of_value(entry.value), measures=origin.measures if origin else None)
+            return replace(hwm, root=origin.root if origin is not None else None)
     return None
 
 

@@ -85,14 +85,14 @@ def _source(node: Node) -> LogSource:
 def lag_found(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Disagreement]:
     """The finding about a capture that is behind by more than its limit."""
     try:
-        found = lag_of(project, state, key)
+        capture_lag = lag_of(project, state, key)
     except OdiError:
         # The look at its slot names it.
         return
-    if found is not None and found.lag is not None and found.is_beyond:
+    if capture_lag is not None and capture_lag.lag is not None and capture_lag.is_beyond:
         command = Node.of(project, key).command
         remedy = f"odi run {command}; or a greater `log.warn_lag` of the connection, if that is meant"
-        yield Disagreement(key, Kind.LOG_BEHIND, found.text, remedy)
+        yield Disagreement(key, Kind.LOG_BEHIND, capture_lag.text, remedy)
 
 
 def slots_found(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> Iterator[Disagreement]:
@@ -127,17 +127,17 @@ def _is_of(source: LogSource, keys: Sequence[NodeKey]) -> bool:
 
 
 def _of_server(uri: str, held: Sequence[HeldLog], used: set[str], left: Sequence[_LeftSlot]) -> Iterator[Disagreement]:
-    nodes = {slot.name: slot.node for slot in left}
-    for one in held:
-        if f"{uri}/{one.name}" in used or one.active or not one.bytes:
+    nodes = {left_slot.name: left_slot.node for left_slot in left}
+    for slot in held:
+        if f"{uri}/{slot.name}" in used or slot.active or not slot.bytes:
             continue
-        size, drop = counted(one.bytes, "byte"), f"SELECT pg_drop_replication_slot('{one.name}')"
-        if one.name in nodes:
-            text = f"the slot `{one.name}` of {nodes[one.name]}, which left the project, holds {size} of {uri}'s log"
+        size, drop = counted(slot.bytes, "byte"), f"SELECT pg_drop_replication_slot('{slot.name}')"
+        if slot.name in nodes:
+            text = f"the slot `{slot.name}` of {nodes[slot.name]}, which left the project, holds {size} of {uri}'s log"
             yield Disagreement(None, Kind.SLOT_LEFT, text, f"{drop}; or put the node back")
         else:
-            of = f" of the database {one.database}" if one.database else ""
-            text = f"the slot `{one.name}` ({one.plugin}){of} is none of this project, is read by nobody now, and "
+            of = f" of the database {slot.database}" if slot.database else ""
+            text = f"the slot `{slot.name}` ({slot.plugin}){of} is none of this project, is read by nobody now, and "
             text += f"holds {size} of {uri}'s log"
             yield Disagreement(None, Kind.SLOT_HELD, text, f"If nobody needs it: {drop}")
 
@@ -152,7 +152,7 @@ class _LeftSlot:
 
 
 def _left_slots(project: Project, state: StateBackend, used: set[str]) -> list[_LeftSlot]:
-    root, found = str(project.root.resolve()), []
+    root, slots = str(project.root.resolve()), []
     for entry in state.list_hwms():
         try:
             origin = HwmOrigin.from_json(entry.origin)
@@ -163,13 +163,17 @@ def _left_slots(project: Project, state: StateBackend, used: set[str]) -> list[_
         for identity in origin.measures.values():
             server, _, name = identity.place.rpartition("/")
             if (identity.kind, identity.cursor) == ("cdc", "lsn") and identity.place not in used:
-                found.append(_LeftSlot(name, server, origin.node or entry.key))
-    return found
+                slots.append(_LeftSlot(name, server, origin.node or entry.key))
+    return slots
 
 
 def _servers_of(project: Project) -> dict[str, Dialect]:
     """The PostgreSQL servers to which connections of the project lead, by URI."""
     connections = project.config.connections.values()
-    servers = [one for one in connections if isinstance(one, ServerConnection) and one.type == "postgres"]
-    dialects = [dialect_of(one) for one in servers]
+    servers = [
+        connection
+        for connection in connections
+        if isinstance(connection, ServerConnection) and connection.type == "postgres"
+    ]
+    dialects = [dialect_of(server) for server in servers]
     return {dialect.uri: dialect for dialect in dialects}

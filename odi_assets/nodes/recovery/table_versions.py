@@ -39,13 +39,13 @@ def versions(handle: TableHandle) -> Iterator[Version]:
     After a clock went back, a commit may look older than the one before it. As in Delta's own time travel, it then
     counts as a millisecond later than that one.
     """
-    found: list[Version] = []
+    oldest_first: list[Version] = []
     for commit in reversed(list(handle.commits())):
         made_at = commit.made_at
-        if found and made_at <= found[-1].made_at:
-            made_at = found[-1].made_at + _MILLISECOND
-        found.append(Version(commit.version, made_at, commit.operation, commit.stamp))
-    return reversed(found)
+        if oldest_first and made_at <= oldest_first[-1].made_at:
+            made_at = oldest_first[-1].made_at + _MILLISECOND
+        oldest_first.append(Version(commit.version, made_at, commit.operation, commit.stamp))
+    return reversed(oldest_first)
 
 
 def at_version(number: int) -> Choice:
@@ -90,9 +90,9 @@ def after_run(run_id: str, state: StateBackend, key: NodeKey) -> Choice:
         if committed:
             return committed[0].version
         seen = state.list_runs(pipeline=key.pipeline, node=key.node)
-        found = {r.run_id: r for r in reversed(seen) if r.run_id.startswith(run_id)}
-        _require_one(run_id, found, key)
-        row = next(iter(found.values()))
+        row_by_run = {r.run_id: r for r in reversed(seen) if r.run_id.startswith(run_id)}
+        _require_one(run_id, row_by_run, key)
+        row = next(iter(row_by_run.values()))
         version, commit = row.table_version, (row.metrics.get(TARGET) or {}).get("commit")
         if version is None or version > int(handle.version or 0) or is_other_history(handle, version, commit):
             raise ConfigError(
@@ -144,16 +144,16 @@ def before_last_rewind(node: Node) -> Choice:
 def _last_rewinds(node: Node, handle: TableHandle) -> list[tuple[int, int]]:
     """The rewinds since the last run, newest first: the version that each made, and the version it went back to.
     Left out are those that completed one that had died."""
-    found: list[tuple[int, int]] = []
+    rewinds: list[tuple[int, int]] = []
     for stamp in handle.stamps():
         back_to = CommitFacts.of(stamp).rewound_to
         if back_to is None and stamp.app_id in app_ids(node.key):
             break
         if back_to is not None and back_to != stamp.version - 1:
-            if found and found[-1][1] == back_to:
-                found.pop()
-            found.append((stamp.version, back_to))
-    return found
+            if rewinds and rewinds[-1][1] == back_to:
+                rewinds.pop()
+            rewinds.append((stamp.version, back_to))
+    return rewinds
 
 
 def _stamps_of(handle: TableHandle, run_id: str) -> list[CommittedStamp]:
@@ -162,11 +162,11 @@ def _stamps_of(handle: TableHandle, run_id: str) -> list[CommittedStamp]:
     return [stamp for stamp in handle.stamps() if (CommitFacts.of(stamp).run_id or "").startswith(run_id)]
 
 
-def _require_one(run_id: str, found: dict[str, Any], key: NodeKey) -> None:
-    if not found:
+def _require_one(run_id: str, runs: dict[str, Any], key: NodeKey) -> None:
+    if not runs:
         raise ConfigError(f"{key} knows no run {run_id}", fix="`odi runs list` shows the runs", run_id=run_id)
-    if len(found) > 1:
-        raise ConfigError(f"`{run_id}` begins the ids of several runs: {', '.join(found)}", fix="give more of it")
+    if len(runs) > 1:
+        raise ConfigError(f"`{run_id}` begins the ids of several runs: {', '.join(runs)}", fix="give more of it")
 
 
 def _text(moment: datetime) -> str:

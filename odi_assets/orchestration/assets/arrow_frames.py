@@ -110,10 +110,10 @@ def _with_index(frame: pd.DataFrame, name: str) -> pd.DataFrame:
 def _require_one_zone(frame: pd.DataFrame, schema: pa.Schema, name: str) -> None:
     """Raises TableError if times of a column of Python's objects have a zone and others have none: Arrow takes the
     latter for times in UTC."""
-    for place, (kind, field) in enumerate(zip(frame.dtypes, schema, strict=True)):
+    for position, (kind, field) in enumerate(zip(frame.dtypes, schema, strict=True)):
         if str(kind) != "object" or "timestamp" not in str(field.type):
             continue
-        if len({moment.tzinfo is None for value in frame.iloc[:, place] for moment in _times_in(value)}) > 1:
+        if len({moment.tzinfo is None for value in frame.iloc[:, position] for moment in _times_in(value)}) > 1:
             raise _refused(
                 name,
                 f"has a column `{field.name}` in which some times have a time zone and others have none",
@@ -129,50 +129,50 @@ def _times_in(value: Any) -> Iterator[datetime]:
     elif isinstance(value, Mapping):
         yield from _times_in(list(value.values()))
     elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        for one in value:
-            yield from _times_in(one)
+        for member in value:
+            yield from _times_in(member)
 
 
 def _require_equal(frame: pd.DataFrame, rows: pa.Table, name: str) -> None:
     """Raises TableError if a value of a column of Python's objects is another one in Arrow."""
     from pandas.api.types import infer_dtype
 
-    for place, (kind, column) in enumerate(zip(frame.dtypes, rows.columns, strict=True)):
-        given = frame.iloc[:, place]
-        if str(getattr(kind, "categories", given).dtype) != "object" or infer_dtype(given) in _HELD_AS_THEY_ARE:
+    for position, (kind, column) in enumerate(zip(frame.dtypes, rows.columns, strict=True)):
+        values = frame.iloc[:, position]
+        if str(getattr(kind, "categories", values).dtype) != "object" or infer_dtype(values) in _HELD_AS_THEY_ARE:
             continue
-        pairs = zip(given, column.to_pylist(), strict=True)
+        pairs = zip(values, column.to_pylist(), strict=True)
         odd = next(
             (
-                (one, held)
-                for one, held in pairs
-                if not _equal(one, held, missing=isinstance(one, float) and one != one)
+                (original, held)
+                for original, held in pairs
+                if not _equal(original, held, missing=isinstance(original, float) and original != original)
             ),
             None,
         )
         if odd is not None:
             raise _refused(
                 name,
-                f"has a column `{rows.column_names[place]}` in which {odd[0]!r} would become {odd[1]!r}",
+                f"has a column `{rows.column_names[position]}` in which {odd[0]!r} would become {odd[1]!r}",
                 "give its values one type, times no nanoseconds, and what is missing as None",
             )
 
 
-def _equal(given: Any, held: Any, *, missing: bool = False) -> bool:
+def _equal(original: Any, held: Any, *, missing: bool = False) -> bool:
     """Whether a value is what Arrow holds. pandas takes NaN for a missing value; within lists and dicts it is a number.
 
     Args:
         missing: the value is NaN of pandas, which NULL stands for.
     """
-    if held is None or given is None:
-        return given is held or missing is True or type(given).__name__ in ("NAType", "NaTType")
-    if isinstance(given, Mapping) and isinstance(held, dict):
-        return given.keys() <= held.keys() and all(_equal(given.get(key), value) for key, value in held.items())
+    if held is None or original is None:
+        return original is held or missing is True or type(original).__name__ in ("NAType", "NaTType")
+    if isinstance(original, Mapping) and isinstance(held, dict):
+        return original.keys() <= held.keys() and all(_equal(original.get(key), value) for key, value in held.items())
     if isinstance(held, list):
-        return len(given) == len(held) and all(map(_equal, given, held))
-    if type(given).__name__ == "datetime64":
-        held = held.to_datetime64() if hasattr(held, "to_datetime64") else type(given)(held)
-    return bool(given == held) or (given != given and held != held)
+        return len(original) == len(held) and all(map(_equal, original, held))
+    if type(original).__name__ == "datetime64":
+        held = held.to_datetime64() if hasattr(held, "to_datetime64") else type(original)(held)
+    return bool(original == held) or (original != original and held != held)
 
 
 def _undecided(frame: pd.DataFrame, rows: pa.Table) -> pa.Table:
@@ -184,7 +184,9 @@ def _undecided(frame: pd.DataFrame, rows: pa.Table) -> pa.Table:
 def _of_polars(frame: Any, name: str) -> pa.Table:
     frame = frame.collect() if isinstance(frame, pl.LazyFrame) else frame
     # Polars gives out addresses of Python's objects as bytes.
-    odd = next((label for label, kind in frame.schema.items() if any(one == pl.Object for one in _within(kind))), None)
+    odd = next(
+        (label for label, kind in frame.schema.items() if any(dtype == pl.Object for dtype in _within(kind))), None
+    )
     if odd is not None:
         raise _refused(name, f"has a column `{odd}` of type Object", "cast it, for example to pl.String")
     rows: pa.Table = frame.to_arrow()
@@ -195,8 +197,8 @@ def _within(kind: Any) -> Iterator[Any]:
     """A type of polars and the types within it."""
     yield kind
     inner = getattr(kind, "inner", None)
-    for one in [*([inner] if inner is not None else []), *(field.dtype for field in getattr(kind, "fields", ()))]:
-        yield from _within(one)
+    for dtype in [*([inner] if inner is not None else []), *(field.dtype for field in getattr(kind, "fields", ()))]:
+        yield from _within(dtype)
 
 
 def _refused(name: str, what: str, fix: str) -> TableError:
@@ -209,8 +211,8 @@ def frame_as(rows: pa.Table, wanted: Any) -> Any:
     if package == "pandas":
         return rows.to_pandas()
     if package == "polars":
-        found = pl.from_arrow(rows)
-        return found.lazy() if name == "LazyFrame" and isinstance(found, pl.DataFrame) else found
+        frame = pl.from_arrow(rows)
+        return frame.lazy() if name == "LazyFrame" and isinstance(frame, pl.DataFrame) else frame
     return rows
 
 

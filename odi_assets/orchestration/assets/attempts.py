@@ -77,7 +77,7 @@ class StepAttempt:
         """
         number = handle.transaction_number(self._app_id(asset))
         stamps = _from(handle, number - 1) if number else self._before_attempts_were_numbered(asset, handle)
-        stamp = next((one for one in stamps if one.facts.get(_ATTEMPT_OF) == self.identity), None)
+        stamp = next((candidate for candidate in stamps if candidate.facts.get(_ATTEMPT_OF) == self.identity), None)
         # What an increment gave, no later attempt is given.
         if once or self.reads:
             return stamp.version if stamp else number - 1 if number else None
@@ -114,7 +114,7 @@ def _name_of(partitions: Sequence[str]) -> str:
 def _from(handle: TableHandle, version: int) -> Iterator[CommittedStamp]:
     """Our stamps from ``version`` on, oldest first."""
     commits = (commit_at(handle.location, number) for number in count(version))
-    return (commit.stamp for commit in takewhile(lambda found: found is not None, commits) if commit and commit.stamp)
+    return (commit.stamp for commit in takewhile(lambda commit: commit is not None, commits) if commit and commit.stamp)
 
 
 def attempt_of(
@@ -143,9 +143,9 @@ def _is_reported(context: dg.OutputContext, root: str, after: datetime) -> bool:
     """Whether another run of those that began with ``root`` materialized the asset after this moment."""
     instance, own = context.step_context.instance, context.step_context.dagster_run.run_id
     for page in _materializations(context, after):
-        runs = list({record.run_id for record in page} - {own})
-        found = instance.get_runs(dg.RunsFilter(run_ids=runs)) if runs else []
-        if any((run.root_run_id or run.run_id) == root for run in found):
+        run_ids = list({record.run_id for record in page} - {own})
+        runs = instance.get_runs(dg.RunsFilter(run_ids=run_ids)) if run_ids else []
+        if any((run.root_run_id or run.run_id) == root for run in runs):
             return True
     return False
 

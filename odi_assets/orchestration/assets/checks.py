@@ -74,11 +74,11 @@ def check_results(
     text = ""
     if checks and CHECKS not in metrics:
         metrics, text = _last(history, key)
-    found = {one["check"]: one for one in metrics.get(CHECKS) or ()}
+    outcomes = {outcome["check"]: outcome for outcome in metrics.get(CHECKS) or ()}
     for check in checks:
-        if check.name in found:
+        if check.name in outcomes:
             # The increment is committed: whatever failed did not stop it.
-            yield _result(asset, found[check.name], dg.AssetCheckSeverity.WARN, text)
+            yield _result(asset, outcomes[check.name], dg.AssetCheckSeverity.WARN, text)
         else:
             yield dg.Output(None, check.name)
 
@@ -93,24 +93,24 @@ def _last(history: RunHistory, key: NodeKey) -> tuple[Mapping[str, Any], str]:
 
 def report_stopped(context: dg.OutputContext, error: ChecksFailedError) -> None:
     """Record the checks of an increment that was not committed. Its step gives no more events: it fails."""
-    for one in error.checks:
-        severity = dg.AssetCheckSeverity.WARN if one["severity"] == "warn" else dg.AssetCheckSeverity.ERROR
-        result = _result(context.asset_key, one, severity)
+    for outcome in error.checks:
+        severity = dg.AssetCheckSeverity.WARN if outcome["severity"] == "warn" else dg.AssetCheckSeverity.ERROR
+        result = _result(context.asset_key, outcome, severity)
         # An event of a step is stored when it is made.
         step = context.step_context
         DagsterEvent.asset_check_evaluation(step, result.to_asset_check_evaluation(step))
 
 
 def _result(
-    asset: dg.AssetKey, one: Mapping[str, Any], severity: dg.AssetCheckSeverity, text: str = ""
+    asset: dg.AssetKey, outcome: Mapping[str, Any], severity: dg.AssetCheckSeverity, text: str = ""
 ) -> dg.AssetCheckResult:
-    shown = {name: _value(one[name]) for name in _SHOWN if one[name] not in (None, [])}
+    shown = {name: _value(outcome[name]) for name in _SHOWN if outcome[name] not in (None, [])}
     return dg.AssetCheckResult(
-        passed=bool(one["passed"]),
+        passed=bool(outcome["passed"]),
         asset_key=asset,
-        check_name=one["check"],
+        check_name=outcome["check"],
         severity=severity,
-        description=f"{one['text']}{text}",
+        description=f"{outcome['text']}{text}",
         metadata=shown,
     )
 
@@ -121,9 +121,9 @@ def _value(value: Any) -> Any:
 
 def _description(check: Check, quarantine: str | None) -> str:
     config = check.config
-    given = config.expression or config.sql
+    condition = config.expression or config.sql
     what = f"{check.kind} of {', '.join(check.columns)}" if check.columns else check.kind
-    text = f"{what}: {given}" if given else what
+    text = f"{what}: {condition}" if condition else what
     if not check.blocks:
         return f"{text}. Says so; the increment is committed."
     if quarantine is not None and check.by_row:

@@ -86,10 +86,10 @@ class RunLineage:
         except NotFollowed:
             # The table has it of an earlier definition.
             return
-        for one in made:
-            if one.how == "value":
-                for key in self._assets(one):
-                    yield dg.TableColumnDep(key, one.column)
+        for made_of in made:
+            if made_of.how == "value":
+                for key in self._assets(made_of):
+                    yield dg.TableColumnDep(key, made_of.column)
 
     def _assets(self, made: MadeOf) -> list[dg.AssetKey]:
         """The assets that a column is of; none for one that is not directly upstream."""
@@ -105,15 +105,20 @@ def _as_text(node: NodeLineage, columns: Iterable[str]) -> str:
     lines, of_all = ["| column | value of | decided by |", "|---|---|---|"], ""
     shared = () if node.rows is None else sorted(node.rows.decided)
     if shared:
-        of_all = f"\n\nAll are decided by {', '.join(f'`{node.owners[one.view]}.{one.column}`' for one in shared)}."
+        of_all = (
+            f"\n\nAll are decided by {', '.join(f'`{node.owners[origin.view]}.{origin.column}`' for origin in shared)}."
+        )
     for column in columns:
         try:
             made = node.made_of(column)
         except NotFollowed as unknown:
             lines.append(f"| {column} | {unknown} | |")
             continue
-        own = [one for one in made if one.how == "value" or (one.view, one.column) not in shared]
-        cells = {how: ", ".join(f"`{one.owner}.{one.column}`" for one in own if one.how == how) for how in _HOW}
+        own = [made_of for made_of in made if made_of.how == "value" or (made_of.view, made_of.column) not in shared]
+        cells = {
+            how: ", ".join(f"`{made_of.owner}.{made_of.column}`" for made_of in own if made_of.how == how)
+            for how in _HOW
+        }
         lines.append(f"| {column} | {' | '.join(cells.values())} |")
     return "\n".join(lines) + of_all
 

@@ -34,17 +34,17 @@ def condition_of(project: Project, key: NodeKey, sources: Sources, deps: Sequenc
     Raises:
         ConfigError: nothing that the node reads shows that it has changed.
     """
-    given = project.graph.node(key).automation
-    if given is None:
+    automation = project.graph.node(key).automation
+    if automation is None:
         return None
     above = {dep: node for dep in deps if (node := node_of(project, dep)) is not None}
     parted = [dep for dep, node in above.items() if partition_of(project, node) is not None]
     own = [dep for dep in deps if dep not in above and sources.owns(dep)]
     unseen = sources.unseen(key)
     due: NodeCondition
-    if given.on_cron is not None:
+    if automation.on_cron is not None:
         unseen = own
-        passed = Condition.cron_tick_passed(given.on_cron, project.timezone_of(key.pipeline))
+        passed = Condition.cron_tick_passed(automation.on_cron, project.timezone_of(key.pipeline))
         due = passed.since(Condition.newly_requested())
     elif set(deps) <= set(unseen):
         raise ConfigError(
@@ -55,7 +55,7 @@ def condition_of(project: Project, key: NodeKey, sources: Sources, deps: Sequenc
         )
     else:
         due = _moved([dep for dep in above if dep not in parted], own)
-    label = "eager" if given.on_cron is None else f"on_cron({given.on_cron})"
+    label = "eager" if automation.on_cron is None else f"on_cron({automation.on_cron})"
     ready = _ready(parted, unseen) & ~_checks_failed(project, above)
     return (due & ready.with_label("ready") & ~Condition.in_progress()).with_label(label)
 
@@ -106,7 +106,9 @@ def _checks_failed(project: Project, above: Mapping[dg.AssetKey, NodeKey]) -> No
     """A blocking check on what a node reads has failed. Checks of the project file do not count: an increment that they
     stop is not in the table."""
     own = [
-        dg.AssetCheckKey(dep, one.name) for dep, node in above.items() for one in project.graph.node(node).all_checks
+        dg.AssetCheckKey(dep, check.name)
+        for dep, node in above.items()
+        for check in project.graph.node(node).all_checks
     ]
     failed = Condition.any_checks_match(Condition.check_failed(), blocking_only=True)
     failed = failed.ignore(dg.AssetSelection.checks(*own)) if own else failed

@@ -82,27 +82,29 @@ class AssetTable:
 
 def _connection(project: Project, name: str, metadata: Mapping[str, Any]) -> str:
     known = list(project.config.connections)
-    given = _plain(metadata.get(CONNECTION)) or (project.config.system.connection if project.config.system else None)
-    if given is None and len(known) == 1:
-        given = known[0]
-    if given not in known:
+    connection = _plain(metadata.get(CONNECTION)) or (
+        project.config.system.connection if project.config.system else None
+    )
+    if connection is None and len(known) == 1:
+        connection = known[0]
+    if connection not in known:
         raise ConfigError(
             f"asset {name} names no connection of the project file"
-            if given is None
-            else f"there is no connection {given}",
+            if connection is None
+            else f"there is no connection {connection}",
             fix=f"{_fix(CONNECTION, repr(known[0]))}; there are: {', '.join(known)}",
         )
-    return str(given)
+    return str(connection)
 
 
-def _mode(name: str, given: str | None, *, has_column: bool) -> WriteMode:
-    if given is None:
+def _mode(name: str, mode_name: str | None, *, has_column: bool) -> WriteMode:
+    if mode_name is None:
         return WriteMode.PARTITION_OVERWRITE if has_column else WriteMode.OVERWRITE
-    found = next((mode for mode in WriteMode if mode.value == str(given)), None)
-    if found is None:
+    write_mode = next((mode for mode in WriteMode if mode.value == str(mode_name)), None)
+    if write_mode is None:
         modes = ", ".join(mode.value for mode in WriteMode)
-        raise ConfigError(f"asset {name} has the write mode `{given}`", fix=f"it is one of {modes}")
-    return found
+        raise ConfigError(f"asset {name} has the write mode `{mode_name}`", fix=f"it is one of {modes}")
+    return write_mode
 
 
 def _fix(key: str, value: str) -> str:
@@ -164,11 +166,13 @@ def _written(
 
 def partition_columns(metadata: Mapping[str, Any]) -> Mapping[str, str]:
     """By dimension, the column of which an asset's metadata say that it decides to which partition a row belongs."""
-    given = _plain(metadata.get(PARTITION_COLUMN))
-    if given is None:
+    columns = _plain(metadata.get(PARTITION_COLUMN))
+    if columns is None:
         return {}
     return (
-        {str(name): str(column) for name, column in given.items()} if isinstance(given, Mapping) else {"": str(given)}
+        {str(name): str(column) for name, column in columns.items()}
+        if isinstance(columns, Mapping)
+        else {"": str(columns)}
     )
 
 

@@ -121,8 +121,8 @@ def _by_arrow(handle: TableHandle, wanted: Wanted) -> pa.Table:
         start, end = (text.replace("'", "''") for text in (wanted.window.start, wanted.window.end))
         predicate = f"{name} >= '{start}' AND {name} < '{end}'"
     with handle.reads("reading the table"):
-        found = pa.table(handle.table.scan(predicate=predicate))
-    return found.select(list(wanted.columns or handle.columns))
+        rows = pa.table(handle.table.scan(predicate=predicate))
+    return rows.select(list(wanted.columns or handle.columns))
 
 
 def _has_partitions(context: dg.InputContext) -> bool:
@@ -211,16 +211,18 @@ def load_increment(
     if read.nothing_new and wants_arrow(wanted.annotation):
         empty = _by_arrow(TableHandle.open(location, read.snapshot.table_version), wanted).slice(0, 0)
         return Increment(frame_as(empty, wanted.annotation), reads)
-    found = _by_spark(read.load(open_spark()), wanted, TableHandle.open(location))  # type: ignore[attr-defined]
+    frame = _by_spark(read.load(open_spark()), wanted, TableHandle.open(location))  # type: ignore[attr-defined]
     if not wants_arrow(wanted.annotation):
-        return Increment(found, reads)
-    return Increment(frame_as(found.toArrow(), wanted.annotation), reads)
+        return Increment(frame, reads)
+    return Increment(frame_as(frame.toArrow(), wanted.annotation), reads)
 
 
 def _noted(upstream: str, reader: AssetTable) -> Mapping[str, Any] | None:
     """Up to where an asset has read another one's table, by its last commit; None if it has not."""
     handle, fence = TableHandle.open(reader.location), app_id(reader.key)
-    stamp = next((one for one in handle.stamps() if one.app_id == fence), None) if handle.exists else None
+    stamp = (
+        next((candidate for candidate in handle.stamps() if candidate.app_id == fence), None) if handle.exists else None
+    )
     return None if stamp is None else (stamp.facts.get(READS) or {}).get(upstream)
 
 
@@ -229,7 +231,7 @@ def _rows_of(location: Location, handle: TableHandle, files: Sequence[LiveFile])
     if not location.is_local or handle.partition_columns:
         return None
     schema = _by_arrow(handle, Wanted(pa.Table)).schema
-    found = [pq.ParquetFile(location.local_path / file.path).read() for file in files]
-    if any(table.schema.names != schema.names for table in found):
+    tables = [pq.ParquetFile(location.local_path / file.path).read() for file in files]
+    if any(table.schema.names != schema.names for table in tables):
         return None
-    return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in found)])
+    return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])

@@ -124,8 +124,8 @@ class DeltaIOManager(dg.IOManager):
             return
         table = TableHandle.open(self.project.target(result.key), result.table_version)
         instance, name = context.step_context.instance, DagsterNames.of(self.project).partitions(result.key)
-        found = PartitionKeys(partition, table.columns if table.exists else {}).dynamic(table)
-        if new := sorted(found - set(instance.get_dynamic_partitions(name))):
+        keys = PartitionKeys(partition, table.columns if table.exists else {}).dynamic(table)
+        if new := sorted(keys - set(instance.get_dynamic_partitions(name))):
             instance.add_dynamic_partitions(name, new)
 
     def _report_partitions(
@@ -146,8 +146,8 @@ class DeltaIOManager(dg.IOManager):
         # A run of the pipeline writes to whichever partitions its rows belong to; Dagster does not know which.
         suppress_materialization(context)
         keys = keys_of.of_all(result.partition_rows)
-        found = _by_partition(result, table, keys_of, keys)
-        _log_partitions(context, run, {key: {**shown, **made_of} for key, shown in found.items()})
+        metadata_by_key = _by_partition(result, table, keys_of, keys)
+        _log_partitions(context, run, {key: {**shown, **made_of} for key, shown in metadata_by_key.items()})
         if not keys:
             context.log_event(dg.AssetObservation(context.asset_key, metadata=observation_metadata(result)))
 
@@ -205,8 +205,8 @@ class DeltaIOManager(dg.IOManager):
 
     def _spark(self, context: dg.InputContext | dg.OutputContext) -> SparkSession:
         resource: SparkResource = getattr(context.resources, self.project.resource_prefix + SPARK)
-        found: SparkSession = resource.spark_session
-        return found
+        session: SparkSession = resource.spark_session
+        return session
 
     def _table(self, context: dg.InputContext) -> tuple[Location, Mapping[str, str]]:
         """Where the table of an input is, and by dimension the column that decides to which partition a row belongs."""
@@ -246,8 +246,8 @@ class DeltaIOManager(dg.IOManager):
             "delta_version": version,
         }
         if written is None:
-            found = "%s was committed by an earlier attempt, as version %d; a new run commits once more"
-            context.log.warning(found, table.key, version)
+            message = "%s was committed by an earlier attempt, as version %d; a new run commits once more"
+            context.log.warning(message, table.key, version)
         else:
             metadata |= {
                 "dagster/row_count": written.rows_total,
@@ -258,10 +258,10 @@ class DeltaIOManager(dg.IOManager):
             _report_rows(context, table, written, attempt.chosen)
 
 
-def _log_partitions(context: dg.OutputContext, run: RunInfo, found: Mapping[str, Mapping[str, Any]]) -> None:
+def _log_partitions(context: dg.OutputContext, run: RunInfo, metadata_by_key: Mapping[str, Mapping[str, Any]]) -> None:
     """Report partitions as materialized by a run that Dagster takes for one of the whole asset."""
     tags = {"dagster/code_version": run.code_version} if run.code_version else None
-    for key, shown in found.items():
+    for key, shown in metadata_by_key.items():
         context.log_event(dg.AssetMaterialization(context.asset_key, metadata=shown, partition=key, tags=tags))
 
 
@@ -271,14 +271,14 @@ def _by_partition(
     """The metadata of each partition. The first one has the figures of the run, so that sums over events are right."""
     written, sizes = keys_of.rows(result.partition_rows), keys_of.sizes(table)
     rest = (result.rows_written or 0) - sum(written.get(key, 0) for key in keys)
-    found: dict[str, dict[str, Any]] = {}
+    metadata_by_key: dict[str, dict[str, Any]] = {}
     for key in keys:
         size = sizes.get(key, PartitionSize())
-        found[key] = partition_metadata(result) if found else materialization_metadata(result)
-        found[key] |= {"rows_written": written.get(key, 0), **_shown(size)}
+        metadata_by_key[key] = partition_metadata(result) if metadata_by_key else materialization_metadata(result)
+        metadata_by_key[key] |= {"rows_written": written.get(key, 0), **_shown(size)}
     if keys and rest:
-        found[keys[0]][OUTSIDE] = rest
-    return found
+        metadata_by_key[keys[0]][OUTSIDE] = rest
+    return metadata_by_key
 
 
 def _shown(size: PartitionSize) -> dict[str, Any]:
@@ -294,18 +294,20 @@ def _report_rows(
         context.add_output_metadata({"rows_written": written.rows_written})
         return
     if chosen is None or not set(chosen.columns) <= set(table.partition_by):
-        found = {key: {"rows_written": written.rows_written if key == keys[0] else 0} for key in keys}
+        metadata_by_key = {key: {"rows_written": written.rows_written if key == keys[0] else 0} for key in keys}
     else:
         handle = TableHandle.open(table.location, written.version)
         counts = chosen.rows_by_key(zip(written.partitions, written.partition_rows, strict=True), handle.columns)
-        found = {key: {"rows_written": counts.get(key, 0), **_NOTHING} for key in keys}
+        metadata_by_key = {key: {"rows_written": counts.get(key, 0), **_NOTHING} for key in keys}
         for file in handle.live_files:
             if (key := chosen.key_of(file.partition, handle.columns)) is not None:
                 of_file = {ROW_COUNT: file.rows or 0, "partition_bytes": file.size, "partition_files": 1}
-                found[key].update({name: found[key][name] + value for name, value in of_file.items()})
+                metadata_by_key[key].update(
+                    {name: metadata_by_key[key][name] + value for name, value in of_file.items()}
+                )
         if rest := written.rows_written - sum(counts.get(key, 0) for key in keys):
-            found[keys[0]][OUTSIDE] = rest
-    for key, shown in found.items():
+            metadata_by_key[keys[0]][OUTSIDE] = rest
+    for key, shown in metadata_by_key.items():
         context.step_context.add_asset_metadata(shown, context.asset_key, key)
 
 

@@ -22,14 +22,14 @@ def lag_check(project: Project, key: NodeKey) -> dg.AssetChecksDefinition:
         description="The capture is behind the server's log by less than `log.warn_lag`.",
     )
     def check() -> dg.AssetCheckResult:
-        found = lag_of(project, project.open_state(), key)
-        if found is None:
+        capture_lag = lag_of(project, project.open_state(), key)
+        if capture_lag is None:
             return dg.AssetCheckResult(passed=True, description="Nothing is captured yet.")
         return dg.AssetCheckResult(
-            passed=not found.is_beyond,
+            passed=not capture_lag.is_beyond,
             severity=dg.AssetCheckSeverity.WARN,
-            description=found.text,
-            metadata=found.metrics,
+            description=capture_lag.text,
+            metadata=capture_lag.metrics,
         )
 
     return check

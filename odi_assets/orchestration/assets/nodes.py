@@ -128,7 +128,7 @@ def node_asset(
                 **{name: _out(dg.Nothing, is_required=False, io_manager_key=manager) for name in checks},
             },
             config_schema=_CONFIG,
-            required_resource_keys={names.resources + one for one in (SPARK, STATE, HISTORY)},
+            required_resource_keys={names.resources + resource for resource in (SPARK, STATE, HISTORY)},
             pool=pool_of(project, key, of_ranges=partition is not None),
             retry_policy=retry_policy,
         )
@@ -182,23 +182,23 @@ def _mapped(
     project: Project, deps: Iterable[dg.AssetKey], partition: PartitionConfig | None
 ) -> list[dg.AssetKey | dg.AssetDep]:
     """What a node reads, and how its partitions go with the partitions of that."""
-    found: list[dg.AssetKey | dg.AssetDep] = list(deps)
+    mapped_deps: list[dg.AssetKey | dg.AssetDep] = list(deps)
     if partition is None:
-        return found
+        return mapped_deps
     for at, dep in enumerate(deps):
         above = node_of(project, dep)
         mapping = None if above is None else partition_mapping(partition, partition_of(project, above))
         if mapping is not None:
-            found[at] = dg.AssetDep(dep, partition_mapping=mapping)
-    return found
+            mapped_deps[at] = dg.AssetDep(dep, partition_mapping=mapping)
+    return mapped_deps
 
 
 def _by_input(deps: Iterable[dg.AssetKey]) -> dict[str, dg.AssetKey]:
-    found: dict[str, dg.AssetKey] = {}
+    deps_by_input: dict[str, dg.AssetKey] = {}
     for dep in deps:
         name = _NO_NAME.sub("_", "__".join(dep.path))
-        found[name if name not in found else f"{name}_{len(found)}"] = dep
-    return found
+        deps_by_input[name if name not in deps_by_input else f"{name}_{len(deps_by_input)}"] = dep
+    return deps_by_input
 
 
 def _parameters(context: dg.OpExecutionContext, inputs: Mapping[str, Any]) -> None: ...

@@ -54,10 +54,10 @@ class Sources:
         self._outside: dict[NodeKey, list[tuple[ReadConfig, str]]] = {}
         """By node, what it reads from outside its pipeline, and where each is."""
         for key, config in project.graph.nodes.items():
-            places = {source.name: source.uri for source in self._node(key).sources}
-            found = [(read, places[at[1] if len(at) > 1 else READ]) for at, read in config.reads.items()]
-            self._outside[key] = found
-            for read, uri in found:
+            uris = {source.name: source.uri for source in self._node(key).sources}
+            reads = [(read, uris[at[1] if len(at) > 1 else READ]) for at, read in config.reads.items()]
+            self._outside[key] = reads
+            for read, uri in reads:
                 if uri in self._nodes and read.asset is not None:
                     raise ConfigError(
                         f"{key}: `asset` of its `read` is of no use: {self._nodes[uri]} writes that table",
@@ -71,14 +71,14 @@ class Sources:
     def of(self, key: NodeKey) -> list[dg.AssetKey]:
         """What the node reads from outside its pipeline: sources, or the nodes that write tables it reads by path."""
         known = {key, *self._project.graph.upstream(key)}
-        found: list[dg.AssetKey] = []
+        assets: list[dg.AssetKey] = []
         for read, uri in self._outside[key]:
             writer = self._nodes.get(uri)
             if writer is None:
-                found += source_keys(self._project, read)
+                assets += source_keys(self._project, read)
             elif writer not in known:
-                found.append(self._names.asset(writer))
-        return list(dict.fromkeys(found))
+                assets.append(self._names.asset(writer))
+        return list(dict.fromkeys(assets))
 
     def by_name(self, key: NodeKey) -> dict[str, list[dg.AssetKey]]:
         """The assets of what a node reads from outside the project, by the name of the source."""
@@ -92,11 +92,11 @@ class Sources:
     @cached_property
     def readers(self) -> Mapping[dg.AssetKey, Collection[NodeKey]]:
         """The nodes that read each source."""
-        found: dict[dg.AssetKey, set[NodeKey]] = defaultdict(set)
+        nodes_by_source: dict[dg.AssetKey, set[NodeKey]] = defaultdict(set)
         for key in self._outside:
             for asset in chain.from_iterable(self.by_name(key).values()):
-                found[asset].add(key)
-        return found
+                nodes_by_source[asset].add(key)
+        return nodes_by_source
 
     def unseen(self, key: NodeKey) -> list[dg.AssetKey]:
         """The assets of the project that a node reads and of which no sensor reports anything."""
@@ -105,12 +105,12 @@ class Sources:
 
     @cached_property
     def _reported(self) -> Collection[dg.AssetKey]:
-        found: set[dg.AssetKey] = set()
+        reported: set[dg.AssetKey] = set()
         for key in self._outside:
             node, assets = self._node(key), self.by_name(key)
             for source in looked_at(node) if is_watched(node) else ():
-                found.update(assets.get(source.name, ()) if source.shows_changes else ())
-        return found
+                reported.update(assets.get(source.name, ()) if source.shows_changes else ())
+        return reported
 
     def owns(self, asset: dg.AssetKey) -> bool:
         """Whether the asset of a source is the project's, and not somebody else's."""
@@ -128,12 +128,12 @@ class Sources:
         reads = [read for _, read, _ in readers]
         connection = self._project.config.connections[reads[0].connection]
         shown = list(dict.fromkeys(text for _, _, text in readers))
-        given = [read.asset for read in reads if read.asset is not None]
+        assets = [read.asset for read in reads if read.asset is not None]
         return dg.AssetSpec(
             key,
-            group_name=next((one.group for one in given if one.group), SOURCES_GROUP),
-            owners=list(dict.fromkeys(owner for one in given for owner in one.every_owner)),
-            deps=list(dict.fromkeys(dg.AssetKey(above) for one in given for above in one.upstream)),
+            group_name=next((asset.group for asset in assets if asset.group), SOURCES_GROUP),
+            owners=list(dict.fromkeys(owner for asset in assets for owner in asset.every_owner)),
+            deps=list(dict.fromkeys(dg.AssetKey(above) for asset in assets for above in asset.upstream)),
             kinds={read.format for read in reads},
             description=f"`{'`, `'.join(shown)}` of connection `{reads[0].connection}` ({connection.type}).",
             metadata={"dagster/uri": readers[0][0], **_declared(reads)},

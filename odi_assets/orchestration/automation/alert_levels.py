@@ -57,34 +57,34 @@ def look_at_levels(
         now: the time, in seconds since 1970.
         seconds: how long the look at sources may take.
     """
-    found, configs = Levels(), project.config.alerts
+    levels, configs = Levels(), project.config.alerts
     if wanted(configs, "on_stale"):
-        found.wrong["on_stale"] = {}
-        for key, text in _stale(project, datetime.fromtimestamp(now, UTC), found.unknown):
-            found.wrong["on_stale"][key] = text
+        levels.wrong["on_stale"] = {}
+        for key, text in _stale(project, datetime.fromtimestamp(now, UTC), levels.unknown):
+            levels.wrong["on_stale"][key] = text
     if wanted(configs, "on_given_up"):
-        found.wrong["on_given_up"] = dict(_given_up(project, instance))
+        levels.wrong["on_given_up"] = dict(_given_up(project, instance))
     if wanted(configs, "on_lag"):
-        _look_at_sources(project, watches, behind, now, seconds, found)
+        _look_at_sources(project, watches, behind, now, seconds, levels)
         longest = project.config.automation.max_lag.total_seconds()
-        found.wrong["on_lag"] = {
+        levels.wrong["on_lag"] = {
             key: f"Its sources have had something new for {_span(now - since)} that it has not read."
-            for key, since in found.behind.items()
+            for key, since in levels.behind.items()
             if now - since > longest
-        } | dict(_captures_behind(project, found.unknown))
-    return found
+        } | dict(_captures_behind(project, levels.unknown))
+    return levels
 
 
 def _stale(project: Project, now: datetime, unknown: dict[NodeKey, str]) -> Iterator[tuple[NodeKey, str]]:
     for key in project.graph.order():
         try:
-            found = freshness_of(project, key)
+            freshness = freshness_of(project, key)
         except OdiError as error:
             unknown[key] = error.message
             continue
-        if found is not None and found.gained is not None and found.is_stale(now):
-            last = found.gained.isoformat(timespec="seconds")
-            yield key, f"Its table gained rows last at {last}; `freshness` allows {found.within}."
+        if freshness is not None and freshness.gained is not None and freshness.is_stale(now):
+            last = freshness.gained.isoformat(timespec="seconds")
+            yield key, f"Its table gained rows last at {last}; `freshness` allows {freshness.within}."
 
 
 def _given_up(project: Project, instance: dg.DagsterInstance) -> Iterator[tuple[NodeKey, str]]:
@@ -97,7 +97,7 @@ def _given_up(project: Project, instance: dg.DagsterInstance) -> Iterator[tuple[
         if check in latest and evaluation is None:
             # A run is to evaluate it, or failed before it did.
             history = storage.get_asset_check_execution_history(check, limit=_LOOKED_BACK)
-            evaluation = next((one for record in history if (one := _evaluation(record)) is not None), None)
+            evaluation = next((earlier for record in history if (earlier := _evaluation(record)) is not None), None)
         # Of severity ERROR, only the sensor reports this check.
         if evaluation is not None and not evaluation.passed and evaluation.severity is dg.AssetCheckSeverity.ERROR:
             yield key, (evaluation.description or "").removeprefix("given up: ") + "."
@@ -113,18 +113,18 @@ def why_failed(project: Project, key: NodeKey) -> str:
         return f"What the last run failed at cannot be read: {error.message}"
     failed = (row for row in rows if row.error and row.status is not RunStatus.SKIPPED)
     errors = {NodeKey(row.pipeline_name, row.node_name): row.error for row in failed}
-    place = next((one for one in _with_above(project, key) if one in errors), None)
-    return f"The last run failed at {place}: {errors[place]}" if place is not None else ""
+    failed_node = next((above for above in _with_above(project, key) if above in errors), None)
+    return f"The last run failed at {failed_node}: {errors[failed_node]}" if failed_node is not None else ""
 
 
 def _with_above(project: Project, key: NodeKey) -> Iterator[NodeKey]:
     """A node, and those above it, the nearest first."""
     waiting, seen = deque([key]), set[NodeKey]()
     while waiting:
-        if (one := waiting.popleft()) not in seen:
-            seen.add(one)
-            waiting += project.graph.upstream(one)
-            yield one
+        if (above := waiting.popleft()) not in seen:
+            seen.add(above)
+            waiting += project.graph.upstream(above)
+            yield above
 
 
 def _span(seconds: float) -> str:
@@ -144,19 +144,19 @@ def _look_at_sources(
     behind: Mapping[str, float],
     now: float,
     seconds: float,
-    found: Levels,
+    levels: Levels,
 ) -> None:
     """A node is behind since its sources were found ahead, or since it has last read them, whichever is later."""
     until, state = time.monotonic() + seconds, project.open_state()
     for watch in watches:
         positions = watch.look(max(1.0, until - time.monotonic()))
-        found.unknown.update(positions.errors)
+        levels.unknown.update(positions.errors)
         # Nodes that wait for the first run of others are behind with those.
         for key in positions.ahead.keys() - positions.follow:
-            found.behind[key] = max(behind.get(str(key), now), _last_read(state, key))
+            levels.behind[key] = max(behind.get(str(key), now), _last_read(state, key))
         for key in (*positions.errors, *positions.unseen):
             if str(key) in behind:
-                found.behind[key] = behind[str(key)]
+                levels.behind[key] = behind[str(key)]
 
 
 def _last_read(state: StateBackend, key: NodeKey) -> float:
@@ -169,9 +169,9 @@ def _captures_behind(project: Project, unknown: dict[NodeKey, str]) -> Iterator[
         if not project.graph.node(key).captures_server:
             continue
         try:
-            found = lag_of(project, project.open_state(), key)
+            capture_lag = lag_of(project, project.open_state(), key)
         except OdiError as error:
             unknown[key] = error.message
             continue
-        if found is not None and found.is_beyond:
-            yield key, found.text
+        if capture_lag is not None and capture_lag.is_beyond:
+            yield key, capture_lag.text

@@ -36,7 +36,7 @@ def ended_runs(
         seen: by kind of event, the number of the last one in Dagster's log; what ended before the first look is no
             news.
     """
-    found: list[Alert] = []
+    alerts: list[Alert] = []
     now = dict(seen)
     for kind, events in _EVENTS.items():
         if not wanted(project.config.alerts, *events):
@@ -49,8 +49,8 @@ def ended_runs(
         after = dg.RunStatusChangeRecordsFilter(event_type=kind, after_storage_id=seen[kind.value])
         for record in instance.fetch_run_status_changes(after, limit=_AT_ONCE, ascending=True).records:
             now[kind.value] = record.storage_id
-            found += _alerts(project, instance, record.event_log_entry)
-    return found, now
+            alerts += _alerts(project, instance, record.event_log_entry)
+    return alerts, now
 
 
 def _alerts(project: Project, instance: dg.DagsterInstance, entry: dg.EventLogEntry) -> Iterator[Alert]:

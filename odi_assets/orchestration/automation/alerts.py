@@ -40,7 +40,7 @@ def alert_sensor(project: Project, sources: Sources) -> dg.SensorDefinition:
         for pipeline in project.pipelines
         if wanted(config.alerts, "on_lag") and (nodes := sources.watched(pipeline))
     ]
-    receivers = ", ".join(f"{one.type} ({', '.join(one.on_events)})" for one in config.alerts)
+    receivers = ", ".join(f"{receiver.type} ({', '.join(receiver.on_events)})" for receiver in config.alerts)
 
     @dg.sensor(
         name=DagsterNames.of(project).of_project(project, "alerts"),
@@ -87,19 +87,19 @@ def _changes(
     project: Project, levels: Levels, said: Mapping[str, Sequence[str]]
 ) -> tuple[list[Alert], dict[str, list[str]]]:
     """Alerts about what has begun or ended since the last look, and what lasts."""
-    found: list[Alert] = []
+    alerts: list[Alert] = []
     lasting: dict[str, list[str]] = {}
     for event, wrong in levels.wrong.items():
         before, unknown = set(said.get(event, ())), {str(key) for key in levels.unknown}
         now = {str(key): text for key, text in wrong.items()}
         for name in [name for name in now if name not in before]:
             more = why_failed(project, NodeKey.parse(name)) if event == "on_given_up" else ""
-            found.append(_alert(project, event, name, _STATUS[event], f"{now[name]} {more}".strip()))
+            alerts.append(_alert(project, event, name, _STATUS[event], f"{now[name]} {more}".strip()))
         known = {str(key) for key in project.graph.nodes}
         over = [name for name in sorted(before - now.keys()) if name in known and name not in unknown]
-        found += [_alert(project, event, name, "OVER", f"`{_STATUS[event]}` is over.") for name in over]
+        alerts += [_alert(project, event, name, "OVER", f"`{_STATUS[event]}` is over.") for name in over]
         lasting[event] = [*now, *sorted((before & unknown) - now.keys())][:_MOST_REMEMBERED]
-    return found, lasting
+    return alerts, lasting
 
 
 def _alert(project: Project, event: str, name: str, status: str, text: str) -> Alert:

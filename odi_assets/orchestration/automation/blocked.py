@@ -24,23 +24,23 @@ def held_back(context: dg.SensorEvaluationContext, project: Project, wanted: Seq
     for key in _above(project, wanted) - {*wanted}:
         if failed := _failed(context, project, key):
             blocked[key] = f"the check `{failed}` of {key} has failed: evaluate it once more, or run {key}"
-    found = {}
+    reasons = {}
     for key in wanted:
         reason = next((blocked[up] for up in sorted(_above(project, [key]) & blocked.keys())), None)
         if reason is not None:
-            found[key] = reason
-    return found
+            reasons[key] = reason
+    return reasons
 
 
 def _above(project: Project, keys: Iterable[NodeKey]) -> set[NodeKey]:
-    found: set[NodeKey] = set()
+    above: set[NodeKey] = set()
     waiting = list(keys)
     while waiting:
         for up in project.graph.upstream(waiting.pop()):
-            if up not in found:
-                found.add(up)
+            if up not in above:
+                above.add(up)
                 waiting.append(up)
-    return found
+    return above
 
 
 def _failed(context: dg.SensorEvaluationContext, project: Project, key: NodeKey) -> str | None:
@@ -55,11 +55,11 @@ def _failed(context: dg.SensorEvaluationContext, project: Project, key: NodeKey)
     if not graph.has(asset):
         return None
     checks = [
-        one
-        for one in sorted(graph.get_check_keys_for_assets({asset}), key=lambda one: one.name)
-        if one.name not in own and graph.get(one).blocking
+        check
+        for check in sorted(graph.get_check_keys_for_assets({asset}), key=lambda check: check.name)
+        if check.name not in own and graph.get(check).blocking
     ]
-    return next((one.name for one in checks if not _passed(context.instance, one)), None)
+    return next((check.name for check in checks if not _passed(context.instance, check)), None)
 
 
 def _passed(instance: dg.DagsterInstance, check: AssetCheckKey) -> bool:

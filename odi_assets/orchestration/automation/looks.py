@@ -95,12 +95,12 @@ class Looks(Generic[K, V]):
             if now > until:
                 open_keys -= {key for key, _ in waiting}
                 waiting.clear()
-            for place, worker in enumerate(workers):
+            for index, worker in enumerate(workers):
                 late = worker.asking
                 if late is None or late not in open_keys or now - worker.since < self.seconds:
                     continue
                 worker.given_up = True
                 self.hanging[late] = worker
                 open_keys.discard(late)
-                workers[place] = _Worker(waiting, answers).start()
+                workers[index] = _Worker(waiting, answers).start()
                 yield Answer(late, error=TimeoutError(f"it did not answer within {self.seconds:g} s"))

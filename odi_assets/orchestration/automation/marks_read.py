@@ -18,12 +18,12 @@ def read_marks(project: Project) -> Mapping[str, HwmEntry]:
     Raises:
         StateError: state cannot be read.
     """
-    state, place = project.open_state(), (project.path, project.chosen)
+    state, cache_key = project.open_state(), (project.path, project.chosen)
     stamp = state.hwms_stamp()
-    known = _last.get(place)
-    if known is not None and known[0] == stamp:
-        return known[1]
+    remembered = _last.get(cache_key)
+    if remembered is not None and remembered[0] == stamp:
+        return remembered[1]
     entries = MappingProxyType({entry.key: entry for entry in state.list_hwms(deleted=True)})
     if stamp is not None:
-        _last[place] = stamp, entries
+        _last[cache_key] = stamp, entries
     return entries

@@ -53,9 +53,11 @@ def sightings(plan: NodePlan, positions: Mapping[str, Position], *, settled: boo
         settled: the same positions will give the same plan.
     """
     sources = {source.name: source for source in plan.node.sources}
-    found = ((read, sources[read.name], positions.get(read.name)) for read in plan.reads)
-    seen = (_sighting(plan, read, source, at, settled) for read, source, at in found if at and source.connection)
-    return tuple(one for one in seen if one is not None)
+    positioned_reads = ((read, sources[read.name], positions.get(read.name)) for read in plan.reads)
+    seen = (
+        _sighting(plan, read, source, at, settled) for read, source, at in positioned_reads if at and source.connection
+    )
+    return tuple(sighting for sighting in seen if sighting is not None)
 
 
 def _sighting(plan: NodePlan, read: PlannedRead, source: Source, at: Position, settled: bool) -> Sighting | None:
@@ -94,8 +96,8 @@ def _lag(read: PlannedRead, behind: bool) -> dict[str, Any]:
     counts = {"files_behind": read.file_count, "bytes_behind": read.bytes, "rows_behind": read.rows_known}
     since, until = moment_of(read.before), moment_of(read.after)
     seconds = None if since is None or until is None else max(0.0, until - since)
-    found = {**counts, "lag_seconds": seconds, **read.metrics}
-    return {name: value for name, value in found.items() if isinstance(value, int | float)}
+    figures = {**counts, "lag_seconds": seconds, **read.metrics}
+    return {name: value for name, value in figures.items() if isinstance(value, int | float)}
 
 
 def _text(mark: Any) -> str | None:
@@ -127,14 +129,19 @@ class Observer:
             whether all is reported.
         """
         assets = self._sources.by_name(key)
-        moved = [(asset, one) for one in seen for asset in assets.get(one.name, ()) if self._is_new(asset, one)]
+        moved = [
+            (asset, sighting)
+            for sighting in seen
+            for asset in assets.get(sighting.name, ())
+            if self._is_new(asset, sighting)
+        ]
         if any(reader in running for asset, _ in moved for reader in self._sources.readers[asset]):
             return False
-        for asset, one in moved:
-            if _last_version(instance, asset, one.read) != one.version:
-                for event in self._events(asset, one):
+        for asset, sighting in moved:
+            if _last_version(instance, asset, sighting.read) != sighting.version:
+                for event in self._events(asset, sighting):
                     instance.report_runless_asset_event(event)
-            self._reported[asset, one.read] = one.version
+            self._reported[asset, sighting.read] = sighting.version
         return True
 
     def _is_new(self, asset: dg.AssetKey, seen: Sighting) -> bool:

@@ -67,8 +67,8 @@ class PipelineJob(UnresolvedAssetJobDefinition):
             require_conditions_that_hold(self._project, asset_graph, self._nodes, self._sources)
         run: set[AssetOrCheckKey] = {*self.selection.resolve(asset_graph), *self.selection.resolve_checks(asset_graph)}
         above = {key for asset in asset_graph.assets_defs_for_keys(run) for key in asset.dependency_keys}
-        found = asset_graph.assets_defs_for_keys([*run, *(above & asset_graph.get_all_asset_keys())])
-        graph = AssetGraph.from_assets([self._without_partitions(asset) for asset in found])
+        assets = asset_graph.assets_defs_for_keys([*run, *(above & asset_graph.get_all_asset_keys())])
+        graph = AssetGraph.from_assets([self._without_partitions(asset) for asset in assets])
         return super().resolve(graph, default_executor_def, resource_defs)
 
     def with_metadata(self, metadata: Mapping[str, Any]) -> PipelineJob:

@@ -102,7 +102,7 @@ def evaluate(
     verdicts = _verdicts(context.instance, project, positions, automated, now or time.time())
     reported = _tell(context, project, positions, verdicts, cursor.get("told", {}))
     context.update_cursor(_shown(watch, positions, reported))
-    due = [key for key, found in verdicts.items() if found.due]
+    due = [key for key, decision in verdicts.items() if decision.due]
     chosen = _with_others(project, due, running.keys(), automated)
     held = {key: "it waits for nodes above it" for key in due if key not in chosen and key not in running}
     held |= held_back(context, project, chosen)
@@ -145,14 +145,14 @@ def _verdicts(
     if not positions.ahead:
         return {}
     state, automation = project.open_state(), project.config.automation
-    found = {}
+    decisions = {}
     for key, mark in positions.marks.items():
         if key in automated:
-            found[key] = RequestDecision(False, "its automation condition requests its runs")
+            decisions[key] = RequestDecision(False, "its automation condition requests its runs")
             continue
         tags, follows = _own_tags(project, key.pipeline), key in positions.follow
-        found[key] = verdict(instance, state, automation, tags, key, mark, now, follows=follows)
-    return found
+        decisions[key] = verdict(instance, state, automation, tags, key, mark, now, follows=follows)
+    return decisions
 
 
 def _with_others(
@@ -163,29 +163,29 @@ def _with_others(
     are nodes that a condition requests, and those below one that was never run."""
     first = [key for key in automated if _never_ran(project, key)] if due else []
     graph, busy = project.graph, _with_below(project, [*running, *first]) | automated
-    found: set[NodeKey] = set()
+    chosen: set[NodeKey] = set()
     waiting = list(due)
     while waiting:
         key = waiting.pop()
-        if key in busy or key in found:
+        if key in busy or key in chosen:
             continue
-        found.add(key)
+        chosen.add(key)
         waiting += [below for below in graph.downstream(key) if below.pipeline == key.pipeline]
         # A node that is not there yet cannot be read.
         waiting += [
             above for above in graph.upstream(key) if above.pipeline == key.pipeline and _never_ran(project, above)
         ]
-    return [key for key in graph.order(None) if key in found]
+    return [key for key in graph.order(None) if key in chosen]
 
 
 def _with_below(project: Project, keys: Iterable[NodeKey]) -> set[NodeKey]:
-    found: set[NodeKey] = set()
+    reached: set[NodeKey] = set()
     waiting = list(keys)
     while waiting:
-        if (key := waiting.pop()) not in found:
-            found.add(key)
+        if (key := waiting.pop()) not in reached:
+            reached.add(key)
             waiting += project.graph.downstream(key)
-    return found
+    return reached
 
 
 def _never_ran(project: Project, key: NodeKey) -> bool:
@@ -205,7 +205,7 @@ def _tell(
 ) -> dict[str, str]:
     """Say once, as the outcome of a node's check, that nothing more is requested for it or that its source cannot be
     looked at; and once that this is over. Returns what was said of which nodes."""
-    now = {str(key): f"given up: {found.reason}" for key, found in verdicts.items() if found.given_up}
+    now = {str(key): f"given up: {decision.reason}" for key, decision in verdicts.items() if decision.given_up}
     now |= {str(key): error for key, error in positions.errors.items()}
     seen = {str(key) for key in (*positions.ahead, *positions.current)}
     for name, text in now.items():
@@ -239,9 +239,9 @@ def _notes(
     positions: Positions, verdicts: Mapping[NodeKey, RequestDecision], running: Mapping[NodeKey, dg.DagsterRun]
 ) -> str:
     parts = [
-        f"{key.node}: {positions.ahead[key]}. {found.reason[:1].upper()}{found.reason[1:]}."
-        for key, found in verdicts.items()
-        if not found.due
+        f"{key.node}: {positions.ahead[key]}. {decision.reason[:1].upper()}{decision.reason[1:]}."
+        for key, decision in verdicts.items()
+        if not decision.due
     ]
     parts += [f"{key}: {error}." for key, error in positions.errors.items()]
     if positions.unseen:
@@ -264,18 +264,18 @@ def _list(nodes: Mapping[NodeKey, str]) -> str:
 
 
 def _some(texts: Iterable[str]) -> str:
-    found = list(texts)
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    return ", ".join(found[:_MOST_NAMED]) + more
+    names = list(texts)
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def read_cursor(text: str | None) -> dict[str, Any]:
     """What an earlier tick left in the cursor; nothing, if it was written by hand or by an earlier version."""
     try:
-        found = json.loads(text or "{}")
+        cursor = json.loads(text or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return cursor if isinstance(cursor, dict) else {}
 
 
 def _shown(watch: Watch, positions: Positions, reported: Mapping[str, str]) -> str:

@@ -146,7 +146,9 @@ class Watch:
             return
         nodes = {str(key): key for key in self.nodes}
         self._seen = {
-            nodes[name]: _Seen(found, "", False, "", True) for name, found in remembered.items() if name in nodes
+            nodes[name]: _Seen(fingerprint, "", False, "", True)
+            for name, fingerprint in remembered.items()
+            if name in nodes
         }
 
     def remember(self) -> tuple[dict[str, str], str]:
@@ -177,7 +179,7 @@ class Watch:
         turn = self.nodes[self._next :] + self.nodes[: self._next]
         asked = [key for key in turn if key not in leave_out]
         questions: dict[NodeKey, Callable[[], _Seen]] = {key: self._question(key, hwms, logs) for key in asked}
-        found, answered = Positions(), set()
+        positions, answered = Positions(), set()
         for answer in self._looks.ask(questions, until):
             key, seen = answer.key, answer.value
             answered.add(key)
@@ -185,28 +187,28 @@ class Watch:
                 error = answer.error
                 logger.warning("%s: its source cannot be looked at: %s", key, error)
                 logger.debug("why %s cannot be looked at", key, exc_info=error)
-                found.errors[key] = f"{type(error).__name__}: {error}".splitlines()[0]
+                positions.errors[key] = f"{type(error).__name__}: {error}".splitlines()[0]
                 continue
             if seen is not self._seen.get(key):
                 self.unreported[key] = seen.sightings or self.unreported.get(key, ())
             self._seen[key] = seen
             if seen.warning:
                 logger.warning("%s: %s", key, seen.warning)
-                found.errors[key] = seen.warning
+                positions.errors[key] = seen.warning
             if seen.ahead:
-                found.ahead[key], found.marks[key] = seen.text, seen.mark
+                positions.ahead[key], positions.marks[key] = seen.text, seen.mark
             else:
                 entry = hwms.get_entry(self._state_keys[key])
-                found.current[key] = seen.text or hwm_text(entry.value if entry else None) or "nothing to read"
+                positions.current[key] = seen.text or hwm_text(entry.value if entry else None) or "nothing to read"
         unseen = tuple(key for key in asked if key not in answered)
         self._next = self.nodes.index(unseen[0]) if unseen else 0
         return Positions(
-            self._in_order(found.ahead),
-            self._in_order(found.current),
-            self._in_order(found.errors),
+            self._in_order(positions.ahead),
+            self._in_order(positions.current),
+            self._in_order(positions.errors),
             unseen,
-            self._in_order(found.marks),
-            frozenset(key for key in found.ahead if not self._seen[key].print),
+            self._in_order(positions.marks),
+            frozenset(key for key in positions.ahead if not self._seen[key].print),
         )
 
     def _in_order(self, group: Mapping[NodeKey, str]) -> dict[NodeKey, str]:
@@ -226,12 +228,12 @@ class Watch:
         entry = state.get_entry(node.state_key, deleted=True)
         stored = None if entry is None else [entry.revision, entry.updated_at.isoformat(), hwm_text(entry.value)]
         mark = digest(positions)
-        found = digest([mark, stored, table_position(node.target.location)])
-        known = self._seen.get(key)
-        if known is not None and known.print == found and known.lasts:
-            return known
-        if self._first.get(key, ("",))[0] != found:
-            self._first[key] = found, time.monotonic()
+        fingerprint = digest([mark, stored, table_position(node.target.location)])
+        earlier = self._seen.get(key)
+        if earlier is not None and earlier.print == fingerprint and earlier.lasts:
+            return earlier
+        if self._first.get(key, ("",))[0] != fingerprint:
+            self._first[key] = fingerprint, time.monotonic()
         settles = max((source.settles_within.total_seconds() for source in node.sources), default=0.0)
         lasts = not kind.leaves_work and (settles == 0 or time.monotonic() - self._first[key][1] > settles)
         self._changed.add(key)
@@ -245,7 +247,7 @@ class Watch:
         warning = "; ".join(read.warning for read in plan.reads if read.warning)
         settled = settles == 0 or lasts
         seen = sightings(plan, positions, settled=settled)
-        return _Seen(found, mark, ahead, plan.summary if ahead else "", lasts, warning, seen)
+        return _Seen(fingerprint, mark, ahead, plan.summary if ahead else "", lasts, warning, seen)
 
 
 def watched_nodes(project: Project, pipeline: str) -> tuple[NodeKey, ...]:

@@ -15,28 +15,28 @@ FOLDERS = "folders"
 
 def look_at_folders(project: Project, home: Path | None) -> Iterator[Look]:
     """Whether this process can write where Dagster, Spark and nodes write: a file is made and removed again."""
-    wanted: dict[Path, str] = {Path(tempfile.gettempdir()): "temporary files"}
+    purposes: dict[Path, str] = {Path(tempfile.gettempdir()): "temporary files"}
     remote: set[str] = set()
     for key in project.graph.nodes:
         connection, target = project.graph.node(key).write.connection, project.target(key)
         if target.is_local:
-            wanted.setdefault(target.local_path, f"the table of {key}")
+            purposes.setdefault(target.local_path, f"the table of {key}")
         else:
             remote.add(str(connection))
     system = project.config.system
     if system is None:
-        wanted[project.root / ".odibi"] = "state"
-    elif (place := project.location(system.connection, system.path)).is_local:
-        wanted[place.local_path] = "state"
+        purposes[project.root / ".odibi"] = "state"
+    elif (state_location := project.location(system.connection, system.path)).is_local:
+        purposes[state_location.local_path] = "state"
     else:
         remote.add(system.connection)
     if home is not None:
-        wanted |= _of_dagster(home)
-    closed = [f"{folder}, for {what}: {why}" for folder, what in wanted.items() if (why := _why_closed(folder))]
-    for one in closed:
-        yield wrong(FOLDERS, f"this user cannot write to {one}", "let the user of the code server own it")
+        purposes |= _of_dagster(home)
+    closed = [f"{folder}, for {what}: {why}" for folder, what in purposes.items() if (why := _why_closed(folder))]
+    for closed_folder in closed:
+        yield wrong(FOLDERS, f"this user cannot write to {closed_folder}", "let the user of the code server own it")
     if not closed:
-        yield right(FOLDERS, f"{len(wanted)} folders can be written, {next(iter(wanted))} among them")
+        yield right(FOLDERS, f"{len(purposes)} folders can be written, {next(iter(purposes))} among them")
     if remote:
         names = ", ".join(sorted(remote))
         yield not_looked_at(
@@ -56,7 +56,7 @@ def _of_dagster(home: Path) -> dict[Path, str]:
 
 def _why_closed(folder: Path) -> str | None:
     """Why no file can be made in a folder, or in the one in which it would be made; None if one can."""
-    there = next(one for one in (folder, *folder.parents) if one.exists())
+    there = next(path for path in (folder, *folder.parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=there):
             return None

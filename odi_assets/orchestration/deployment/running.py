@@ -86,7 +86,11 @@ def look_at_pools(instance: dg.DagsterInstance, project: Project) -> Look:
     nodes = list(project.graph.nodes)
     pools = {pool_of(project, key) for key in nodes}
     pools |= {pool_of(project, key, of_ranges=True) for key in nodes if partition_of(project, key) is not None}
-    limits = {one.name: one.limit for one in instance.event_log_storage.get_pool_limits() if not one.from_default}
+    limits = {
+        pool_limit.name: pool_limit.limit
+        for pool_limit in instance.event_log_storage.get_pool_limits()
+        if not pool_limit.from_default
+    }
     others = {name: limit for name, limit in limits.items() if name in pools and limit != 1}
     if not others:
         names = sorted(pools)

@@ -116,10 +116,10 @@ def _schema(instance: dg.DagsterInstance) -> Iterator[Look]:
             continue
         there, newest = asked()
         if there != newest:
-            found = "has no tables" if there is None else f"has tables of revision {there}, and Dagster is at {newest}"
-            behind.setdefault(found, []).append(name)
-    for found, names in behind.items():
-        yield wrong(STORAGE, f"{_address(instance)} {found}, for {', '.join(names)}", remedy)
+            fault = "has no tables" if there is None else f"has tables of revision {there}, and Dagster is at {newest}"
+            behind.setdefault(fault, []).append(name)
+    for fault, names in behind.items():
+        yield wrong(STORAGE, f"{_address(instance)} {fault}, for {', '.join(names)}", remedy)
 
 
 def _driver(instance: dg.DagsterInstance) -> Iterator[Look]:

@@ -22,10 +22,12 @@ _FAMILY = "dagster"
 
 def look_at_packages() -> Iterator[Look]:
     """Whether the packages of Dagster that are installed here go together, by the versions that they ask for."""
-    installed = {canonicalize_name(one.name): one for one in distributions() if one.name}
-    family = {name: one for name, one in installed.items() if name.split("-")[0] == _FAMILY}
+    installed = {canonicalize_name(package.name): package for package in distributions() if package.name}
+    family = {name: package for name, package in installed.items() if name.split("-")[0] == _FAMILY}
     apart = [
-        f"{name} {one.version} asks for {need}" for name, one in sorted(family.items()) for need in _unmet(one, family)
+        f"{name} {package.version} asks for {need}"
+        for name, package in sorted(family.items())
+        for need in _unmet(package, family)
     ]
     if apart:
         yield wrong(
@@ -36,8 +38,8 @@ def look_at_packages() -> Iterator[Look]:
     yield not_looked_at(VERSIONS, "the daemon's version, which it does not say", "install it from the same image")
 
 
-def _unmet(one: Distribution, family: Mapping[NormalizedName, Distribution]) -> Iterator[str]:
-    for text in one.requires or ():
+def _unmet(package: Distribution, family: Mapping[NormalizedName, Distribution]) -> Iterator[str]:
+    for text in package.requires or ():
         try:
             need = Requirement(text)
         except InvalidRequirement:
@@ -60,7 +62,7 @@ def look_at_servers(instance: dg.DagsterInstance, address: str) -> Iterator[Look
     yield _compared("the webserver", {"dagster": str(said["dagster_version"])}, here)
     for entry in known["workspaceOrError"]["locationEntries"]:
         yield _location(entry, here)
-    yield _same_instance(instance, address, [one["id"] for one in its_last])
+    yield _same_instance(instance, address, [run["id"] for run in its_last])
 
 
 def _location(entry: dict[str, Any], here: dict[str, str]) -> Look:
@@ -68,7 +70,9 @@ def _location(entry: dict[str, Any], here: dict[str, str]) -> Look:
     if "message" in loaded or not loaded:
         why = str(loaded.get("message", "it is not loaded yet")).strip().splitlines()[0]
         return wrong(SERVERS, f"{name} is not loaded: {why}", "see the code server's log")
-    return _compared(name, {one["name"]: one["version"] for one in loaded["dagsterLibraryVersions"] or ()}, here)
+    return _compared(
+        name, {library["name"]: library["version"] for library in loaded["dagsterLibraryVersions"] or ()}, here
+    )
 
 
 def _compared(what: str, there: dict[str, str], here: dict[str, str]) -> Look:
@@ -84,8 +88,8 @@ def _same_instance(instance: dg.DagsterInstance, address: str, its_last: list[st
     own_last = [run.run_id for run in instance.get_runs(limit=1)]
     if not its_last and not own_last:
         return not_looked_at(SERVERS, f"whether {address} has this instance: neither has a run", "run something")
-    unknown = [one for one in its_last if not instance.has_run(one)]
-    unknown += [one for one in own_last if not _graphql(address, _RUN, run=one)["runOrError"].get("id")]
+    unknown = [run_id for run_id in its_last if not instance.has_run(run_id)]
+    unknown += [run_id for run_id in own_last if not _graphql(address, _RUN, run=run_id)["runOrError"].get("id")]
     if unknown:
         return wrong(
             SERVERS,
@@ -106,8 +110,8 @@ def _graphql(address: str, query: str, **variables: str) -> dict[str, Any]:
 def _answer(url: str, body: bytes | None = None) -> dict[str, Any]:
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=_SECONDS) as response:
-        found: dict[str, Any] = json.load(response)
-    return found
+        answer: dict[str, Any] = json.load(response)
+    return answer
 
 
 _LOCATIONS = (

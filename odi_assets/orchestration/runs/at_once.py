@@ -60,15 +60,15 @@ def own_jvm(project: Project, keys: Collection[NodeKey]) -> dict[NodeKey, str]:
     A stream's query would run in the server, beyond the end of its run. A function is taken to use the JVM if its
     module names something that PySpark has with a JVM only.
     """
-    found: dict[NodeKey, str] = {}
+    reasons: dict[NodeKey, str] = {}
     for key in keys:
         node = project.graph.node(key)
         function = node.transform.function if node.transform is not None else None
         if node.stream is not None:
-            found[key] = "it is a stream"
+            reasons[key] = "it is a stream"
         elif function is not None and (use := _use_of_the_jvm(function.partition(":")[0], project.root)) is not None:
-            found[key] = f"its function uses the JVM ({use})"
-    return found
+            reasons[key] = f"its function uses the JVM ({use})"
+    return reasons
 
 
 @cache

@@ -20,13 +20,13 @@ SECONDS_TO_END = 5.0
 
 def daemons_at(home: Path) -> list[int]:
     """The processes of this user that are a daemon with this home: one of ``odi dev``, or what a killed one left."""
-    found = []
+    process_ids = []
     for process in psutil.process_iter(["cmdline", "environ"]):
         words = [Path(word).name for word in process.info["cmdline"] or ()]
-        named = (process.info["environ"] or {}).get(HOME_VARIABLE)
-        if named and not set(_PROGRAMS).isdisjoint(words) and Path(named).resolve() == home.resolve():
-            found.append(process.pid)
-    return sorted(found)
+        process_home = (process.info["environ"] or {}).get(HOME_VARIABLE)
+        if process_home and not set(_PROGRAMS).isdisjoint(words) and Path(process_home).resolve() == home.resolve():
+            process_ids.append(process.pid)
+    return sorted(process_ids)
 
 
 def take_home(home: Path) -> None:

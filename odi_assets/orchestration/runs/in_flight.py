@@ -75,7 +75,14 @@ def nodes_of_job(project: Project, job: str) -> tuple[NodeKey, ...] | None:
     for pipeline in project.pipelines:
         if job == names.pipeline(pipeline):
             return project.graph.order(pipeline)
-    return next((project.nodes_with(one.tags) for one in project.config.jobs if job == names.pipeline(one.job)), None)
+    return next(
+        (
+            project.nodes_with(job_config.tags)
+            for job_config in project.config.jobs
+            if job == names.pipeline(job_config.job)
+        ),
+        None,
+    )
 
 
 def nodes_of_run(project: Project, instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[NodeKey]:
@@ -95,7 +102,7 @@ def nodes_of_run(project: Project, instance: dg.DagsterInstance, run: dg.Dagster
 
 def increments_in_flight(project: Project, instance: dg.DagsterInstance) -> dict[NodeKey, dg.DagsterRun]:
     """The nodes whose increment a run is about to take in or is taking in, with that run. Backfills take in none."""
-    found: dict[NodeKey, dg.DagsterRun] = {}
+    runs_by_node: dict[NodeKey, dg.DagsterRun] = {}
     for run in unfinished_runs(instance):
         if not _PART_TAGS.isdisjoint(run.tags) or is_of_other_environment(project, run):
             continue
@@ -103,8 +110,8 @@ def increments_in_flight(project: Project, instance: dg.DagsterInstance) -> dict
         for key in nodes_of_run(project, instance, run):
             # A node without partitions takes in what is new even in a run that names partitions for others.
             if not of_partitions or partition_of(project, key) is None:
-                found.setdefault(key, run)
-    return found
+                runs_by_node.setdefault(key, run)
+    return runs_by_node
 
 
 def whole_run_to_begin(

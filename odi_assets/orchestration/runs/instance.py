@@ -69,10 +69,10 @@ def lasting_home(root: Path) -> Path:
         ConfigError: ``$DAGSTER_HOME`` is not a folder, or dagster.yaml is wrong.
         OSError: the folder of the project cannot be written.
     """
-    if (found := home(root)) is not None:
-        require_absolute_folders(found / CONFIG_FILE)
-        instance_ref(found)
-        return found.resolve()
+    if (existing_home := home(root)) is not None:
+        require_absolute_folders(existing_home / CONFIG_FILE)
+        instance_ref(existing_home)
+        return existing_home.resolve()
     folder = root.resolve() / FOLDER
     folder.mkdir(exist_ok=True)
     write_file(folder / CONFIG_FILE, (files(__package__) / "dagster.yaml").read_text(encoding="utf-8"))
@@ -122,13 +122,13 @@ def instance_ref(folder: Path) -> InstanceRef:
 
 def wrong_settings(folder: Path, error: dg.DagsterInvalidConfigError) -> ConfigError:
     """The dagster.yaml of ``folder`` has settings that its classes do not take."""
-    unset = sorted({name for one in error.errors for name in _UNSET_VARIABLE.findall(one.message)})
+    unset = sorted({name for mistake in error.errors for name in _UNSET_VARIABLE.findall(mistake.message)})
     if unset:
         return ConfigError(
             f"{folder / CONFIG_FILE}: it takes {' and '.join(unset)} from the environment, where nothing has that name",
             fix=f"export {unset[0]}=…, as for the processes of Dagster",
         )
-    lines = "; ".join(one.message.partition("\n")[0] for one in error.errors)
+    lines = "; ".join(mistake.message.partition("\n")[0] for mistake in error.errors)
     return ConfigError(f"{folder / CONFIG_FILE}: {lines}", fix=f"correct it, or unset {HOME_VARIABLE}")
 
 
@@ -159,11 +159,11 @@ def require_absolute_folders(path: Path) -> None:
     """
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     try:
-        found = next(_relative_folders(yaml.compose(text, Loader=yaml.SafeLoader)), None)
+        relative_folder = next(_relative_folders(yaml.compose(text, Loader=yaml.SafeLoader)), None)
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: {error}", fix=f"correct it, or unset {HOME_VARIABLE}") from error
-    if found is not None:
-        line, key, folder = found
+    if relative_folder is not None:
+        line, key, folder = relative_folder
         raise ConfigError(
             f"{path}:{line}: `{key}: {folder}` is relative, and Dagster takes it in relation to the folder in which "
             "each of its processes is started: they would keep runs in different places",

@@ -111,7 +111,7 @@ def _failed_runs(project: Project, instance: dg.DagsterInstance) -> list[dg.Dags
     """The last runs with nodes of this project that failed or were cancelled, and whose rows may be missing."""
     names = DagsterNames.of(project)
     ours = {names.asset(key) for key in project.graph.nodes}
-    found = {
+    runs_by_id = {
         run.run_id: run
         for filters in (dg.RunsFilter(statuses=_FAILED, tags={PROJECT_TAG: project.config.project}), _ANY_FAILED)
         for run in instance.get_runs(filters, limit=_MOST_RUNS)
@@ -122,7 +122,7 @@ def _failed_runs(project: Project, instance: dg.DagsterInstance) -> list[dg.Dags
     # Dagster lets a run be marked as ended while its process goes on.
     return [
         run
-        for run in found.values()
+        for run in runs_by_id.values()
         if RECONCILED_TAG not in run.tags
         and not is_of_other_environment(project, run)
         and is_gone(run.tags.get(PROCESS_TAG, "//")) is not False
@@ -162,7 +162,7 @@ def _attempts(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance
     step = DagsterNames.of(project).step
     names = {step(key, of_ranges=ranges): key for key in project.graph.nodes for ranges in (False, True)}
     first = 1 + int(run.tags.get("dagster/retry_number", 0))
-    found: dict[tuple[NodeKey, int], NodeAttempt] = {}
+    attempts: dict[tuple[NodeKey, int], NodeAttempt] = {}
     latest: dict[NodeKey, int] = {}
     records = instance.get_records_for_run(run.run_id, of_type=_STEP_EVENTS).records
     for record in records:
@@ -172,7 +172,7 @@ def _attempts(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance
             continue
         if event.event_type in (dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_RESTARTED):
             latest[key] = number = latest.get(key, first - 1) + 1
-            found[key, number] = NodeAttempt(
+            attempts[key, number] = NodeAttempt(
                 run.run_id,
                 run_trigger(run),
                 number,
@@ -182,19 +182,19 @@ def _attempts(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance
                 partition_key=_partition(run),
             )
         elif key in latest and event.event_type is dg.DagsterEventType.STEP_SUCCESS:
-            found[key, latest[key]] = replace(found[key, latest[key]], succeeded=True)
+            attempts[key, latest[key]] = replace(attempts[key, latest[key]], succeeded=True)
         elif key in latest:
             error = getattr(event.event_specific_data, "error", None)
             if error is not None and error.cls_name in INTERRUPTS:
                 continue
             text = (error.message.strip() if error else event.message) or "the step failed"
-            found[key, latest[key]] = replace(found[key, latest[key]], error=text)
+            attempts[key, latest[key]] = replace(attempts[key, latest[key]], error=text)
     if run.status is not dg.DagsterRunStatus.CANCELED:
-        return list(found.values())
-    begun = {key for key, _ in found}
+        return list(attempts.values())
+    begun = {key for key, _ in attempts}
     never = [key for key in nodes_of_run(project, instance, run) if key not in begun]
     return [
-        *(replace(attempt, cancelled=True) for attempt in found.values()),
+        *(replace(attempt, cancelled=True) for attempt in attempts.values()),
         *(_never_begun(project, run, key, first) for key in never),
     ]
 

@@ -16,12 +16,12 @@ def skipped_with(project: Project, key: NodeKey, job: dg.JobDefinition, error: B
     selected = nodes_of(job, project)
     if is_cancellation(error) and is_one_process(project, job):
         return [other for other in project.graph.order(None) if other in selected and other != key]
-    found: list[NodeKey] = []
+    skipped: list[NodeKey] = []
     waiting = [key]
     while waiting:
         for below in project.graph.downstream(waiting.pop(0)):
             # Two nodes of the run do not wait for each other if only nodes outside the run connect them.
-            if below in selected and below not in found:
-                found.append(below)
+            if below in selected and below not in skipped:
+                skipped.append(below)
                 waiting.append(below)
-    return found
+    return skipped

@@ -88,20 +88,20 @@ class Capture:
 
     def _of_log(self, mark: CaptureMark, upto: int) -> CaptureStep:
         """The step of a part of the log alone, however large its transactions are."""
-        found: CaptureStep | None = None
+        step: CaptureStep | None = None
         parts: TableParts | None = None
         for window in self.log.windows(mark, upto, self.most):
-            if found is not None:
+            if step is not None:
                 parts = parts or TableParts(SCHEMA)
-                parts.add(found.rows)
+                parts.add(step.rows)
             # A transaction that was cut is new in each of its parts.
-            before = mark if found is None else replace(found.after, lsn=mark.lsn)
-            found = self._put_together(before, window, None)
-        if found is None:
+            before = mark if step is None else replace(step.after, lsn=mark.lsn)
+            step = self._put_together(before, window, None)
+        if step is None:
             return CaptureStep(SCHEMA.empty_table(), mark, bool(mark.snapshots_left))
         if parts is not None:
-            parts.add(found.rows)
-        return replace(found, rows=parts or found.rows)
+            parts.add(step.rows)
+        return replace(step, rows=parts or step.rows)
 
     def _chunk(self, reader: SnapshotReader, table: CapturedTable, before: TableMark) -> _ChunkRead:
         """The rows of the next chunk of a table, and what is left of its snapshot."""
@@ -111,22 +111,22 @@ class Capture:
         if is_first:
             before = replace(before, published=reader.publishing(table))
             chunks = Cutter(relation, self.chunks, types_of(shape), reader.rows).chunks()
-        left = replace(before, chunks=chunks, is_cut=True, layout=table.layout, rejoined=False)
+        remaining = replace(before, chunks=chunks, is_cut=True, layout=table.layout, rejoined=False)
         if chunks is not None:
             columns = key_columns(relation, chunks.by, types_of(shape), reader.rows)
-            order, taken = tuple(one.order for one in columns), chunks.left[:1]
+            order, taken = tuple(column.order for column in columns), chunks.left[:1]
             if chunks.reordered(order):
                 # Its bounds mean other rows now, and nobody can say which ones are left.
                 return self._chunk(reader, table, before.begun_again)
-            left = replace(left, chunks=replace(chunks, order=order).without(taken))
+            remaining = replace(remaining, chunks=replace(chunks, order=order).without(taken))
             where = keys_of(self.dialect).within(taken[0], columns)
         elif before.again:
-            left = replace(left, again=before.again[_KEYS_AT_ONCE:])
+            remaining = replace(remaining, again=before.again[_KEYS_AT_ONCE:])
             where = self._by_keys(relation, table, before.again[:_KEYS_AT_ONCE], shape, reader)
         else:
-            return _ChunkRead(table.name, shape, [], reader, left, is_first)
+            return _ChunkRead(table.name, shape, [], reader, remaining, is_first)
         rows = self.rows_where(reader, relation, table, shape, where)
-        return _ChunkRead(table.name, shape, [rows], reader, left, is_first)
+        return _ChunkRead(table.name, shape, [rows], reader, remaining, is_first)
 
     def _by_keys(
         self,
@@ -140,7 +140,9 @@ class Capture:
         keys = keys_of(self.dialect)
         return " OR ".join(
             "("
-            + " AND ".join(f"{one.sql} = {keys.constant(text, one)}" for one, text in zip(columns, key, strict=True))
+            + " AND ".join(
+                f"{column.sql} = {keys.constant(text, column)}" for column, text in zip(columns, key, strict=True)
+            )
             + ")"
             for key in wanted
         )
@@ -151,8 +153,8 @@ class Capture:
         """Rows of a table as the log has them."""
         data, values = reader.texts(relation.sql, shape, where)
         key = values.columns(shape.key_places).texts(data) if shape.key_places else None
-        given = {"after": values.texts(data), **({} if key is None else {"key": key})}
-        return rows_of(table.name, Op.READ, shape, count=len(values.kind), **given)
+        columns = {"after": values.texts(data), **({} if key is None else {"key": key})}
+        return rows_of(table.name, Op.READ, shape, count=len(values.kind), **columns)
 
     def _put_together(self, mark: CaptureMark, window: LogWindow, chunk: _ChunkRead | None) -> CaptureStep:
         """The step of a part of the log, and of a chunk that was read before it."""
@@ -164,17 +166,19 @@ class Capture:
             name = changes.relation.table
             if name not in tables:
                 continue
-            kept = new[changes.transaction]
-            if not kept.all():
-                changes = changes.take(kept)
+            is_new = new[changes.transaction]
+            if not is_new.all():
+                changes = changes.take(is_new)
             if not len(changes.at):
                 continue
             shape = self.log.shape_of(changes.relation, self.tables[name])
             shapes.setdefault(name, {})[shape.id] = shape
-            made = log_rows(changes, shape, window)
-            parts.append(_Part(made.rows, self._phases(name, changes.transaction[made.of], window, chunk), made.at))
+            logged = log_rows(changes, shape, window)
+            parts.append(
+                _Part(logged.rows, self._phases(name, changes.transaction[logged.of], window, chunk), logged.at)
+            )
             tables[name] = replace(tables[name], shape=shape.id, key=shape.key)
-            incomplete.setdefault(name, []).extend(made.incomplete)
+            incomplete.setdefault(name, []).extend(logged.incomplete)
         parts.extend(self._emptied(window, new, tables, shapes, chunk))
         if chunk is not None:
             shapes.setdefault(chunk.table, {})[chunk.shape.id] = chunk.shape
@@ -188,7 +192,11 @@ class Capture:
         for name, renamed in incomplete.items():
             again = _read_again(mark.tables[name], tables[name], renamed)
             tables[name] = replace(tables[name], again=again)
-        described = [shape_row(name, one, int(mark.lsn)) for name, found in shapes.items() for one in found.values()]
+        described = [
+            shape_row(name, table_shape, int(mark.lsn))
+            for name, by_id in shapes.items()
+            for table_shape in by_id.values()
+        ]
         rows = numbered([*described, _in_order(parts)], mark.next_n)
         after = replace(
             mark,
@@ -214,15 +222,15 @@ class Capture:
         Args:
             new: by transaction, whether it is above the mark.
         """
-        for one in window.truncations:
-            for oid in one.tables if new[one.transaction] else ():
+        for truncation in window.truncations:
+            for oid in truncation.tables if new[truncation.transaction] else ():
                 name = window.relations[oid].table
                 if name in tables:
                     shape = self.log.shape_of(window.relations[oid], self.tables[name])
                     shapes.setdefault(name, {})[shape.id] = shape
-                    number = np.array([one.transaction])
-                    row = truncation_row(name, *_transaction(window, one.transaction))
-                    yield _Part(row, self._phases(name, number, window, chunk), np.array([[one.at, 0]]))
+                    number = np.array([truncation.transaction])
+                    row = truncation_row(name, *_transaction(window, truncation.transaction))
+                    yield _Part(row, self._phases(name, number, window, chunk), np.array([[truncation.at, 0]]))
 
     @staticmethod
     def _phases(name: str, transactions: Numbers, window: LogWindow, chunk: _ChunkRead | None) -> Numbers:
@@ -264,8 +272,8 @@ def _of_chunk(mark: CaptureMark, chunk: _ChunkRead) -> Iterator[_Part]:
         # What was deleted while nobody captured the table goes before its rows come, and so do rows with other keys.
         row = truncation_row(chunk.table, mark.lsn, None, None)
         yield _Part(row, np.array([_READ]), np.array([[-1, 0]]))
-    for place, read in enumerate(chunk.rows):
-        at = np.stack([np.full(read.num_rows, place), np.arange(read.num_rows)], axis=1)
+    for index, read in enumerate(chunk.rows):
+        at = np.stack([np.full(read.num_rows, index), np.arange(read.num_rows)], axis=1)
         yield _Part(read, np.full(read.num_rows, _READ), at)
 
 
@@ -328,7 +336,7 @@ def log_rows(changes: LogChanges, shape: Shape, window: LogWindow) -> LogRows:
         unchanged=_unchanged(values.unchanged),
     )
     lacking = moved & after.unchanged.any(axis=1)
-    pairs = [one.take(lacking).texts(window.data).to_pylist() if places else [] for one in (old_key, new_key)]
+    pairs = [key.take(lacking).texts(window.data).to_pylist() if places else [] for key in (old_key, new_key)]
     renamed = tuple((tuple(old), tuple(new)) for old, new in zip(*pairs, strict=True))
     return LogRows(rows, of, np.stack([changes.at[of], np.where(extra, 0, 1)], axis=1), renamed)
 
@@ -386,8 +394,8 @@ def _unchanged(flags: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def _transaction(window: LogWindow, number: int) -> tuple[int, int, int]:
-    found = window.transactions
-    return int(found.lsn[number]), int(found.xid[number]), int(found.committed_us[number])
+    transactions = window.transactions
+    return int(transactions.lsn[number]), int(transactions.xid[number]), int(transactions.committed_us[number])
 
 
 def _in_order(parts: Sequence[_Part]) -> pa.Table:
@@ -403,4 +411,4 @@ def _in_order(parts: Sequence[_Part]) -> pa.Table:
 def types_of(shape: Shape) -> dict[str, str]:
     """Types as chunks are cut by them: whole numbers are cut evenly."""
     whole = {"smallint": "short", "integer": "integer", "bigint": "long"}
-    return {one.name: whole.get(one.type, "string") for one in shape.columns}
+    return {column.name: whole.get(column.type, "string") for column in shape.columns}

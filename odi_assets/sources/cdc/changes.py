@@ -104,10 +104,10 @@ class Values:
 
     def differs(self, other: Values, window: Bytes) -> npt.NDArray[np.bool_]:
         """Whether a row has other texts than the same row of ``other``."""
-        texts = [one.texts(window).flatten() for one in (self, other)]
+        texts = [values.texts(window).flatten() for values in (self, other)]
         same = pc.fill_null(pc.equal(*texts), fill_value=True).to_numpy(zero_copy_only=False).reshape(self.kind.shape)
-        found: npt.NDArray[np.bool_] = ((self.kind != other.kind) | ~same).any(axis=1)
-        return found
+        is_different: npt.NDArray[np.bool_] = ((self.kind != other.kind) | ~same).any(axis=1)
+        return is_different
 
     def texts(self, window: Bytes, missing: npt.NDArray[np.bool_] | None = None) -> pa.ListArray:
         """The values as lists of text, one for each row; NULL where the log does not have the value.
@@ -215,13 +215,13 @@ def bits(flags: npt.NDArray[np.bool_]) -> pa.Buffer:
 
 def gathered(data: Bytes, starts: Numbers, lengths: Numbers, offsets: Numbers) -> Bytes:
     """The pieces of ``data``, one behind the other: ``offsets`` are where each begins in the result, and its end."""
-    found = np.empty(int(offsets[-1]), np.uint8)
+    pieces = np.empty(int(offsets[-1]), np.uint8)
     first = 0
     while first < len(lengths):
         # In blocks: the places of bytes take eight times as much as the bytes.
         last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + _BLOCK_BYTES, "right")) - 1)
         begin, end = int(offsets[first]), int(offsets[last])
         shift = np.repeat(starts[first:last] - offsets[first:last], lengths[first:last])
-        found[begin:end] = data[shift + np.arange(begin, end)]
+        pieces[begin:end] = data[shift + np.arange(begin, end)]
         first = last
-    return found
+    return pieces

@@ -26,12 +26,12 @@ class Definition:
 
     @property
     def value(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"file": self.file, "columns": self.columns, "key": self.key}
-        return {**found, "types": dict(self.types)} if self.types else found
+        stored: dict[str, Any] = {"file": self.file, "columns": self.columns, "key": self.key}
+        return {**stored, "types": dict(self.types)} if self.types else stored
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Definition:
-        types = {str(one): str(text) for one, text in value.get("types", {}).items()}
+        types = {str(name): str(text) for name, text in value.get("types", {}).items()}
         return cls(str(value["file"]), str(value["columns"]), str(value["key"]), types)
 
 
@@ -53,15 +53,15 @@ class TableDefinition:
     @property
     def noted(self) -> Definition:
         """What a mark keeps of it."""
-        types = {one: _counted(texts) for one, texts in self.types.items()}
+        types = {name: _counted(texts) for name, texts in self.types.items()}
         return Definition(self.file, _digest(self.columns), _digest(self.key), types)
 
     def rewrites(self, before: Definition) -> bool:
         """Whether rows may be others than with an earlier definition, although no row was changed."""
         if self.file != before.file and _digest(self.columns) != before.columns:
             return True
-        for one, texts in self.types.items():
-            then = before.types.get(one)
+        for name, texts in self.types.items():
+            then = before.types.get(name)
             # Values that were added to a type are in no row of before.
             if then is not None and then != _counted(texts[: int(then.partition(".")[0])]):
                 return True

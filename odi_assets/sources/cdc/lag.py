@@ -25,8 +25,8 @@ class LogLag:
 
     @property
     def metrics(self) -> Mapping[str, Any]:
-        found = {"lag_bytes": self.bytes, "lag_seconds": self.seconds, "slot_bytes": self.slot_bytes}
-        return {name: value for name, value in found.items() if value is not None}
+        metrics = {"lag_bytes": self.bytes, "lag_seconds": self.seconds, "slot_bytes": self.slot_bytes}
+        return {name: value for name, value in metrics.items() if value is not None}
 
     def __str__(self) -> str:
         age = "" if self.seconds is None else f", its oldest change {counted(self.seconds, 'second')} old"

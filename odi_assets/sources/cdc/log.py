@@ -69,21 +69,21 @@ class Shape:
     @property
     def id(self) -> str:
         """A short name that other columns, types or keys do not have."""
-        text = json.dumps([[one.name, one.type, one.key] for one in self.columns])
+        text = json.dumps([[column.name, column.type, column.key] for column in self.columns])
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
     def key(self) -> tuple[str, ...]:
-        return tuple(one.name for one in self.columns if one.key)
+        return tuple(column.name for column in self.columns if column.key)
 
     @property
     def key_places(self) -> list[int]:
-        return [place for place, one in enumerate(self.columns) if one.key]
+        return [index for index, column in enumerate(self.columns) if column.key]
 
 
 def shape_row(table: str, shape: Shape, lsn: int) -> pa.Table:
     """The row that lists the columns of a shape; ``n`` is set later."""
-    listed = [{"name": one.name, "type": one.type, "key": one.key} for one in shape.columns]
+    listed = [{"name": column.name, "type": column.type, "key": column.key} for column in shape.columns]
     row = {"n": 0, PARTITION: table, "op": Op.SHAPE.value, "lsn": lsn, "shape": shape.id, "columns": listed}
     return pa.Table.from_pylist([row], schema=SCHEMA)
 
@@ -109,7 +109,7 @@ def rows_of(table: str, ops: pa.Array | Op, shape: Shape, *, count: int, **colum
     Args:
         ops: what each row says, or all of them.
     """
-    given = {
+    arrays_by_name = {
         "n": pa.nulls(count, pa.int64()),
         PARTITION: pa.repeat(table, count),
         "op": pa.repeat(ops.value, count) if isinstance(ops, Op) else ops,
@@ -117,6 +117,7 @@ def rows_of(table: str, ops: pa.Array | Op, shape: Shape, *, count: int, **colum
         **columns,
     }
     arrays = [
-        given[field.name].cast(field.type) if field.name in given else pa.nulls(count, field.type) for field in SCHEMA
+        arrays_by_name[field.name].cast(field.type) if field.name in arrays_by_name else pa.nulls(count, field.type)
+        for field in SCHEMA
     ]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)

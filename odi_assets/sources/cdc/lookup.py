@@ -25,22 +25,22 @@ def keys_there(source: LogSource, table: str, keys: Sequence[tuple[str, ...]]) -
     """
     there: set[tuple[str, ...]] = set()
     with source.opened() as log:
-        (found,) = log.tables([table]).values()
-        shape = log.shapes([found])[table]
-        relation = Relation(source.dialect, found.quoted, f"{source.label} {table}", found.quoted, {})
+        (captured,) = log.tables([table]).values()
+        shape = log.shapes([captured])[table]
+        relation = Relation(source.dialect, captured.quoted, f"{source.label} {table}", captured.quoted, {})
         columns = key_columns(relation, shape.key, types_of(shape), log.rows)
-        kinds = [one.type for one in shape.columns if one.key]
+        kinds = [column.type for column in shape.columns if column.key]
         written = keys_of(source.dialect)
         for first in range(0, len(keys), _AT_ONCE):
-            some = keys[first : first + _AT_ONCE]
+            batch = keys[first : first + _AT_ONCE]
             questions = [
-                f"SELECT place FROM (SELECT {place} AS place) odi WHERE EXISTS (SELECT 1 FROM {relation.sql} WHERE "
+                f"SELECT place FROM (SELECT {index} AS place) odi WHERE EXISTS (SELECT 1 FROM {relation.sql} WHERE "
                 + " AND ".join(
-                    f"{one.sql} = {written.constant(log.key_text(text, kind), one)}"
-                    for one, text, kind in zip(columns, key, kinds, strict=True)
+                    f"{column.sql} = {written.constant(log.key_text(text, kind), column)}"
+                    for column, text, kind in zip(columns, key, kinds, strict=True)
                 )
                 + ")"
-                for place, key in enumerate(some)
+                for index, key in enumerate(batch)
             ]
-            there |= {some[int(place)] for (place,) in log.rows(" UNION ALL ".join(questions))}
+            there |= {batch[int(index)] for (index,) in log.rows(" UNION ALL ".join(questions))}
     return there

@@ -45,8 +45,8 @@ def binlog_of(text: str) -> int:
     Raises:
         ValueError: it is none.
     """
-    file, _, place = text.rpartition(":")
-    return int(file.rpartition(".")[2]) << 32 | int(place)
+    file, _, offset = text.rpartition(":")
+    return int(file.rpartition(".")[2]) << 32 | int(offset)
 
 
 def position_text(mark: Mapping[str, Any] | None, position: int) -> str:
@@ -55,8 +55,8 @@ def position_text(mark: Mapping[str, Any] | None, position: int) -> str:
     Args:
         mark: the value of a mark of the log; None: it is one of PostgreSQL.
     """
-    place = None if mark is None else mark.get("binlog") or mark.get("positions_of")
-    return lsn_text(position) if place is None else binlog_text(str(place["base"]), position)
+    binlog = None if mark is None else mark.get("binlog") or mark.get("positions_of")
+    return lsn_text(position) if binlog is None else binlog_text(str(binlog["base"]), position)
 
 
 @dataclass(frozen=True)
@@ -129,20 +129,20 @@ class TableMark:
 
     @property
     def value(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"key": list(self.key), "shape": self.shape, "layout": self.layout}
+        stored: dict[str, Any] = {"key": list(self.key), "shape": self.shape, "layout": self.layout}
         if self.published:
-            found["published"] = self.published
+            stored["published"] = self.published
         if self.definition is not None:
-            found["definition"] = self.definition.value
+            stored["definition"] = self.definition.value
         if not self.is_cut:
-            found["snapshot"] = None
+            stored["snapshot"] = None
         elif self.chunks is not None:
-            found["snapshot"] = self.chunks.value
+            stored["snapshot"] = self.chunks.value
         if self.rejoined:
-            found["rejoined"] = True
+            stored["rejoined"] = True
         if self.again:
-            found["again"] = [list(key) for key in self.again]
-        return found
+            stored["again"] = [list(key) for key in self.again]
+        return stored
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> TableMark:
@@ -193,7 +193,7 @@ class CaptureMark:
     @property
     def snapshots_left(self) -> list[str]:
         """The tables whose snapshots are not complete."""
-        return [name for name, one in self.tables.items() if not one.is_complete]
+        return [name for name, table in self.tables.items() if not table.is_complete]
 
     @property
     def shown(self) -> str:
@@ -202,22 +202,22 @@ class CaptureMark:
 
     @property
     def value(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        stored: dict[str, Any] = {
             "lsn": self.text(self.lsn),
             "end": self.text(self.end),
             "next_n": self.next_n,
             "system": self.system,
-            "tables": {name: one.value for name, one in self.tables.items()},
+            "tables": {name: table.value for name, table in self.tables.items()},
             "shown": self.shown,
         }
         if self.binlog is not None:
-            found["binlog"] = self.binlog.value
+            stored["binlog"] = self.binlog.value
         if self.xid is not None:
-            found["xid"] = self.xid
+            stored["xid"] = self.xid
         if self.timeline is not None:
-            found["timeline"] = self.timeline
+            stored["timeline"] = self.timeline
         lists = {"pending": list(self.pending), "left_out": list(self.left_out)}
-        return {**found, **{name: one for name, one in lists.items() if one}}
+        return {**stored, **{name: listed for name, listed in lists.items() if listed}}
 
     def text(self, position: int) -> str:
         """A position of the log as the database writes it."""
@@ -231,9 +231,9 @@ class CaptureMark:
             IncrementError: it stores none.
         """
         try:
-            tables = {str(name): TableMark.of(one) for name, one in value["tables"].items()}
-            pending = tuple(int(one) for one in value.get("pending", ()))
-            left_out = tuple(str(one) for one in value.get("left_out", ()))
+            tables = {str(name): TableMark.of(stored) for name, stored in value["tables"].items()}
+            pending = tuple(int(number) for number in value.get("pending", ()))
+            left_out = tuple(str(name) for name in value.get("left_out", ()))
             binlog = BinlogPlace.of(value["binlog"]) if "binlog" in value else None
             position = lsn_of if binlog is None else binlog_of
             places = (position(value["lsn"]), position(value["end"]), int(value["next_n"]))

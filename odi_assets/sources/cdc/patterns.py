@@ -39,8 +39,8 @@ class TablePatterns:
     @classmethod
     def of(cls, entries: Sequence[str]) -> TablePatterns:
         return cls(
-            tuple(one for one in entries if not one.startswith(LEFT_OUT)),
-            tuple(one.removeprefix(LEFT_OUT) for one in entries if one.startswith(LEFT_OUT)),
+            tuple(entry for entry in entries if not entry.startswith(LEFT_OUT)),
+            tuple(entry.removeprefix(LEFT_OUT) for entry in entries if entry.startswith(LEFT_OUT)),
         )
 
     def kept(self, names: Sequence[str]) -> list[str]:
@@ -67,8 +67,8 @@ class TablePatterns:
             _log.warning("%s", text)
         kept = set(self.kept(names))
         for pattern in self.wanted:
-            found = named(pattern, names)
-            if found and kept.isdisjoint(found):
+            matched = named(pattern, names)
+            if matched and kept.isdisjoint(matched):
                 raise ConfigError(
                     f"{label}: `{pattern}` of `tables` names nothing that is not left out by entries with `{LEFT_OUT}`",
                     fix="correct `tables`, or take it out",

@@ -38,13 +38,13 @@ class CaptureRead(ReadConfig):
 
     @model_validator(mode="after")
     def _names_tables(self) -> CaptureRead:
-        found = []
+        read_mistakes = []
         if "incremental" in self.model_fields_set:
-            found.append(Mistake(_NO_MEANING, at=("incremental",), where="key"))
+            read_mistakes.append(Mistake(_NO_MEANING, at=("incremental",), where="key"))
         if not self.captured:
-            found.append(Mistake("names no table to capture: add `tables: [public.orders]`"))
-        if found:
-            raise mistakes(found)
+            read_mistakes.append(Mistake("names no table to capture: add `tables: [public.orders]`"))
+        if read_mistakes:
+            raise mistakes(read_mistakes)
         return self
 
     @property

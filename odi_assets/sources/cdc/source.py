@@ -85,7 +85,7 @@ def _short(tables: Sequence[str]) -> str:
 
 
 def _slot_of(node: str) -> str:
-    return "odi_" + "".join(one if one.isalnum() else "_" for one in node.lower())
+    return "odi_" + "".join(character if character.isalnum() else "_" for character in node.lower())
 
 
 @dataclass(frozen=True)
@@ -219,17 +219,17 @@ class LogSource(Source):
             if before is None:
                 words = f"snapshots of {counted(len(tables), 'table')}, then the log from there"
                 return replace(read, summary=words)
-            until, place, worry = self._until(log), log.text(before.lsn), log.worries(before)
+            until, position, worry = self._until(log), log.text(before.lsn), log.worries(before)
             behind = "" if worry is None else f"; {worry}"
             left = [*dict.fromkeys([*before.snapshots_left, *new, *altered.rewritten, *altered.again])]
             if left:
-                words = f"snapshots of {counted(len(left), 'table')} left, and the log above {place}{behind}"
+                words = f"snapshots of {counted(len(left), 'table')} left, and the log above {position}{behind}"
                 return replace(read, summary=words, lag=log.lag(before, until, None))
             lag, is_ahead = self._lag(log, before, until)
             read = replace(read, lag=lag)
             if is_ahead:
-                return replace(read, summary=f"the log from {place} to {log.text(until)}: {lag}{behind}")
-            words = f"no change above {place}"
+                return replace(read, summary=f"the log from {position} to {log.text(until)}: {lag}{behind}")
+            words = f"no change above {position}"
             gone = [name for name in before.tables if name not in tables]
             if gone:
                 return replace(read, summary=f"{words}; {_short(gone)} captured no more")
@@ -244,17 +244,23 @@ class LogSource(Source):
     def altered(self, log: DatabaseLog, mark: CaptureMark | None, tables: Mapping[str, CapturedTable]) -> AlteredTables:
         """What happened to captured tables beside the changes of their rows."""
         places, definitions = log.publishing(), log.definitions(list(tables.values()))
-        known = {} if mark is None else {name: one for name, one in mark.tables.items() if name in tables}
-        described = {name: one.shape for name, one in known.items() if one.shape}
+        table_marks = (
+            {} if mark is None else {name: table_mark for name, table_mark in mark.tables.items() if name in tables}
+        )
+        described = {name: table_mark.shape for name, table_mark in table_marks.items() if table_mark.shape}
         shapes = log.shapes([tables[name] for name in described]) if described else {}
         rewritten = [
             name
-            for name, one in known.items()
-            if (name in shapes and shapes[name].id != one.shape)
-            or (one.shape and one.layout and one.layout != tables[name].layout)
-            or (name in definitions and one.definition is not None and definitions[name].rewrites(one.definition))
+            for name, table_mark in table_marks.items()
+            if (name in shapes and shapes[name].id != table_mark.shape)
+            or (table_mark.shape and table_mark.layout and table_mark.layout != tables[name].layout)
+            or (
+                name in definitions
+                and table_mark.definition is not None
+                and definitions[name].rewrites(table_mark.definition)
+            )
         ]
-        again = [name for name, one in known.items() if not one.is_published_as(places.get(name))]
+        again = [name for name, table_mark in table_marks.items() if not table_mark.is_published_as(places.get(name))]
         return AlteredTables(tuple(rewritten), tuple(again), places, definitions)
 
     def lag(self, mark: CaptureMark) -> LogLag | None:
@@ -265,8 +271,8 @@ class LogSource(Source):
         """
         with self.opened() as log:
             until = log.log_end()
-            found = log.lag(mark, until, None)
-            return None if found is None else self._lag(log, mark, until)[0]
+            lag = log.lag(mark, until, None)
+            return None if lag is None else self._lag(log, mark, until)[0]
 
     @staticmethod
     def _lag(log: DatabaseLog, mark: CaptureMark, until: int) -> tuple[LogLag | None, bool]:
@@ -287,18 +293,22 @@ class LogSource(Source):
     def begun(self, log: DatabaseLog, mark: CaptureMark | None) -> tuple[CaptureMark, dict[str, CapturedTable]]:
         """The mark with all tables that are captured now; the log holds their changes then."""
         tables = log.tables(self.patterns, () if mark is None else mark.tables)
-        joined = {name: one for name, one in tables.items() if mark is None or name not in mark.tables}
+        joined = {name: table for name, table in tables.items() if mark is None or name not in mark.tables}
         # One look: what happens after it is noticed by the next run.
         altered = self.altered(log, mark, tables)
         mark = log.begin(mark, tables, {**joined, **{name: tables[name] for name in altered.again}})
-        known = {name: one for name, one in mark.tables.items() if name in tables}
-        known |= {name: known[name].begun_again for name in altered.rewritten}
+        table_marks = {name: table_mark for name, table_mark in mark.tables.items() if name in tables}
+        table_marks |= {name: table_marks[name].begun_again for name in altered.rewritten}
         # What happened to a table before it was published, made again or published again is not in the log.
-        known |= {name: replace(known[name].begun_again, rejoined=True) for name in altered.again}
-        new = {name: TableMark(one.key, is_cut=False, rejoined=name in mark.left_out) for name, one in joined.items()}
-        found = {name: altered.noted(one, tables[name]) for name, one in {**known, **new}.items()}
+        table_marks |= {name: replace(table_marks[name].begun_again, rejoined=True) for name in altered.again}
+        new = {
+            name: TableMark(table.key, is_cut=False, rejoined=name in mark.left_out) for name, table in joined.items()
+        }
+        noted_marks = {
+            name: altered.noted(table_mark, tables[name]) for name, table_mark in {**table_marks, **new}.items()
+        }
         left_out = {*mark.left_out, *mark.tables} - tables.keys()
-        return replace(mark, tables=found, left_out=tuple(sorted(left_out))), tables
+        return replace(mark, tables=noted_marks, left_out=tuple(sorted(left_out))), tables
 
     def step(self, mark: CaptureMark | None) -> tuple[CaptureStep, int]:
         """The next step above a mark, and the bound of the run."""
@@ -307,11 +317,11 @@ class LogSource(Source):
             if mark is not None:
                 log.acknowledge(before)
             until = self._until(log)
-            found = self.capture(log, tables).step(before, until)
-            if not found.more and not found.rows.num_rows:
+            step = self.capture(log, tables).step(before, until)
+            if not step.more and not step.rows.num_rows:
                 # All up to the bound was looked at.
-                found = replace(found, after=replace(found.after, end=log.looked_at(found.after, until)))
-            return replace(found, after=replace(found.after, measures=self.identity)), until
+                step = replace(step, after=replace(step.after, end=log.looked_at(step.after, until)))
+            return replace(step, after=replace(step.after, measures=self.identity)), until
 
     def capture(self, log: DatabaseLog, tables: dict[str, CapturedTable]) -> Capture:
         """What reads the log of some tables, and their snapshots."""
@@ -377,21 +387,21 @@ class LogRead(_OfLog, UnresolvedRead):
         return self._captured()
 
     def without_spark(self) -> tuple[Read, pa.Table | TableParts]:
-        found = self._captured()
-        return found, found.rows
+        captured = self._captured()
+        return captured, captured.rows
 
     def _captured(self) -> CapturedRows:
-        found, until = self.source.step(self.before)
-        rows = counted(found.rows.num_rows, "row")
+        step, until = self.source.step(self.before)
+        rows = counted(step.rows.num_rows, "row")
         return CapturedRows(
             snapshot=self.snapshot,
-            summary=f"{rows} of the log, up to {found.after.text(found.after.lsn)}",
+            summary=f"{rows} of the log, up to {step.after.text(step.after.lsn)}",
             before=self.before,
-            after=found.after,
+            after=step.after,
             follows=True,
             source=self.source,
-            rows=found.rows,
-            more=found.more,
+            rows=step.rows,
+            more=step.more,
             bound=until,
             lag=self.lag,
         )

@@ -117,8 +117,8 @@ def described(rows: DataFrame, place: Column | None, columns: Sequence[str], key
     names = [name for name in keys if name in rows.columns]
     names = names or [name for name in rows.columns if name not in columns][:2]
     asked = [F.col(quoted(name)).cast("string").alias(str(i)) for i, name in enumerate((*names, *columns))]
-    found = rows.select(*asked, *([] if place is None else [place.alias("place")])).limit(FEW).collect()
-    return [_described((*names, *columns), tuple(row), place is not None) for row in found]
+    examples = rows.select(*asked, *([] if place is None else [place.alias("place")])).limit(FEW).collect()
+    return [_described((*names, *columns), tuple(row), place is not None) for row in examples]
 
 
 def _described(names: Sequence[str], values: Sequence[Any], has_place: bool) -> str:

@@ -101,12 +101,12 @@ def _position(rows: DataFrame, name: str, date_format: DateFormat | None) -> Col
 def parsed_date(column: Column, date_format: DateFormat) -> Column:
     """A date written as text, as an instant; text without an offset is UTC. NULL where it does not parse."""
     trimmed = F.trim(column)
-    found = [F.try_to_timestamp(trimmed, F.lit(pattern)) for pattern in DATE_PATTERNS[date_format]]
+    parsed = [F.try_to_timestamp(trimmed, F.lit(pattern)) for pattern in DATE_PATTERNS[date_format]]
     if date_format == "oracle":
         # RR: two-digit years from 50 on are of the last century (Oracle, "The RR Datetime Format Element").
-        last_century = found[0] - F.make_ym_interval(F.lit(100), F.lit(0))
-        found[0] = F.when(F.year(found[0]) >= 2050, last_century).otherwise(found[0])
-    return F.coalesce(*found)
+        last_century = parsed[0] - F.make_ym_interval(F.lit(100), F.lit(0))
+        parsed[0] = F.when(F.year(parsed[0]) >= 2050, last_century).otherwise(parsed[0])
+    return F.coalesce(*parsed)
 
 
 def literal(value: Any) -> Column:
@@ -146,15 +146,15 @@ def spark_bound(rows: DataFrame, window: Window, label: str, place: Column | Non
     is_instant, greatest = isinstance(kind, T.TimestampType), F.max(above)
     is_time = isinstance(kind, T.DateType | T.TimestampType | T.TimestampNTZType)
     beyond = ~F.year(greatest).between(_FIRST_YEAR, _LAST_YEAR) if is_time else F.lit(False)
-    found = rows.agg(
+    figures = rows.agg(
         F.when(~beyond, F.unix_micros(greatest) if is_instant else greatest).alias("upper"),
         F.when(beyond, greatest.cast("string")).alias("beyond"),
         F.count_if(cursor.isNull()).alias("nulls"),
         F.count_if(beyond_window).alias("ahead"),
         *_misfits(window),
     ).collect()[0]
-    if window.date_format is not None and found["misfits"]:
-        count, example = int(found["misfits"]), found["example"]
+    if window.date_format is not None and figures["misfits"]:
+        count, example = int(figures["misfits"]), figures["example"]
         where = f" of {unquote(example['place'])}" if example["place"] else ""
         raise IncrementError(
             f"{counted(count, 'row')} of {label} {'has' if count == 1 else 'have'} text that is no date of the format "
@@ -163,18 +163,18 @@ def spark_bound(rows: DataFrame, window: Window, label: str, place: Column | Non
             column=window.column,
             count=count,
         )
-    if found["beyond"] is not None:
+    if figures["beyond"] is not None:
         raise IncrementError(
-            f"the greatest `{window.column}` of {label} is {found['beyond']}, and no HWM holds a year like that",
+            f"the greatest `{window.column}` of {label} is {figures['beyond']}, and no HWM holds a year like that",
             fix="correct it at the source, or choose another cursor: an HWM that means `never` would end the "
             "increments",
             column=window.column,
         )
-    upper = found["upper"]
+    upper = figures["upper"]
     if is_instant and upper is not None:
         upper = _EPOCH + timedelta(microseconds=upper)
     upper = bytes(upper) if isinstance(upper, bytearray) else upper
-    return Bound(upper, int(found["nulls"]), int(found["ahead"]))
+    return Bound(upper, int(figures["nulls"]), int(figures["ahead"]))
 
 
 def least(rows: DataFrame, column: str) -> Any:
@@ -182,8 +182,8 @@ def least(rows: DataFrame, column: str) -> Any:
     name = F.col(quoted(column))
     is_instant = isinstance(rows.schema[column].dataType, T.TimestampType)
     value = F.min(F.unix_micros(name) if is_instant else name)
-    found = rows.agg(F.when(F.count_if(name.isNull()) == 0, value).alias("least")).collect()[0]["least"]
-    return _EPOCH + timedelta(microseconds=found) if is_instant and found is not None else found
+    minimum = rows.agg(F.when(F.count_if(name.isNull()) == 0, value).alias("least")).collect()[0]["least"]
+    return _EPOCH + timedelta(microseconds=minimum) if is_instant and minimum is not None else minimum
 
 
 def _misfits(window: Window) -> list[Column]:
@@ -194,8 +194,8 @@ def _misfits(window: Window) -> list[Column]:
     for name in filter(None, (window.column, window.fallback)):
         column = F.col(quoted(name))
         wrong = column.isNotNull() & parsed_date(column, window.date_format).isNull()
-        one = F.struct(column.alias("text"), F.lit(name).alias("name"), F.col(_PLACE).alias("place"))
-        examples.append(F.when(wrong, one))
+        misfit = F.struct(column.alias("text"), F.lit(name).alias("name"), F.col(_PLACE).alias("place"))
+        examples.append(F.when(wrong, misfit))
     example = F.coalesce(*examples)
     return [F.count_if(example.isNotNull()).alias("misfits"), F.min(example).alias("example")]
 
@@ -207,8 +207,8 @@ def counted_rows(rows: DataFrame, most: int, columns: Sequence[str] | None = Non
         columns: those that are hashed; None: all.
     """
     hashes = rows.select(_row_hash(columns or rows.columns).alias(_HASH))
-    found = hashes.groupBy(_HASH).agg(F.count(F.lit(1)).alias(_NUMBER)).limit(most + 1).collect()
-    return None if len(found) > most else {row[_HASH]: int(row[_NUMBER]) for row in found}
+    counts = hashes.groupBy(_HASH).agg(F.count(F.lit(1)).alias(_NUMBER)).limit(most + 1).collect()
+    return None if len(counts) > most else {row[_HASH]: int(row[_NUMBER]) for row in counts}
 
 
 def without_ties(rows: DataFrame, window: Window) -> DataFrame:

@@ -53,8 +53,8 @@ class Late:
         if not self.moved or column not in rows.columns:
             return []
         kind = rows.schema[column].dataType
-        given = rows.sparkSession.createDataFrame([(value,) for value in sorted(self.moved, key=str)], "text STRING")
-        typed = given.select(F.col("text").try_cast(kind).alias(column), "text")
+        texts = rows.sparkSession.createDataFrame([(value,) for value in sorted(self.moved, key=str)], "text STRING")
+        typed = texts.select(F.col("text").try_cast(kind).alias(column), "text")
         # What is none of the type has never been a partition.
         return [typed.where(F.col(quoted(column)).isNotNull() | F.col("text").isNull()).drop("text")]
 
@@ -68,8 +68,8 @@ def rows_below(rows: DataFrame, window: Window, start: Any, loaded: Sequence[Loa
     read = replace(window, upper=None, nulls=False, ties={})
     wanted = replace(read, lower=start, lower_inclusive=True)
     below = ~F.coalesce(window_condition(rows, read), F.lit(False))
-    for one in loaded:
-        within = replace(wanted, lower=one.start, upper=one.end, upper_inclusive=False)
+    for loaded_range in loaded:
+        within = replace(wanted, lower=loaded_range.start, upper=loaded_range.end, upper_inclusive=False)
         below &= ~F.coalesce(window_condition(rows, within), F.lit(False))
     return rows.where(window_condition(rows, wanted) & below).count()
 

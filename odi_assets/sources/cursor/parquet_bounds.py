@@ -42,15 +42,17 @@ class ColumnBounds:
 
 def column_bounds(base: Location, paths: Sequence[str], column: str) -> ColumnBounds | None:
     """The bounds of ``column`` over files below ``base``; None if the footers do not have them exactly."""
-    found = bounds_of_files(base, paths, column)
-    known = [one for one in found if one is not None]
-    if len(known) < len(found):
+    all_bounds = bounds_of_files(base, paths, column)
+    known_bounds = [bounds for bounds in all_bounds if bounds is not None]
+    if len(known_bounds) < len(all_bounds):
         return None
-    names = {one.type_name for one in known}
+    names = {bounds.type_name for bounds in known_bounds}
     if len(names) > 1:
         return None
-    uppers = [one.upper for one in known if one.upper is not None]
-    return ColumnBounds(next(iter(names), None), max(uppers, default=None), sum(one.nulls for one in known))
+    uppers = [bounds.upper for bounds in known_bounds if bounds.upper is not None]
+    return ColumnBounds(
+        next(iter(names), None), max(uppers, default=None), sum(bounds.nulls for bounds in known_bounds)
+    )
 
 
 def bounds_of_files(base: Location, paths: Sequence[str], column: str) -> list[ColumnBounds | None]:
@@ -69,9 +71,9 @@ def files_bound(bounds: ColumnBounds | None, increment: StatefulIncrement) -> Bo
 
 
 def _of_file(base: Location, path: str, column: str) -> ColumnBounds | None:
-    place = base.child(path)
+    location = base.child(path)
     try:
-        with place.open("rb") as stream:
+        with location.open("rb") as stream:
             footer = pq.read_metadata(stream)
     except (OSError, pa.ArrowException):
         # Spark reads the file next and raises the error.

@@ -39,7 +39,7 @@ def cursor_type(increment: StatefulIncrement, columns: dict[str, TypeName], labe
         IncrementError: there is no such column, its type has no order, or it does not fit ``date_format`` or the
             fallback column.
     """
-    found = {}
+    type_names = {}
     for column in filter(None, (increment.column, increment.fallback_column)):
         if column not in columns:
             raise NoCursorColumnError(
@@ -48,16 +48,16 @@ def cursor_type(increment: StatefulIncrement, columns: dict[str, TypeName], labe
                 "NODE goes on with the mark then",
                 column=column,
             )
-        found[column] = _usable(increment, column, columns[column], label)
-    kinds = {kind_of(name) for name in found.values()}
+        type_names[column] = _usable(increment, column, columns[column], label)
+    kinds = {kind_of(name) for name in type_names.values()}
     if len(kinds) > 1:
-        shown = " and ".join(f"`{column}` is {name}" for column, name in found.items())
+        shown = " and ".join(f"`{column}` is {name}" for column, name in type_names.items())
         raise IncrementError(
             f"{label}: {shown}, and a cursor and its fallback have to be of one type",
             fix="choose a `fallback_column` of the type of `column`",
             column=increment.column,
         )
-    return found[increment.column]
+    return type_names[increment.column]
 
 
 def _usable(increment: StatefulIncrement, column: str, name: TypeName, label: str) -> str:

@@ -62,22 +62,22 @@ class AppendedFiles:
                 rows.
         """
         handle = self._opened(start)
-        offset, found = dict(start), list[LiveFile]()
+        offset, batch_files = dict(start), list[LiveFile]()
         first = version = int(start["version"])
         index = int(start["index"])
         for version, files in self._lists(handle, start, int(handle.version or 0) if upto is None else upto):
-            taken = files[index:] if most is None else files[index : index + most - len(found)]
-            found += taken
+            taken = files[index:] if most is None else files[index : index + most - len(batch_files)]
+            batch_files += taken
             if taken:
                 offset |= {"version": version, "index": index + len(taken)}
-            if len(found) == most:
+            if len(batch_files) == most:
                 break
             index = 0
-        if not found and version - first >= _PASSED_OVER:
+        if not batch_files and version - first >= _PASSED_OVER:
             offset |= {"version": version, "index": 0}
         if offset["version"] != first:
             offset["commit"] = commit_digest(self.location, offset["version"])
-        return offset, found
+        return offset, batch_files
 
     def between(self, start: Offset | None, end: Offset, *, there: bool = False) -> list[LiveFile]:
         """The files of a batch that reads from ``start`` to ``end``; of a stream's first batch if ``start`` is None.
@@ -91,14 +91,14 @@ class AppendedFiles:
         if start is None or start["since"] != end["since"]:
             # When the first batch is run again, Spark asks for its start a second time.
             start = {**end, "version": end["since"], "index": 0}
-        handle, found = self._opened(end), list[LiveFile]()
+        handle, batch_files = self._opened(end), list[LiveFile]()
         low, high = int(start["index"]), {int(end["version"]): int(end["index"])}
         for version, files in self._lists(handle, start, int(end["version"])):
-            found += files[low : high.get(version)]
+            batch_files += files[low : high.get(version)]
             low = 0
         if there:
-            self.require_there(handle, found)
-        return found
+            self.require_there(handle, batch_files)
+        return batch_files
 
     def unread_versions(self, start: Offset) -> set[int]:
         """Versions that together have all files that a stream has to read after ``start``. Few of them: the newest
@@ -110,10 +110,10 @@ class AppendedFiles:
         end, files = self.after(start)
         newest = TableHandle.open(self.location)
         live = {file.path for file in newest.live_files}
-        left = {file.path for file in files} - live
-        found = {int(newest.version or 0)} if len(left) < len(files) else set()
-        lists = self._lists(newest, start, int(end["version"])) if left else ()
-        return found | {version for version, files in lists if left & {file.path for file in files}}
+        gone = {file.path for file in files} - live
+        versions = {int(newest.version or 0)} if len(gone) < len(files) else set()
+        lists = self._lists(newest, start, int(end["version"])) if gone else ()
+        return versions | {version for version, files in lists if gone & {file.path for file in files}}
 
     def require_there(self, handle: TableHandle, files: Sequence[LiveFile]) -> None:
         """Make sure that no file that a batch is to read has left the table and been deleted since. Only files that

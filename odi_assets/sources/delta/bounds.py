@@ -71,9 +71,9 @@ def _untruncated(
         return upper
     if len(cut) > _FEW_FILES:
         return UNRESOLVED
-    found = column_bounds(handle.location, [handle.live_files[i].path for i in cut], column)
-    if found is None or (found.type_name is not None and found.type_name != name) or found.upper is None:
+    bounds = column_bounds(handle.location, [handle.live_files[i].path for i in cut], column)
+    if bounds is None or (bounds.type_name is not None and bounds.type_name != name) or bounds.upper is None:
         return UNRESOLVED
     exact = [high for i, high in highs if i not in set(cut)]
-    greatest: datetime = max([found.upper, *exact])
+    greatest: datetime = max([bounds.upper, *exact])
     return greatest

@@ -41,7 +41,10 @@ def late_in_table(
     # What others rewrote holds rows of before, too; what was rewritten since is in other files now.
     is_whole = upto - after <= _MOST_COMMITS and gained.kind in {"rows", "none"} and len(files) == len(gained.files)
     came = {file.path: commit.version for commit in gained.commits for file in commit.files}
-    ranges = {path: tuple(one for one in mark.ranges if one.held >= version) for path, version in came.items()}
+    ranges = {
+        path: tuple(loaded_range for loaded_range in mark.ranges if loaded_range.held >= version)
+        for path, version in came.items()
+    }
     below, mixed = _by_statistics(handle, [file for file in files if not ranges[file.path]], window, start)
     mixed += [file for file in files if ranges[file.path]]
     if spark is not None and mixed:
@@ -70,14 +73,14 @@ def _by_statistics(
     if not files or not plain:
         return 0, files
     paths, *facts = handle.file_columns(["path", *names])
-    known = {path: values for path, *values in zip(paths, *facts, strict=True)}
+    facts_by_path = {path: values for path, *values in zip(paths, *facts, strict=True)}
     below, mixed = 0, []
     for file in files:
-        low, high, nulls = known.get(file.path, (None, None, None))
-        place = place_of(low, high, window.lower, inclusive=window.lower_inclusive)
+        low, high, nulls = facts_by_path.get(file.path, (None, None, None))
+        side = place_of(low, high, window.lower, inclusive=window.lower_inclusive)
         is_wanted = start is None or (low is not None and low >= start)
-        if place == "below" and is_wanted and file.rows is not None and nulls is not None:
+        if side == "below" and is_wanted and file.rows is not None and nulls is not None:
             below += file.rows - int(nulls)
-        elif place != "above":
+        elif side != "above":
             mixed.append(file)
     return below, mixed

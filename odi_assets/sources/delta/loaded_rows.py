@@ -24,11 +24,11 @@ def same_loaded_rows(
     cursor that each run reads, ``now`` may have more."""
     below = increment.model_copy(update={"on_null": "exclude"}) if increment.on_null == "include" else increment
     upto = replace(mark, ties=None)
-    before, after = (plan_loaded(one, below, upto).resolve(spark).load(spark) for one in (then, now))
+    before, after = (plan_loaded(snapshot, below, upto).resolve(spark).load(spark) for snapshot in (then, now))
     if rows_digest(before) != rows_digest(after):
         return False
     if below is increment:
         return True
     window = Window(increment.column, increment.fallback_column, date_format=increment.date_format)
-    loaded, there = (without_cursor(one.rows(spark), window) for one in (then, now))
+    loaded, there = (without_cursor(snapshot.rows(spark), window) for snapshot in (then, now))
     return loaded.exceptAll(there).isEmpty()

@@ -87,10 +87,10 @@ class DeltaTableSource(StreamableSource):
         return StreamedTable(source=replace(self), settings=settings)
 
     def snapshot(self) -> TableSnapshot:
-        found = self._newest
-        if found.handle.exists:
-            engine_of(found.handle).require_readable(found.handle)
-            return found
+        snapshot = self._newest
+        if snapshot.handle.exists:
+            engine_of(snapshot.handle).require_readable(snapshot.handle)
+            return snapshot
         require_no_remains(self.location)
         raise NothingThereError(
             f"{self.label}: there is no Delta table at {self.location.uri}",
@@ -122,21 +122,21 @@ class DeltaTableSource(StreamableSource):
         before = mark if isinstance(mark, VersionMark) else None
         if before is None and not self._newest.handle.exists:
             return self.nothing_yet()
-        found = self.snapshot()
-        made = step(found.handle, before, self.label, replaced=self.target.traits.increment == "partitions")
+        snapshot = self.snapshot()
+        version_step = step(snapshot.handle, before, self.label, replaced=self.target.traits.increment == "partitions")
         if self.only is not None:
-            made = within(made, self.only)
-        after = replace(made.after, measures=found.identity)
+            version_step = within(version_step, self.only)
+        after = replace(version_step.after, measures=snapshot.identity)
         read = NewVersions(
-            snapshot=found,
-            summary=made.reason,
+            snapshot=snapshot,
+            summary=version_step.reason,
             before=before,
             after=after,
             follows=True,
-            rewrites=made.extent in {"table", "partitions"},
-            step=made,
+            rewrites=version_step.extent in {"table", "partitions"},
+            step=version_step,
         )
-        return NothingNew.of(read, made.reason, after) if made.extent == "nothing" else read
+        return NothingNew.of(read, version_step.reason, after) if version_step.extent == "nothing" else read
 
     @property
     def exists(self) -> bool:
@@ -183,7 +183,10 @@ class DeltaTableSource(StreamableSource):
         if not any(map(_rewriting, since.values())):
             return None
         # A rewind to what was read, or to later, undid nothing of that. What follows it is the way of the table.
-        steps = [(one.version, restored_version(one.operation, one.parameters)) for one in reversed(since.values())]
+        steps = [
+            (commit.version, restored_version(commit.operation, commit.parameters))
+            for commit in reversed(since.values())
+        ]
         way = versions_in_effect(steps, history.version)
         how = next((how for at, changed in way if changed and (how := _rewriting(since[at])) is not None), None)
         return how and f"{self.label} was {how} after version {history.version}, up to which it was read"
@@ -226,8 +229,8 @@ class DeltaTableSource(StreamableSource):
     def loaded(self, mark: Mark) -> PlannedRead:
         if not isinstance(self.increment, VersionIncrement) or not isinstance(mark, VersionMark):
             return super().loaded(mark)
-        found = self._snapshot(mark.version)
-        return Whole(snapshot=found, summary=found.summary)
+        snapshot = self._snapshot(mark.version)
+        return Whole(snapshot=snapshot, summary=snapshot.summary)
 
     def _snapshot(self, version: int) -> TableSnapshot:
         return self._snapshot_of(TableHandle.open(self.location, version))
@@ -381,8 +384,8 @@ class NewVersions(Read):
         # A replaced row may have been in another partition, and the log has no statistics of removed files.
         if any(commit.updated or commit.deleted or commit.kind == "partitions" for commit in gained.commits):
             return AffectedPartitions(by_rows=True)
-        found = values_of(handle, column, gained.files)
-        return AffectedPartitions(by_rows=True) if found is None else AffectedPartitions(frozenset(found))
+        values = values_of(handle, column, gained.files)
+        return AffectedPartitions(by_rows=True) if values is None else AffectedPartitions(frozenset(values))
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
         handle, gained = self.snapshot.handle, self.step.changes

@@ -188,9 +188,9 @@ def _data_source(kind: str, appended: AppendedFiles, schema_json: str, most: int
     return TableStreamSource
 
 
-def _row_reader(place: Location, schema: StructType) -> Callable[[str, Mapping[str, str | None]], Iterator[Any]]:
+def _row_reader(location: Location, schema: StructType) -> Callable[[str, Mapping[str, str | None]], Iterator[Any]]:
     """A function that reads a data file, by its path and its values of partitions. Executors get it by value, too."""
-    uri, is_local, options = place.uri, place.is_local, dict(place.storage_options)
+    uri, is_local, options = location.uri, location.is_local, dict(location.storage_options)
 
     def constant(text: str | None, kind: Any, rows: int) -> Any:
         array = pa.array([text] * rows, pa.string())
@@ -212,7 +212,7 @@ def _row_reader(place: Location, schema: StructType) -> Callable[[str, Mapping[s
     def read(path: str, values: Mapping[str, str | None]) -> Iterator[Any]:
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        wanted = to_arrow_schema(schema, timezone="UTC")
+        arrow_schema = to_arrow_schema(schema, timezone="UTC")
         if is_local:
             file = pq.ParquetFile(f"{uri}/{path}", pre_buffer=False)
         else:
@@ -220,6 +220,8 @@ def _row_reader(place: Location, schema: StructType) -> Callable[[str, Mapping[s
 
             file = pq.ParquetFile(pa_fs.PyFileSystem(DeltaStorageHandler(uri, options)).open_input_file(path))
         for batch in file.iter_batches(batch_size=10_000, use_threads=False):
-            yield pa.RecordBatch.from_arrays([column(batch, field, values) for field in wanted], schema=wanted)
+            yield pa.RecordBatch.from_arrays(
+                [column(batch, field, values) for field in arrow_schema], schema=arrow_schema
+            )
 
     return read

@@ -34,9 +34,9 @@ class VersionStep:
 
 def other_table(mark: VersionMark, handle: TableHandle) -> str:
     """What became of a table whose id is not that of the mark, to complete "the table …"."""
-    place = mark.measures.place if mark.measures is not None else ""
-    if place and place != handle.location.true_path():
-        return f"is another table than the one that was read, which is at {place}"
+    path = mark.measures.place if mark.measures is not None else ""
+    if path and path != handle.location.true_path():
+        return f"is another table than the one that was read, which is at {path}"
     return "was dropped and made again"
 
 

@@ -99,9 +99,9 @@ def _judge_keys(files: FilesSnapshot, paths: Sequence[str]) -> None:
 
 def require_standard(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], look: _Look) -> None:
     """Raises SourceError for the first of ``paths`` that ``look`` finds fault with."""
-    for path, found in zip(paths, _findings(spark, files, paths, look), strict=True):
-        if "kind" in found:
-            raise _stopped(files, path, found)
+    for path, finding in zip(paths, _findings(spark, files, paths, look), strict=True):
+        if "kind" in finding:
+            raise _stopped(files, path, finding)
 
 
 def _findings(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str], look: _Look) -> list[Mapping[str, Any]]:
@@ -130,18 +130,18 @@ def _look(files: FilesSnapshot) -> _Look:
     return json_look(files.options, remote, tree or {}, rest)
 
 
-def _way(files: FilesSnapshot, path: str, found: Mapping[str, Any]) -> str:
-    kind = found.get("kind")
+def _way(files: FilesSnapshot, path: str, finding: Mapping[str, Any]) -> str:
+    kind = finding.get("kind")
     if kind is None:
-        return EMPTY if found.get("empty") and not _says_what_is_null(files) else ""
+        return EMPTY if finding.get("empty") and not _says_what_is_null(files) else ""
     is_kept = files.rescued is not None or files.corrupt_column is not None
-    if kind in ("broken", "deep") and is_kept and found["line"]:
+    if kind in ("broken", "deep") and is_kept and finding["line"]:
         return ""
     if kind in _SPLITTING and files.rescued and _can_be_split(files, path):
         return SPLIT
     if kind == "renamed":
-        raise renamed(files, path, *found["why"])
-    raise unnamed_part(files, path, found["why"]) if kind == "within" else _stopped(files, path, found)
+        raise renamed(files, path, *finding["why"])
+    raise unnamed_part(files, path, finding["why"]) if kind == "within" else _stopped(files, path, finding)
 
 
 def way_of_all(files: FilesSnapshot) -> str:
@@ -158,7 +158,7 @@ def _can_be_split(files: FilesSnapshot, path: str) -> bool:
 
 
 def _says_what_is_null(files: FilesSnapshot) -> bool:
-    given = {name.lower() for name in files.options}
+    names = {name.lower() for name in files.options}
     of_spark = {
         "nullvalue",
         "emptyvalue",
@@ -169,19 +169,19 @@ def _says_what_is_null(files: FilesSnapshot) -> bool:
         "positiveinf",
         "negativeinf",
     }
-    return bool(given & of_spark)
+    return bool(names & of_spark)
 
 
-def _stopped(files: FilesSnapshot, path: str, found: Mapping[str, Any]) -> SourceError:
-    place = f"{path}:{found['line']}" if found["line"] else path
-    kind = str(found["kind"])
+def _stopped(files: FilesSnapshot, path: str, finding: Mapping[str, Any]) -> SourceError:
+    location = f"{path}:{finding['line']}" if finding["line"] else path
+    kind = str(finding["kind"])
     kept = "; or set `read.rescued: COLUMN`, which keeps such lines"
     kept = kept if kind in _SPLITTING and _can_be_split(files, path) else ""
     return SourceError(
-        f"{files.label}: {place} cannot be read: {found['why']}",
+        f"{files.label}: {location} cannot be read: {finding['why']}",
         fix=f"nothing was loaded: {_FIXES[files.format if kind == 'silent' else kind]}{kept}; {_OFF}",
         path=path,
-        line=found["line"],
+        line=finding["line"],
     )
 
 
@@ -234,21 +234,24 @@ def strict_rows(
 def as_read(files: FilesSnapshot, schema: StructType, way: str) -> StructType:
     """The types that Spark reads the columns of ``schema`` as."""
     reading = reading_of(files, way)
-    kept = files.corrupt_column
+    corrupt_column = files.corrupt_column
     return T.StructType(
-        [one if one.name == kept else T.StructField(one.name, reading.as_text(one.dataType)) for one in schema]
+        [
+            field if field.name == corrupt_column else T.StructField(field.name, reading.as_text(field.dataType))
+            for field in schema
+        ]
     )
 
 
 def checked_columns(files: FilesSnapshot, schema: StructType, way: str) -> dict[str, Checked]:
     """The columns of ``schema``, of rows read as :func:`as_read` says, that need a look; by name."""
     reading = reading_of(files, way)
-    found = {
+    checked_by_name = {
         field.name: reading.checked(F.col(quoted(field.name)), field.dataType)
         for field in schema
         if field.name != files.corrupt_column
     }
-    return {name: one for name, one in found.items() if one is not None}
+    return {name: checked for name, checked in checked_by_name.items() if checked is not None}
 
 
 def stopping_columns(
@@ -260,19 +263,19 @@ def stopping_columns(
     Args:
         place: of a row, in messages; by default its file.
     """
-    checked, kept = checked_columns(files, schema, way), files.corrupt_column
-    if kept is not None and checked:
-        wrong = [F.when(one.misfits, F.col(quoted(name))).alias(name) for name, one in checked.items()]
+    checked, corrupt_column = checked_columns(files, schema, way), files.corrupt_column
+    if corrupt_column is not None and checked:
+        wrong = [F.when(check.misfits, F.col(quoted(name))).alias(name) for name, check in checked.items()]
         text = F.to_json(F.struct(*wrong), EXACT_TIMES)
-        values = {name: F.when(~one.misfits, one.value) for name, one in checked.items()}
-        return {**values, kept: F.coalesce(F.col(quoted(kept)), F.when(text != "{}", text))}
+        values = {name: F.when(~check.misfits, check.value) for name, check in checked.items()}
+        return {**values, corrupt_column: F.coalesce(F.col(quoted(corrupt_column)), F.when(text != "{}", text))}
     fields = {field.name: field for field in schema}
-    return {name: value_or_stop(fields[name], Misfit(*one), place) for name, one in checked.items()}
+    return {name: value_or_stop(fields[name], Misfit(*check), place) for name, check in checked.items()}
 
 
 def without_missing(rows: DataFrame, schema: StructType, rescued: str | None, place: Column | None = None) -> DataFrame:
     """``rows``; one that has no value where ``schema`` has NOT NULL stops the read, unless it was kept aside."""
-    found = {}
+    columns = {}
     place = F.input_file_name() if place is None else place
     for field in schema:
         own = F.col(quoted(field.name))
@@ -286,8 +289,8 @@ def without_missing(rows: DataFrame, schema: StructType, rescued: str | None, pl
         )
         what = f": column `{field.name}` has no value in a row, and is NOT NULL in `read.schema`"
         stopped = stopped_by(place, what, fix=fix).cast(field.dataType)
-        found[field.name] = F.when(lacks & ~is_kept, stopped).otherwise(own)
-    return rows.withColumns(found) if found else rows
+        columns[field.name] = F.when(lacks & ~is_kept, stopped).otherwise(own)
+    return rows.withColumns(columns) if columns else rows
 
 
 def _lacks(column: Column, kind: DataType, nullable: bool) -> Column | None:
@@ -300,7 +303,7 @@ def _lacks(column: Column, kind: DataType, nullable: bool) -> Column | None:
         inner = kind.elementType if isinstance(kind, T.ArrayType) else kind.valueType
         values = column if isinstance(kind, T.ArrayType) else F.map_values(column)
         if _lacks(F.lit(None).cast(inner), inner, True) is not None:
-            part = F.exists(values, lambda one: cast("Column", _lacks(one, inner, True)))
+            part = F.exists(values, lambda inner_value: cast("Column", _lacks(inner_value, inner, True)))
             missing.append(F.coalesce(part, F.lit(False)))
     return reduce(lambda left, right: left | right, missing) if missing else None
 
@@ -327,7 +330,7 @@ def file_error(files: FilesSnapshot, place: str, text: str) -> SourceError | Non
         place: the file's URI, as Spark names it.
         text: what Spark said, with the causes.
     """
-    path = next((one.path for one in files.chosen if unquote(place).endswith(f"/{one.path}")), None)
+    path = next((file.path for file in files.chosen if unquote(place).endswith(f"/{file.path}")), None)
     if path is None:
         return None
     if files.format == FileFormat.PARQUET:

@@ -72,9 +72,11 @@ def folder_column(rows: DataFrame, key: str, kind: DataType | None = None) -> Co
         return text
     typed = Reading({}, empty="").checked(text, kind)
     assert typed is not None
-    name, given = column_name(key), kind.simpleString()
+    name, type_name = column_name(key), kind.simpleString()
     fix = f"rename the folder, or make `{name}` a STRING in `read.schema`"
-    stopped = stopped_by(f"there is a folder {key}=", value, f", and `{name}` is {given} in the project file", fix=fix)
+    stopped = stopped_by(
+        f"there is a folder {key}=", value, f", and `{name}` is {type_name} in the project file", fix=fix
+    )
     return F.when(typed.misfits, stopped.cast(kind)).otherwise(typed.value)
 
 
@@ -107,9 +109,9 @@ def filled_from_folders(
     columns = []
     for field in schema or rows.schema:
         name, key = field.name, by_name.get(field.name.lower())
-        found = [own[name.lower()]] if name.lower() in own else []
-        found += [folder_column(rows, key, field.dataType)] if key is not None else []
-        value = found[0] if len(found) == 1 else F.coalesce(*found, F.lit(None).cast(field.dataType))
+        candidates = [own[name.lower()]] if name.lower() in own else []
+        candidates += [folder_column(rows, key, field.dataType)] if key is not None else []
+        value = candidates[0] if len(candidates) == 1 else F.coalesce(*candidates, F.lit(None).cast(field.dataType))
         columns.append(value.alias(name))
     return rows.select(*columns, *more)
 

@@ -48,8 +48,8 @@ def csv_columns(spark: SparkSession, files: FilesSnapshot, group: FileGroup, nam
     in_folders = {column_name(key).lower() for key in group.keys}
     own = files.load(spark, group.paths[:1]).columns
     if files.has_header:
-        given = {name.lower() for name in own}
-        return [name for name in names if name.lower() in given or name.lower() not in in_folders]
+        in_header = {name.lower() for name in own}
+        return [name for name in names if name.lower() in in_header or name.lower() not in in_folders]
     without = [name for name in names if name.lower() not in in_folders]
     return without if len(own) == len(without) else list(names)
 
@@ -113,8 +113,10 @@ def _require_same_keys(files: FilesSnapshot, rows: DataFrame) -> None:
         return
     first, second = sorted(shapes, key=lambda row: str(row["path"]))
     only = [[name for i, name in enumerate(names) if a[i] and not b[i]] for a, b in ((first, second), (second, first))]
-    found = [f"only {row['path']} has {listed(some)}" for row, some in zip((first, second), only, strict=True) if some]
-    raise differing(files, found, [*only[0], *only[1]])
+    differences = [
+        f"only {row['path']} has {listed(some)}" for row, some in zip((first, second), only, strict=True) if some
+    ]
+    raise differing(files, differences, [*only[0], *only[1]])
 
 
 def listed(names: Sequence[str]) -> str:

@@ -94,10 +94,10 @@ def _require_no_table(base: Location, files: Iterable[SourceFile], tables: Mappi
         return
     for file in files:
         around = [file.path[:at] for at, character in enumerate(file.path) if character == "/"]
-        folder = next((one for one in ("", *around) if one in tables), None)
+        folder = next((parent for parent in ("", *around) if parent in tables), None)
         if folder is None or not file.path.endswith(".parquet"):
             continue
-        kind, place = tables[folder], "/".join(filter(None, (base.uri, folder)))
+        kind, uri = tables[folder], "/".join(filter(None, (base.uri, folder)))
         fix = "let its own engine write its rows as plain files, or as a Delta table, and read those"
         if kind == "Delta":
             fix = (
@@ -105,7 +105,7 @@ def _require_no_table(base: Location, files: Iterable[SourceFile], tables: Mappi
                 "`inputs: {x: {node: …}}`"
             )
         raise SourceError(
-            f"{place} is a {kind} table: among its files, as {file.path}, are some whose rows were removed or replaced",
+            f"{uri} is a {kind} table: among its files, as {file.path}, are some whose rows were removed or replaced",
             fix=fix,
             path=file.path,
         )
@@ -113,9 +113,9 @@ def _require_no_table(base: Location, files: Iterable[SourceFile], tables: Mappi
 
 def _see(name: str, tables: dict[str, str]) -> None:
     """Remember the table around a path that only tables have."""
-    found = _OF_A_TABLE.search(name)
-    if found:
-        tables[name[: found.start()]] = _LOGS.get(found[1], "Iceberg")
+    match = _OF_A_TABLE.search(name)
+    if match:
+        tables[name[: match.start()]] = _LOGS.get(match[1], "Iceberg")
 
 
 def _local_tables_above(root: Path, below: str, tables: dict[str, str]) -> None:
@@ -215,18 +215,18 @@ def _remote_files(
         # A process that lives long, such as a sensor's, would see the files of its first look for ever.
         filesystem.invalidate_cache()
         prefix = root_path.rstrip("/") + "/"
-        found = _objects(filesystem, f"{prefix}{below}".rstrip("/"), depth)
-        if not found:
+        objects = _objects(filesystem, f"{prefix}{below}".rstrip("/"), depth)
+        if not objects:
             # Not even the bucket may be there, or the right to look into it.
             filesystem.ls(root_path.strip("/").partition("/")[0], detail=False)
-        for folder in _around(below, found):
+        for folder in _around(below, objects):
             if filesystem.exists(f"{prefix}{folder}/_delta_log".replace("//", "/")):
                 tables[folder] = _LOGS["_delta_log"]
     except (OSError, ValueError, ConfigError):
         raise
     except Exception as error:
         raise OSError(f"{type(error).__name__}: {error}") from error
-    for path, info in found.items():
+    for path, info in objects.items():
         name = path.removeprefix(prefix)
         _see(name, tables)
         if info.get("type") == "file" and not _LEFT_OUT.search(name) and (look is None or look(name)):
@@ -238,17 +238,17 @@ def _objects(filesystem: Any, start: str, depth: int | None) -> dict[str, Any]:
     try:
         if depth is None:
             # One listing of all that begins so, in pages.
-            found: dict[str, Any] = filesystem.find(start, detail=True)
-            return found
+            objects: dict[str, Any] = filesystem.find(start, detail=True)
+            return objects
         levels = filesystem.walk(start, maxdepth=depth, detail=True, on_error="raise")
-        return {info["name"]: info for _, *found in levels for each in found for info in each.values()}
+        return {info["name"]: info for _, *entries in levels for each in entries for info in each.values()}
     except FileNotFoundError:
         return {}
 
 
-def _around(below: str, found: Iterable[str]) -> list[str]:
+def _around(below: str, paths: Iterable[str]) -> list[str]:
     """The folders above a path, in which a table may be; none where there is nothing of tables."""
-    parts = below.split("/") if below and any(name.endswith(".parquet") for name in found) else []
+    parts = below.split("/") if below and any(name.endswith(".parquet") for name in paths) else []
     return ["/".join(parts[:depth]) for depth in range(len(parts))]
 
 

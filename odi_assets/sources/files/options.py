@@ -45,31 +45,33 @@ def reader_options(
     Raises:
         SourceError: a file has a name that Spark cannot open with these options.
     """
-    given = {**_NO_FILE_LEFT_OUT, **base.reader_options, **files.options}
+    options = {**_NO_FILE_LEFT_OUT, **base.reader_options, **files.options}
     if base.is_local:
-        given |= _for_names(files, paths)
-    return {**_strict(files, given, infers=infers), **given, **more}
+        options |= _for_names(files, paths)
+    return {**_strict(files, options, infers=infers), **options, **more}
 
 
-def _strict(files: FilesSnapshot, given: Mapping[str, str], *, infers: bool) -> dict[str, str]:
-    """The options with which files are read by the standard of their format, without those that are ``given``."""
-    by_name = {name.lower(): value for name, value in given.items()}
-    found = {name: value for name, value in _STRICT.get(files.format, {}).items() if name.lower() not in by_name}
+def _strict(files: FilesSnapshot, options: Mapping[str, str], *, infers: bool) -> dict[str, str]:
+    """The options with which files are read by the standard of their format, without those that are in ``options``."""
+    by_name = {name.lower(): value for name, value in options.items()}
+    strict_options = {
+        name: value for name, value in _STRICT.get(files.format, {}).items() if name.lower() not in by_name
+    }
     if files.strict and files.format == FileFormat.CSV and "columnpruning" not in by_name:
         # Else a line with too many or too few values goes unseen where a query needs some columns alone.
-        found["columnPruning"] = "false"
+        strict_options["columnPruning"] = "false"
     if files.strict and files.format == FileFormat.JSON and "allowsinglequotes" not in by_name:
-        found["allowSingleQuotes"] = "false"
+        strict_options["allowSingleQuotes"] = "false"
     is_one = by_name.get("multiline", "").lower() == "true"
     if files.format == FileFormat.JSON and by_name.keys() & {"encoding", "charset"} and not is_one:
         # Spark demands it. A CR before LF is white space of JSON.
-        found["lineSep"] = "\n"
-    if "quote" in by_name and "escape" in found:
-        found["escape"] = by_name["quote"] or "\\"
+        strict_options["lineSep"] = "\n"
+    if "quote" in by_name and "escape" in strict_options:
+        strict_options["escape"] = by_name["quote"] or "\\"
     if infers and files.format == FileFormat.CSV:
         # Column names can only be compared with a schema; inferring one takes Spark a pass of its own.
-        found["enforceSchema"] = "true"
-    return found
+        strict_options["enforceSchema"] = "true"
+    return strict_options
 
 
 def _for_names(files: FilesSnapshot, paths: Iterable[str]) -> Mapping[str, str]:

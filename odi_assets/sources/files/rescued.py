@@ -68,10 +68,14 @@ def rescued_rows(spark: SparkSession, files: FilesSnapshot, group: FileGroup, co
         )
     wanted = wanted or _with_folders(own, group)
     checked = checked_columns(files, own, group.way) if files.strict else {}
-    named = {field.name for field in wanted}
-    values = {name: F.when(~one.misfits, one.value) for name, one in checked.items()}
-    left = [values.get(name, F.col(quoted(name))).alias(name) for name in own.names if name not in named]
-    left += [F.when(one.misfits, F.col(quoted(name))).alias(name) for name, one in checked.items() if name in named]
+    wanted_names = {field.name for field in wanted}
+    values = {name: F.when(~check.misfits, check.value) for name, check in checked.items()}
+    left = [values.get(name, F.col(quoted(name))).alias(name) for name in own.names if name not in wanted_names]
+    left += [
+        F.when(check.misfits, F.col(quoted(name))).alias(name)
+        for name, check in checked.items()
+        if name in wanted_names
+    ]
     for name in whole:
         values[name], misfit = _of_variant(name, wanted[name].dataType, reading_of(files, group.way))
         left.append(misfit)
@@ -82,14 +86,14 @@ def _of_csv(
     spark: SparkSession, files: FilesSnapshot, group: FileGroup, wanted: StructType | None
 ) -> tuple[StructType, Sequence[str]]:
     """The columns of CSV files, in their order: of the types that are wanted; others are text."""
-    found = files.load(spark, group.paths[:1]).schema
+    schema = files.load(spark, group.paths[:1]).schema
     if wanted is None:
-        return T.StructType(list(found)), ()
+        return T.StructType(list(schema)), ()
     if not files.has_header:
         own = csv_columns(spark, files, group, wanted.names)
         return T.StructType([wanted[name] for name in own]), ()
     by_name = {field.name.lower(): field for field in wanted}
-    return T.StructType([by_name.get(name.lower(), T.StructField(name, T.StringType())) for name in found.names]), ()
+    return T.StructType([by_name.get(name.lower(), T.StructField(name, T.StringType())) for name in schema.names]), ()
 
 
 def _of_json(
@@ -108,11 +112,11 @@ def _of_json(
             fix="land it with values that are nested less deeply; nothing was loaded",
             path=group.paths[0],
         ) from error
-    found = [field for field in all_keys if field.name != _RECORD]
+    fields = [field for field in all_keys if field.name != _RECORD]
     if wanted is None:
-        return T.StructType(found), ()
+        return T.StructType(fields), ()
     by_name = {field.name.lower(): field.name for field in wanted}
-    clash = next((one.name for one in found if by_name.get(one.name.lower(), one.name) != one.name), None)
+    clash = next((field.name for field in fields if by_name.get(field.name.lower(), field.name) != field.name), None)
     if clash is not None:
         raise SourceError(
             f"{files.label}: among {group} are records with `{clash}`, and `read.schema` has "
@@ -121,23 +125,25 @@ def _of_json(
             path=group.paths[0],
             column=clash,
         )
-    types = {field.name: field.dataType for field in found}
+    types = {field.name: field.dataType for field in fields}
     whole = [field.name for field in wanted if _has_more(types.get(field.name), field.dataType)]
-    named = [T.StructField(one.name, T.VariantType()) if one.name in whole else one for one in wanted]
+    named = [T.StructField(field.name, T.VariantType()) if field.name in whole else field for field in wanted]
     return T.StructType(
         [*named, *(T.StructField(name, T.VariantType()) for name in types if name not in wanted.names)]
     ), whole
 
 
-def _has_more(found: DataType | None, wanted: DataType) -> bool:
+def _has_more(own: DataType | None, wanted: DataType) -> bool:
     """Whether values as they were found have keys that the wanted type lacks."""
-    if isinstance(found, T.ArrayType) and isinstance(wanted, T.ArrayType):
-        return _has_more(found.elementType, wanted.elementType)
-    if isinstance(found, T.StructType) and isinstance(wanted, T.MapType):
-        return any(_has_more(field.dataType, wanted.valueType) for field in found)
-    if not isinstance(found, T.StructType) or not isinstance(wanted, T.StructType):
+    if isinstance(own, T.ArrayType) and isinstance(wanted, T.ArrayType):
+        return _has_more(own.elementType, wanted.elementType)
+    if isinstance(own, T.StructType) and isinstance(wanted, T.MapType):
+        return any(_has_more(field.dataType, wanted.valueType) for field in own)
+    if not isinstance(own, T.StructType) or not isinstance(wanted, T.StructType):
         return False
-    return any(one.name not in wanted.names or _has_more(one.dataType, wanted[one.name].dataType) for one in found)
+    return any(
+        field.name not in wanted.names or _has_more(field.dataType, wanted[field.name].dataType) for field in own
+    )
 
 
 def _by_line(spark: SparkSession, files: FilesSnapshot, group: FileGroup, columns: StructType) -> DataFrame:
@@ -173,22 +179,22 @@ def _has_named_keys_alone(value: Column, kind: DataType) -> Column:
     names = F.array(*map(F.lit, kind.names)).cast("array<string>")
     own = F.coalesce(F.size(F.array_except(F.map_keys(of_keys), names)) == 0, F.lit(True))
     nested = [field for field in kind if field.dataType.typeName() in _PARTS]
-    within = (_has_named_keys_alone(F.try_element_at(of_keys, F.lit(one.name)), one.dataType) for one in nested)
+    within = (_has_named_keys_alone(F.try_element_at(of_keys, F.lit(field.name)), field.dataType) for field in nested)
     return reduce(and_, within, own)
 
 
 def _each_has_named_keys_alone(parts: Column, kind: DataType) -> Column:
     if kind.typeName() not in _PARTS:
         return F.lit(True)
-    return F.coalesce(F.forall(parts, lambda one: _has_named_keys_alone(one, kind)), F.lit(True))
+    return F.coalesce(F.forall(parts, lambda part: _has_named_keys_alone(part, kind)), F.lit(True))
 
 
 def _of_variant(name: str, kind: DataType, reading: Reading) -> tuple[Column, Column]:
     """A value of a type with parts, and all of what the record has there where some of it did not fit."""
     text = F.to_json(F.col(quoted(name)))
     value = F.from_json(text, F.lit(reading.as_text(kind).simpleString()))
-    if (found := reading.checked(value, kind)) is not None:
-        value = F.when(~found.misfits, found.value)
+    if (check := reading.checked(value, kind)) is not None:
+        value = F.when(~check.misfits, check.value)
     same = F.to_json(F.parse_json(F.to_json(value))).eqNullSafe(text)
     return value, F.when(~same, F.col(quoted(name))).alias(name)
 
@@ -212,9 +218,9 @@ def _parquet_rows(
             if is_text:
                 left.append(F.when(~is_utf_8, F.base64(value.cast("binary"))).alias(own.name))
             continue
-        if field is not None and (found := conversion(own.dataType, field)) is not None:
-            values[field.name] = F.when(~found.misfits, found.value)
-            left.append(F.when(found.misfits, value).alias(own.name))
+        if field is not None and (converted := conversion(own.dataType, field)) is not None:
+            values[field.name] = F.when(~converted.misfits, converted.value)
+            left.append(F.when(converted.misfits, value).alias(own.name))
             continue
         if is_text:
             value = F.when(F.is_valid_utf8(value), value).otherwise(F.base64(value.cast("binary")))
@@ -233,7 +239,7 @@ def _with_folders(own: StructType, group: FileGroup) -> StructType:
     names = {name.lower() for name in own.names}
     more = [name for name in map(column_name, group.keys) if name.lower() not in names]
     return T.StructType(
-        [*(one for one in own if one.name != _RECORD), *(T.StructField(name, T.StringType()) for name in more)]
+        [*(field for field in own if field.name != _RECORD), *(T.StructField(name, T.StringType()) for name in more)]
     )
 
 

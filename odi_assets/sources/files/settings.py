@@ -46,13 +46,13 @@ class FilesRead(StoredRead):
 
     @model_validator(mode="after")
     def _loses_nothing(self) -> FilesRead:
-        found = hidden_parts(self.path)
+        problems = hidden_parts(self.path)
         if self.rescued is not None:
-            found += self._mistakes_of_rescuing(self.rescued)
+            problems += self._mistakes_of_rescuing(self.rescued)
         if self.options.keys() - _HARMLESS:
-            found += losing_options(self.format, self.options, self.schema_ddl, self.rescued)
-        if found:
-            raise mistakes(found)
+            problems += losing_options(self.format, self.options, self.schema_ddl, self.rescued)
+        if problems:
+            raise mistakes(problems)
         return self
 
     def _mistakes_of_rescuing(self, column: str) -> list[Mistake]:

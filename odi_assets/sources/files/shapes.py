@@ -55,15 +55,15 @@ def _looker(format_: str, options: Mapping[str, str], remote: Mapping[str, Any] 
     """
     shape = _parquet_shape() if format_ == FileFormat.PARQUET else _csv_shape(options)
 
-    def look(place: str) -> str:
+    def look(path: str) -> str:
         try:
             if remote is None:
-                with open(place, "rb") as stream:  # noqa: PTH123  executors get a function without imports
-                    return shape(stream, place)
+                with open(path, "rb") as stream:  # noqa: PTH123  executors get a function without imports
+                    return shape(stream, path)
             import fsspec
 
-            with fsspec.open(place, "rb", **remote) as stream:
-                return str(shape(stream, place))
+            with fsspec.open(path, "rb", **remote) as stream:
+                return str(shape(stream, path))
         except Exception:  # noqa: BLE001  whatever is wrong with it, Spark reads the file next and says so
             return ""
 
@@ -71,8 +71,8 @@ def _looker(format_: str, options: Mapping[str, str], remote: Mapping[str, Any] 
 
 
 def _parquet_shape() -> Callable[[Any, str], str]:
-    def shape(stream: Any, place: str) -> str:
-        del place
+    def shape(stream: Any, path: str) -> str:
+        del path
         footer = pyarrow.parquet.read_metadata(stream)
         # The first line of the text is the address of an object.
         columns: str = str(footer.schema).partition("\n")[2]
@@ -85,12 +85,12 @@ def _parquet_shape() -> Callable[[Any, str], str]:
 
 def _csv_shape(options: Mapping[str, str]) -> Callable[[Any, str], str]:
     """With a header, the shape of a file is its first record; without one, the number of values in it."""
-    given = {name.lower(): value for name, value in options.items()}
-    is_true = {name for name, value in given.items() if value.lower() == "true"}
+    by_name = {name.lower(): value for name, value in options.items()}
+    is_true = {name for name, value in by_name.items() if value.lower() == "true"}
     has_header, is_multi_line = "header" in is_true, "multiline" in is_true
-    encoding = given.get("encoding", given.get("charset", "utf-8"))
-    separator = given.get("sep", given.get("delimiter", ",")).replace("\\t", "\t")
-    quote, line_end = given.get("quote", '"'), given.get("linesep")
+    encoding = by_name.get("encoding", by_name.get("charset", "utf-8"))
+    separator = by_name.get("sep", by_name.get("delimiter", ",")).replace("\\t", "\t")
+    quote, line_end = by_name.get("quote", '"'), by_name.get("linesep")
     packed = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
     first_look, longest = 64 * 1024, 16 * 1024 * 1024
 
@@ -105,9 +105,9 @@ def _csv_shape(options: Mapping[str, str]) -> Callable[[Any, str], str]:
                 return record
         return record if is_whole else None
 
-    def shape(stream: Any, place: str) -> str:
-        codec = next((codec for end, codec in packed.items() if place.endswith(end)), None)
-        if codec is None and place.endswith((".deflate", ".lz4", ".snappy", ".xz")):
+    def shape(stream: Any, path: str) -> str:
+        codec = next((codec for end, codec in packed.items() if path.endswith(end)), None)
+        if codec is None and path.endswith((".deflate", ".lz4", ".snappy", ".xz")):
             return ""
         unpacked = stream if codec is None else pyarrow.CompressedInputStream(pyarrow.PythonFile(stream), codec)
         decoder = codecs.getincrementaldecoder(encoding)("replace")

@@ -80,7 +80,9 @@ class FilesSnapshot(SourceSnapshot):
 
     @property
     def fingerprint(self) -> tuple[str, ...]:
-        return tuple(f"{one.path}\0{one.mtime_ns}\0{one.size}\0{one.etag}\0{one.changed_ns}" for one in self.chosen)
+        return tuple(
+            f"{file.path}\0{file.mtime_ns}\0{file.size}\0{file.etag}\0{file.changed_ns}" for file in self.chosen
+        )
 
     @property
     def schema(self) -> StructType | None:
@@ -125,10 +127,10 @@ class FilesSnapshot(SourceSnapshot):
     @property
     def corrupt_column(self) -> str | None:
         """The column of ``schema_ddl`` that keeps lines that Spark cannot parse; None if there is none."""
-        given = {name.lower(): value for name, value in self.options.items()}
-        if self.rescued or self.schema_ddl is None or given.get("mode", "").lower() != "permissive":
+        by_name = {name.lower(): value for name, value in self.options.items()}
+        if self.rescued or self.schema_ddl is None or by_name.get("mode", "").lower() != "permissive":
             return None
-        return given.get("columnnameofcorruptrecord", "_corrupt_record")
+        return by_name.get("columnnameofcorruptrecord", "_corrupt_record")
 
     def is_true(self, option: str) -> bool:
         """Whether a reader option, in small letters, is set to true."""
@@ -224,11 +226,11 @@ class FilesSnapshot(SourceSnapshot):
         return replace(self, format="text", options={}).load(spark, paths)
 
     def read_error(self, text: str) -> SourceError | None:
-        found = stop_message(text)
-        if found:
-            return SourceError(f"{self.label}: {found[0]}", fix=found[1], path=self.base.uri)
-        if (place := unreadable_place(text)) is not None:
-            return file_error(self, place, text)
+        stopped = stop_message(text)
+        if stopped:
+            return SourceError(f"{self.label}: {stopped[0]}", fix=stopped[1], path=self.base.uri)
+        if (uri := unreadable_place(text)) is not None:
+            return file_error(self, uri, text)
         is_refused = self.options and any(condition in text for condition in _OF_OPTIONS)
         return refused(self.label, self._named([file.path for file in self.chosen]), text) if is_refused else None
 

@@ -64,13 +64,13 @@ class LandingFiles(StreamableSource):
 
     def settings(self, columns: tuple[str, ...] | None) -> Settings:
         types = column_types(self.schema_ddl) if self.schema_ddl else {}
-        found: dict[str, str | None] = {"read.format": self.format.value}
+        settings: dict[str, str | None] = {"read.format": self.format.value}
         kinds = {name: type_of(name, types) for name in columns or ()}
         for kind in kinds.values() or (None,):
-            found |= options_of(self.options, kind)
+            settings |= options_of(self.options, kind)
         if not kinds or set(kinds.values()) != {WHOLE_NUMBER}:
-            found["read.strict"] = str(self.strict).lower()
-        return found | {f"read.schema: {name}": kind for name, kind in kinds.items() if kind is not None}
+            settings["read.strict"] = str(self.strict).lower()
+        return settings | {f"read.schema: {name}": kind for name, kind in kinds.items() if kind is not None}
 
     @property
     def uri(self) -> str:
@@ -88,14 +88,14 @@ class LandingFiles(StreamableSource):
         return StreamedFiles(source=self, settings=settings)
 
     def snapshot(self) -> FilesSnapshot:
-        found = self._as_it_is()
-        if not found.listed:
+        snapshot = self._as_it_is()
+        if not snapshot.listed:
             raise NothingThereError(
                 f"{self.label}: no file matches {self.path} in {self.base.uri}",
                 fix="check `read.path`, or land a file there first",
                 path=self.path,
             )
-        return found
+        return snapshot
 
     def _as_it_is(self) -> FilesSnapshot:
         listed = list_files(self.base, self.path)
@@ -125,20 +125,20 @@ class LandingFiles(StreamableSource):
                 return self._window(self.snapshot_of((), ()), mark)
             return super().plan(mark)
         listed, before = list_files(self.base, self.path), mark if isinstance(mark, FilesMark) else None
-        found = self._arrivals(self.increment, listed, before)
-        new = counted(len(found.new), "new file") if found.new else "no new files"
+        arrived = self._arrivals(self.increment, listed, before)
+        new = counted(len(arrived.new), "new file") if arrived.new else "no new files"
         text = new if listed else f"no file matches {self.path}"
-        after = None if found.mark is None else replace(found.mark, measures=self.identity)
+        after = None if arrived.mark is None else replace(arrived.mark, measures=self.identity)
         read = NewFiles(
-            snapshot=self.snapshot_of(listed, sorted((*found.known, *found.new))),
-            summary=f"{text}; {found.notes}" if found.notes else text,
+            snapshot=self.snapshot_of(listed, sorted((*arrived.known, *arrived.new))),
+            summary=f"{text}; {arrived.notes}" if arrived.notes else text,
             before=before,
             after=after,
             follows=True,
-            found=found,
+            found=arrived,
             beside=self.target.location,
         )
-        return read if found.new else NothingNew.of(read, read.summary, after)
+        return read if arrived.new else NothingNew.of(read, read.summary, after)
 
     def whole(self) -> Read:
         if not isinstance(self.increment, FilesIncrement):
@@ -149,16 +149,16 @@ class LandingFiles(StreamableSource):
     def knows(self, mark: Mark) -> bool:
         if not isinstance(self.increment, FilesIncrement) or not isinstance(mark, FilesMark):
             return False
-        found = self._arrivals(self.increment, list_files(self.base, self.path), mark)
-        return bool(found.known or found.moved)
+        arrived = self._arrivals(self.increment, list_files(self.base, self.path), mark)
+        return bool(arrived.known or arrived.moved)
 
     def loaded(self, mark: Mark) -> PlannedRead:
         if not isinstance(self.increment, FilesIncrement) or not isinstance(mark, FilesMark):
             return super().loaded(mark)
         listed = list_files(self.base, self.path)
-        found = self._arrivals(self.increment, listed, mark)
-        require_as_loaded(found, self.label, self.target.node)
-        snapshot = self.snapshot_of(listed, found.known)
+        arrived = self._arrivals(self.increment, listed, mark)
+        require_as_loaded(arrived, self.label, self.target.node)
+        snapshot = self.snapshot_of(listed, arrived.known)
         return Whole(snapshot=snapshot, summary=snapshot.summary)
 
     def losses(self, mark: Mark | None, then: Position | None, since: int | None) -> Iterable[Loss]:
@@ -166,17 +166,17 @@ class LandingFiles(StreamableSource):
         listed = list_files(self.base, self.path)
         if isinstance(self.increment, FilesIncrement) and isinstance(mark, FilesMark) and mark.parts is not None:
             try:
-                found = self._compared(listed, mark, "ignore")
+                arrived = self._compared(listed, mark, "ignore")
             except IncrementError as error:
                 # A full refresh is a way on from there; what it loses nobody can tell.
                 yield Loss(f"rows of files of {self.label} that are gone, if any: {error.message}")
                 return
-            if found.gone:
-                count = counted(len(found.gone), "file")
-                yield Loss(f"rows of {count} of {self.label} gone since", found.gone, for_good=True)
-            if found.ignored:
-                count = counted(len(found.ignored), "file")
-                yield Loss(f"rows of {count} of {self.label} that were rewritten since, as they were", found.ignored)
+            if arrived.gone:
+                count = counted(len(arrived.gone), "file")
+                yield Loss(f"rows of {count} of {self.label} gone since", arrived.gone, for_good=True)
+            if arrived.ignored:
+                count = counted(len(arrived.ignored), "file")
+                yield Loss(f"rows of {count} of {self.label} that were rewritten since, as they were", arrived.ignored)
             return
         before = int((then or {}).get("files") or 0)
         if self.increment is not None and len(listed) < before:

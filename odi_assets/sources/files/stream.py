@@ -146,8 +146,8 @@ class StreamedFiles(StreamedSource):
     def _folder(self, listed: Mapping[str, SourceFile]) -> str:
         """The folder below which all of its files are."""
         fixed = list(takewhile(lambda part: not _GLOB.search(part), self.source.path.strip("/").split("/")))
-        found = "/".join([place_key(self.source.base).rstrip("/"), *fixed])
-        return found.rpartition("/")[0] if found in listed else found
+        folder = "/".join([place_key(self.source.base).rstrip("/"), *fixed])
+        return folder.rpartition("/")[0] if folder in listed else folder
 
     def _read_elsewhere(
         self, listed: Mapping[str, SourceFile], new: Sequence[str], known: Collection[str], name: str
@@ -159,14 +159,14 @@ class StreamedFiles(StreamedSource):
         if not elsewhere or not new:
             return None
         names = {uri.removeprefix(f"{folder}/"): uri for uri in new}
-        found: dict[str, list[str]] = {}
+        tails_by_folder: dict[str, list[str]] = {}
         for uri in elsewhere:
             parts = uri.split("/")
             ends = ("/".join(parts[number:]) for number in range(1, len(parts)))
-            end = next((one for one in ends if one in names), None)
+            end = next((tail for tail in ends if tail in names), None)
             if end is not None:
-                found.setdefault(uri.removesuffix(f"/{end}"), []).append(end)
-        for former, tails in found.items():
+                tails_by_folder.setdefault(uri.removesuffix(f"/{end}"), []).append(end)
+        for former, tails in tails_by_folder.items():
             looked_at = tails[:: max(1, len(tails) // _FEW_FILES)]
             if any(self._may_be(f"{former}/{tail}", listed[names[tail]]) for tail in looked_at):
                 return ReadBefore(self.name, name, former, folder, len(tails), tails[0])
@@ -226,14 +226,14 @@ class StreamedFiles(StreamedSource):
         schema, files = self.schema(), self._snapshot()
         names = {name.lower() for name in schema.names}
         paths = [self.source.path, *(file.path for file in listed.values() if file.size)]
-        found = {key: path for path in paths for key in folder_keys(path) if column_name(key).lower() in names}
+        paths_by_key = {key: path for path in paths for key in folder_keys(path) if column_name(key).lower() in names}
         is_csv = self.source.format == FileFormat.CSV
-        paths = [path for path in found.values() if path != self.source.path]
+        paths = [path for path in paths_by_key.values() if path != self.source.path]
         own = schema
         if is_csv and paths:
-            named = csv_columns(spark, files, FileGroup(paths, tuple(found)), schema.names)
-            own = type(schema)([one for one in schema if one.name in named])
-        return _Columns(own, tuple(found), way_of_all(files))
+            own_names = csv_columns(spark, files, FileGroup(paths, tuple(paths_by_key)), schema.names)
+            own = type(schema)([struct_field for struct_field in schema if struct_field.name in own_names])
+        return _Columns(own, tuple(paths_by_key), way_of_all(files))
 
     def _in_order(self, keys: Sequence[str]) -> StructType:
         """The columns of the schema in the order that states of queries have them in: Spark itself finds the columns of
@@ -241,8 +241,8 @@ class StreamedFiles(StreamedSource):
         schema = self.schema()
         if _GLOB.search(self.source.path):
             return schema
-        place = {column_name(key).lower(): number for number, key in enumerate(keys, 1)}
-        return type(schema)(sorted(schema, key=lambda one: place.get(one.name.lower(), 0)))
+        positions = {column_name(key).lower(): number for number, key in enumerate(keys, 1)}
+        return type(schema)(sorted(schema, key=lambda struct_field: positions.get(struct_field.name.lower(), 0)))
 
     def _load(
         self,
@@ -268,8 +268,8 @@ class StreamedFiles(StreamedSource):
         if self._checks_values:
             # Over a value that Spark does not know to be the same each time, as input_file_name(), conditions of joins
             # do not reach the files, and whether a column of the state may be NULL would change from batch to batch.
-            place = rows.metadataColumn("_metadata").getField("file_path")
-            values = stopping_columns(self._snapshot(), columns.own, columns.way, place)
+            path = rows.metadataColumn("_metadata").getField("file_path")
+            values = stopping_columns(self._snapshot(), columns.own, columns.way, path)
         else:
             values = stopping_texts(rows, columns.own) if self.source.strict else {}
         if columns.keys or values:
@@ -292,16 +292,16 @@ class StreamedFiles(StreamedSource):
                 f"{self.label}: `{colon[1]}` has a colon in its name, which Hadoop does not take below a glob",
                 fix="rename it; or name a folder in `path`, without a glob: a stream reads all files below it",
             )
-        place = unreadable_place(text)
-        if place is not None and file_uri_key(place) not in self._listed():
+        uri = unreadable_place(text)
+        if uri is not None and file_uri_key(uri) not in self._listed():
             return None
         stopped = stop_message(text)
         if stopped is not None and "://" in stopped[0] and not self._has_file_of(stopped[0]):
             return None
-        found = self.source.snapshot().read_error(text) or unreadable_file(self.label, text)
-        if found is None or not is_about_header(text):
-            return found and _of_stream(found)
-        return SourceError(found.message, fix=_FIX_OF_HEADER, **found.fields)
+        error = self.source.snapshot().read_error(text) or unreadable_file(self.label, text)
+        if error is None or not is_about_header(text):
+            return error and _of_stream(error)
+        return SourceError(error.message, fix=_FIX_OF_HEADER, **error.fields)
 
     def _has_below_glob(self, name: str) -> bool:
         """Whether a file or a folder has this name in the folders that a glob looks through."""
@@ -328,7 +328,7 @@ class StreamedFiles(StreamedSource):
             columns = self._columns(spark, listed)
             rows = self._load(spark.read, listed, self._spark_path(), columns, {**lenient, **self._recursion()})
             checked = checked_columns(self._snapshot(), columns.own, columns.way) if self._checks_values else {}
-            values = {name: F.when(~one.misfits, one.value) for name, one in checked.items()}
+            values = {name: F.when(~check.misfits, check.value) for name, check in checked.items()}
             file = F.col("_metadata.file_path").alias(file_as)
             rows = filled_from_folders(rows, columns.keys, self.schema(), values, [file])
         return RowsByFile(rows, batches_of_files(numbers, offsets), text, root)
@@ -389,10 +389,10 @@ class StreamedFiles(StreamedSource):
 
 def _of_stream(error: SourceError) -> SourceError:
     """``error`` with what there is to do about it where a stream has met it."""
-    given = error.fix or ""
-    if "stream" in given:
+    fix = error.fix or ""
+    if "stream" in fix:
         return error
-    parts = [part for part in given.split("; ") if "read.rescued" not in part and part != "nothing was loaded"]
+    parts = [part for part in fix.split("; ") if "read.rescued" not in part and part != "nothing was loaded"]
     ways = "; ".join(parts).removeprefix("nothing was loaded: ").removeprefix("or ")
     ways = "; or ".join(filter(None, ["put the file right, under its name", ways]))
     return SourceError(
@@ -410,11 +410,11 @@ def batches_of_files(numbers: Mapping[str, int], ends: Mapping[int, int]) -> dic
         ends: by batch, as far as they are known, the number up to which it read; -1 if nothing was read so far.
     """
     ordered = sorted(ends)
-    found: dict[int, tuple[int, int]] = {}
-    place = 0
+    batches_by_number: dict[int, tuple[int, int]] = {}
+    index = 0
     for number in sorted(set(numbers.values())):
-        while place < len(ordered) and ends[ordered[place]] < number:
-            place += 1
-        if place < len(ordered):
-            found[number] = ordered[place - 1] + 1 if place else 0, ordered[place]
-    return {path: found[number] for path, number in numbers.items() if number in found}
+        while index < len(ordered) and ends[ordered[index]] < number:
+            index += 1
+        if index < len(ordered):
+            batches_by_number[number] = ordered[index - 1] + 1 if index else 0, ordered[index]
+    return {path: batches_by_number[number] for path, number in numbers.items() if number in batches_by_number}

@@ -91,11 +91,11 @@ def _groups(spark: SparkSession, files: FilesSnapshot, paths: Sequence[str]) -> 
     keys = {path: _wanted_keys(path, wanted) for path in paths}
     is_text = files.format in (FileFormat.CSV, FileFormat.JSON)
     ways = looks(spark, files, paths) if files.strict and is_text else {}
-    found: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
+    paths_by_shape: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
     for shape, alike in _shapes(spark, files, paths, has_keys=any(keys.values())).items():
         for path in alike:
-            found.setdefault((shape, keys[path], ways.get(path, "")), []).append(path)
-    groups = [FileGroup(alike, named, way) for (_, named, way), alike in found.items()]
+            paths_by_shape.setdefault((shape, keys[path], ways.get(path, "")), []).append(path)
+    groups = [FileGroup(alike, named, way) for (_, named, way), alike in paths_by_shape.items()]
     if files.format == FileFormat.PARQUET and (files.strict or declared is None):
         for group in groups:
             if (error := without_columns(files, group.paths[0])) is not None:
@@ -174,18 +174,18 @@ def _require_same_columns(
 ) -> None:
     """Raises SourceError unless two groups have the same columns of the same types, in any order."""
     left, right = _fields(first_schema), _fields(schema)
-    found = [
+    differences = [
         f"only {group} has {listed([name for name in here if name not in there])}"
         for group, here, there in ((first, left, right), (other, right, left))
         if here.keys() - there.keys()
     ]
     changed = [name for name in left if name in right and not same_but_for_nulls(left[name], right[name])]
-    found += [
+    differences += [
         f"`{name}` is {type_name(left[name])} in {first} and {type_name(right[name])} in {other}"
         for name in changed[:SHOWN]
     ]
-    if found:
-        raise differing(files, found, [*(left.keys() ^ right.keys()), *changed])
+    if differences:
+        raise differing(files, differences, [*(left.keys() ^ right.keys()), *changed])
 
 
 def _fields(schema: Mapping[str, Any]) -> dict[str, Any]:

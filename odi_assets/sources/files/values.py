@@ -99,9 +99,9 @@ class Reading(NamedTuple):
         return self._scalar(column, kind)
 
     def _part(self, column: Column, kind: DataType) -> Checked:
-        found = self.checked(column, kind)
-        assert found is not None
-        return found
+        checked = self.checked(column, kind)
+        assert checked is not None
+        return checked
 
     def _scalar(self, column: Column, kind: DataType) -> Checked | None:
         name = kind.typeName()
@@ -181,7 +181,7 @@ def _is_tight(text: Column) -> Column:
 
 
 def _any(columns: list[Column]) -> Column:
-    found = columns[0]
+    condition = columns[0]
     for column in columns[1:]:
-        found = found | column
-    return found
+        condition = condition | column
+    return condition

@@ -90,10 +90,10 @@ class Cutter:
         else:
             inside = f"FROM {self.relation.sql} odi WHERE {self._keys.within(chunk, [key])}"
             least, greatest = (f"SELECT {end}({key.sql}) {inside}" for end in ("MIN", "MAX"))
-            found = self.ask(f"SELECT ({least}) AS a, ({greatest}) AS b")[0]
-            if found[0] is None:
+            row = self.ask(f"SELECT ({least}) AS a, ({greatest}) AS b")[0]
+            if row[0] is None:
                 return ()
-            low, high = int(found[0]), int(found[1])
+            low, high = int(row[0]), int(row[1])
         step = max(1, -(-(high - low + 1) // count))
         return range(low + step, high + 1, step)
 
@@ -140,16 +140,16 @@ class Cutter:
     def _walk(self, keys: Sequence[KeyColumn], rows: int, chunk: TableChunk | None = None) -> list[tuple[str, ...]]:
         """Cuts with ``rows`` rows between them, in the whole relation or in a chunk of it."""
         cuts: list[tuple[str, ...]] = []
-        place, passed = None, 0
+        bound, passed = None, 0
         while True:
             further = min(rows - passed, STRIDE)
-            found = self._ahead(keys, place, further, chunk)
-            if found is None or found == place:
+            next_bound = self._ahead(keys, bound, further, chunk)
+            if next_bound is None or next_bound == bound:
                 # If the same is found again, it is rounded where it is written out. The rest is one chunk.
                 return cuts
-            place, passed = found, (passed + further) % rows
+            bound, passed = next_bound, (passed + further) % rows
             if passed == 0:
-                cuts.append(place)
+                cuts.append(bound)
             if len(cuts) >= MOST_CHUNKS:
                 raise IncrementError(
                     f"{self.relation.label} has more than {MOST_CHUNKS:,} chunks of {rows:,} rows",
@@ -158,21 +158,21 @@ class Cutter:
                 )
 
     def _ahead(
-        self, keys: Sequence[KeyColumn], place: tuple[str, ...] | None, rows: int, chunk: TableChunk | None
+        self, keys: Sequence[KeyColumn], bound: tuple[str, ...] | None, rows: int, chunk: TableChunk | None
     ) -> tuple[str, ...] | None:
-        """The key that is ``rows`` rows after ``place``, or after the first row; None if there are no more."""
+        """The key that is ``rows`` rows after ``bound``, or after the first row; None if there are no more."""
         shown = ", ".join(f"{self._keys.text(key)} AS odi_key_{number}" for number, key in enumerate(keys))
         where = [self._keys.filled(keys)]
         if chunk is not None:
             where.append(f"({self._keys.within(chunk, keys)})")
-        if place is not None:
-            where.append(self._keys.above(keys, place))
-        found = self.ask(
+        if bound is not None:
+            where.append(self._keys.above(keys, bound))
+        answer = self.ask(
             f"SELECT {shown} FROM {self.relation.sql} odi WHERE {' AND '.join(where)} "
-            # The row at ``place`` is one of those that are gone past.
-            f"ORDER BY {', '.join(key.sql for key in keys)} LIMIT 1 OFFSET {rows if place is None else rows - 1}"
+            # The row at ``bound`` is one of those that are gone past.
+            f"ORDER BY {', '.join(key.sql for key in keys)} LIMIT 1 OFFSET {rows if bound is None else rows - 1}"
         )
-        return tuple(str(text) for text in found[0]) if found else None
+        return tuple(str(text) for text in answer[0]) if answer else None
 
     def _by_pages(self) -> Chunks:
         """Chunks of as many pages each. How many rows a page has is taken from a sample of all of them: what the server
@@ -209,18 +209,20 @@ def key_columns(
                 column=name,
             )
     kinds = {name: BIT if kind == BIT else kind_of(kind) for name, kind in types.items() if isinstance(kind, str)}
-    found = _declared(relation, by, ask)
-    declared = {} if relation.table is None else {name: kind for name, (kind, _) in found.items()}
+    declarations = _declared(relation, by, ask)
+    declared = {} if relation.table is None else {name: kind for name, (kind, _) in declarations.items()}
     return [
-        replace(keys.column(name, kinds.get(name), declared.get(name)), order=order_of(*found.get(name, ("", ""))))
+        replace(
+            keys.column(name, kinds.get(name), declared.get(name)), order=order_of(*declarations.get(name, ("", "")))
+        )
         for name in by
     ]
 
 
 def key_orders(relation: Relation, by: Sequence[str], ask: Ask) -> tuple[str, ...]:
     """What puts the values of each of the key columns in order; empty for one that is not there."""
-    found = _declared(relation, by, ask)
-    return tuple(order_of(*found.get(name, ("", ""))) for name in by)
+    declarations = _declared(relation, by, ask)
+    return tuple(order_of(*declarations.get(name, ("", ""))) for name in by)
 
 
 def _declared(relation: Relation, by: Sequence[str], ask: Ask) -> dict[str, tuple[str, str]]:
@@ -239,14 +241,14 @@ def storage_of(relation: Relation, ask: Ask) -> tuple[str, int, int]:
     keys = keys_of(relation.dialect)
     if not isinstance(keys, PostgresKeys):
         raise AssertionError("only PostgreSQL has ctid")
-    found = ask(keys.storage(str(relation.table)))
-    if not found or found[0][0] is None:
+    rows = ask(keys.storage(str(relation.table)))
+    if not rows or rows[0][0] is None:
         raise IncrementError(
             f"{relation.label} has no pages to cut it by: it is no table of this server",
             fix="name columns that it is cut by in `incremental.snapshot.by`",
             label=relation.label,
         )
-    return str(found[0][0]), int(found[0][1]), int(found[0][2])
+    return str(rows[0][0]), int(rows[0][1]), int(rows[0][2])
 
 
 def _between(by: Sequence[str], cuts: Sequence[tuple[str, ...]]) -> Chunks:
@@ -258,5 +260,5 @@ def _place(page: int) -> str:
     return f"({page},0)"
 
 
-def _page(place: str) -> int:
-    return int(place.strip("()").partition(",")[0])
+def _page(ctid: str) -> int:
+    return int(ctid.strip("()").partition(",")[0])

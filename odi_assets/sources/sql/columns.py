@@ -106,8 +106,8 @@ class SqlColumn:
     @property
     def _lost_digits(self) -> str | None:
         """What a number looks like that has more digits after the point than its type."""
-        found = re.fullmatch(r"decimal\(\d+,(\d+)\)", self.type) if isinstance(self.type, str) else None
-        return rf"\.\d{{{found[1]}}}\d*[1-9]" if found else None
+        match = re.fullmatch(r"decimal\(\d+,(\d+)\)", self.type) if isinstance(self.type, str) else None
+        return rf"\.\d{{{match[1]}}}\d*[1-9]" if match else None
 
 
 def sql_column(field: StructField, dialect: Dialect, sql: str) -> SqlColumn:
@@ -133,20 +133,20 @@ def _asked_for(field: StructField, dialect: Dialect, sql: str) -> SqlColumn:
         field: as Spark's JDBC reader sees it.
         sql: the column in SQL, or what is asked for in its place.
     """
-    found = field.dataType.jsonValue()
+    type_name = field.dataType.jsonValue()
     if isinstance(dialect, Standard):
-        return SqlColumn(field.name, found, sql)
-    asked = _type_of_text(field, found)
+        return SqlColumn(field.name, type_name, sql)
+    asked = _type_of_text(field, type_name)
     if asked is not None:
-        kind = kind_of(found) if isinstance(found, str) and asked == found else None
+        kind = kind_of(type_name) if isinstance(type_name, str) and asked == type_name else None
         return SqlColumn(field.name, asked, dialect.text(sql, kind), comes_as_text=True)
     client_type = field.metadata.get("jdbcClientType", "").upper()
-    if found == "binary" and client_type == "BIT":
+    if type_name == "binary" and client_type == "BIT":
         number = dialect.number(sql)
-        return SqlColumn(field.name, found if number == sql else "decimal(20,0)", number)
-    if isinstance(found, dict):
-        return _array(field, found, dialect, sql)
-    return SqlColumn(field.name, found, sql)
+        return SqlColumn(field.name, type_name if number == sql else "decimal(20,0)", number)
+    if isinstance(type_name, dict):
+        return _array(field, type_name, dialect, sql)
+    return SqlColumn(field.name, type_name, sql)
 
 
 def unknown_column(name: str, dialect: Dialect, sql: str) -> SqlColumn:
@@ -154,29 +154,29 @@ def unknown_column(name: str, dialect: Dialect, sql: str) -> SqlColumn:
     return SqlColumn(name, "string", dialect.written(sql))
 
 
-def _array(field: StructField, found: dict[str, Any], dialect: Dialect, sql: str) -> SqlColumn:
+def _array(field: StructField, array_type: dict[str, Any], dialect: Dialect, sql: str) -> SqlColumn:
     """An array. The driver hands over none with other dimensions than the column is declared with, and the number of no
     first element; it rounds numbers, and makes a word of NULL among bits."""
     if field.metadata.get("pg_bit_array_type"):
-        return SqlColumn(field.name, {**found, "elementType": "string"}, f"CAST({sql} AS text[])")
-    depth, element = 0, found
+        return SqlColumn(field.name, {**array_type, "elementType": "string"}, f"CAST({sql} AS text[])")
+    depth, element = 0, array_type
     while isinstance(element, dict):
         depth, element = depth + 1, element["elementType"]
-    return SqlColumn(field.name, found, sql, refused=dialect.no_plain_array(sql, depth, str(element)))
+    return SqlColumn(field.name, array_type, sql, refused=dialect.no_plain_array(sql, depth, str(element)))
 
 
-def _type_of_text(field: StructField, found: TypeName) -> TypeName | None:
+def _type_of_text(field: StructField, type_name: TypeName) -> TypeName | None:
     """The type of a column that is asked for as text; None for one that comes as it is."""
     if field.metadata.get("logical_time_type"):
         return "string"
-    if isinstance(found, dict):
-        return "string" if found.get("type") == "array" and found.get("elementType") in _TIMES else None
-    if found in _TIMES:
-        return found
-    if found == "string":
-        return found if str(field.metadata.get(_CHAR_TYPE, "")).startswith("char(") else None
-    if found.startswith("decimal"):
-        return _type_of_number(field, found)
+    if isinstance(type_name, dict):
+        return "string" if type_name.get("type") == "array" and type_name.get("elementType") in _TIMES else None
+    if type_name in _TIMES:
+        return type_name
+    if type_name == "string":
+        return type_name if str(field.metadata.get(_CHAR_TYPE, "")).startswith("char(") else None
+    if type_name.startswith("decimal"):
+        return _type_of_number(field, type_name)
     return None
 
 
@@ -186,18 +186,18 @@ _SCALES = 2048
 """PostgreSQL's driver hands over negative scales modulo this."""
 
 
-def _type_of_number(field: StructField, found: str) -> str | None:
+def _type_of_number(field: StructField, type_name: str) -> str | None:
     """The type of a number that is asked for as text, because it may have more digits than Spark's; None if it has
     not."""
-    digits, kept = (int(number) for number in re.findall(r"\d+", found))
+    digits, kept = (int(number) for number in re.findall(r"\d+", type_name))
     scale = int(field.metadata.get("scale", kept))
     if scale > _SCALES // 2:
         return f"decimal({MOST_DIGITS},0)"
     if kept == scale:
         # With a scale of 0, one of more than 38 digits has the same type.
-        return found if digits == MOST_DIGITS and scale == 0 else None
+        return type_name if digits == MOST_DIGITS and scale == 0 else None
     # Where the scales differ, Spark made one up, or took one away: it would round.
-    return f"decimal({MOST_DIGITS},{min(scale, _MADE_UP)})" if kept == 0 else found
+    return f"decimal({MOST_DIGITS},{min(scale, _MADE_UP)})" if kept == 0 else type_name
 
 
 def _spark_type(name: TypeName) -> Any:

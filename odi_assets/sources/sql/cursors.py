@@ -60,8 +60,8 @@ class Cursors:
         """By column of dates or times, the greatest value that may become a mark, by the clock of the database."""
         kinds = {name: types.get(name) for name in self.columns if is_guarded(self.increment, types.get(name))}
         now = (self.relation.now(ask) if kinds else None) or datetime.now(UTC)
-        found = {name: limit_of(self.increment, kind, now) for name, kind in kinds.items()}
-        return {name: limit for name, limit in found.items() if limit is not None}
+        limits = {name: limit_of(self.increment, kind, now) for name, kind in kinds.items()}
+        return {name: limit for name, limit in limits.items() if limit is not None}
 
     def ahead(self, limits: Values, types: Types) -> str:
         """Whether a row is beyond ``limits``: in any cursor if that stops the run, else in the cursor that counts."""
@@ -92,20 +92,20 @@ class Cursors:
         Raises:
             IncrementError: there is no such column, or the database does not order its values as state does.
         """
-        found, source = self._in_sql(types), self.relation.sql
+        cursors, source = self._in_sql(types), self.relation.sql
         # Each by itself, so that its index serves it.
         asked = [
             self.relation.greatest(
                 sql, kind, f" WHERE {sql} <= {self._literal(limits[name], kind)}" if name in limits else ""
             )
-            for name, (sql, kind) in zip(self.columns, found, strict=True)
+            for name, (sql, kind) in zip(self.columns, cursors, strict=True)
         ]
         if limits:
             asked.append(f"SELECT COUNT(*) FROM {source} odi WHERE {self.ahead(limits, types)}")
         if late is not None:
             asked.append(f"SELECT COUNT(*) FROM {source} odi WHERE {late}")
         if self.increment.on_null != "snapshot":
-            missing = " AND ".join(f"{sql} IS NULL" for sql, _ in found)
+            missing = " AND ".join(f"{sql} IS NULL" for sql, _ in cursors)
             asked.append(f"SELECT COUNT(*) FROM {source} odi WHERE {missing}")
         return "SELECT " + ", ".join(f"({query}) AS odi_{number}" for number, query in enumerate(asked))
 
@@ -176,22 +176,22 @@ class Cursors:
                 fix="set it right with odi state set, or read everything once with odi run --full-refresh",
                 column=self.columns[0],
             )
-        found, misfit = {}, None
+        values, misfit = {}, None
         for name in self.columns:
             single = StatefulIncrement(mode="stateful", column=name)
             try:
-                found[name] = fitting(
+                values[name] = fitting(
                     mark.cursors.get(name), str(types[name]), single, self.relation.label, typed=mark.typed
                 )
             except IncrementError as error:
                 if error.fields.get("hwm") is None:
                     raise
-                misfit, found[name] = misfit or error, error.fields["hwm"]
+                misfit, values[name] = misfit or error, error.fields["hwm"]
         if misfit is not None:
             # The whole mark, as somebody has to set it.
-            misfit.fields["hwm"] = replace(mark, cursors=found).value
+            misfit.fields["hwm"] = replace(mark, cursors=values).value
             raise misfit
-        return found
+        return values
 
     def moved(self, before: Values, found: Maxima) -> Values:
         """The maxima after rows up to ``found`` were read: none goes back."""

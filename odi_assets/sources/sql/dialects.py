@@ -190,8 +190,8 @@ class Postgres(Dialect):
 
     @property
     def url(self) -> str:
-        place = self.connection
-        return f"jdbc:postgresql://{_host(place.host)}:{place.port}/{quote(place.database, safe='')}"
+        server = self.connection
+        return f"jdbc:postgresql://{_host(server.host)}:{server.port}/{quote(server.database, safe='')}"
 
     @property
     def properties(self) -> dict[str, str]:
@@ -281,9 +281,9 @@ class Mysql(Dialect):
 
     @property
     def url(self) -> str:
-        place = self.connection
+        server = self.connection
         # Spark recognizes MySQL by the address: otherwise it would write names in quotes, which MySQL reads as text.
-        return f"jdbc:mysql://{_host(place.host)}:{place.port}/{place.database}?permitMysqlScheme"
+        return f"jdbc:mysql://{_host(server.host)}:{server.port}/{server.database}?permitMysqlScheme"
 
     @property
     def properties(self) -> dict[str, str]:
@@ -333,9 +333,9 @@ class Mssql(Dialect):
 
     @property
     def url(self) -> str:
-        place = self.connection
-        name = place.database.replace("}", "}}")
-        return f"jdbc:sqlserver://{_host(place.host)}:{place.port};databaseName={{{name}}}"
+        server = self.connection
+        name = server.database.replace("}", "}}")
+        return f"jdbc:sqlserver://{_host(server.host)}:{server.port};databaseName={{{name}}}"
 
     @property
     def uri(self) -> str:

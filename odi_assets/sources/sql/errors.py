@@ -121,8 +121,8 @@ VALUE = "[ODI_VALUE] {} [/ODI_VALUE]"
 
 def refused_value(text: str) -> str | None:
     """What a text of Spark's says of a value that its type does not hold; None if it is about something else."""
-    found = _VALUE.search(text)
-    return None if found is None else found[1]
+    match = _VALUE.search(text)
+    return None if match is None else match[1]
 
 
 def same_names(text: str, dialect: Dialect, label: str) -> SourceError | None:
@@ -210,9 +210,9 @@ _MYSQL_ORDERS: Mapping[str, str] = {
 def no_order(column: str, kind: Unordered, dialect: Dialect, label: str) -> IncrementError:
     """The error for a cursor of a type whose values the database orders otherwise than state does, or not at all."""
     name, others = dialect.quoted(column), "choose a column of numbers, text, bytes, dates or times"
-    found = {Postgres: _POSTGRES_ORDERS, Mysql: _MYSQL_ORDERS}.get(type(dialect), {}).get(kind.name)
-    if found is not None:
-        fix = f"read a `query` that selects `{found.format(name)} AS {name}` in its place, which keeps the order"
+    expression = {Postgres: _POSTGRES_ORDERS, Mysql: _MYSQL_ORDERS}.get(type(dialect), {}).get(kind.name)
+    if expression is not None:
+        fix = f"read a `query` that selects `{expression.format(name)} AS {name}` in its place, which keeps the order"
     elif isinstance(dialect, Postgres):
         fix = (
             f"read a `query` with a cast that keeps the order: of an ENUM, `array_position(enum_range({name}), {name})`"
@@ -221,7 +221,7 @@ def no_order(column: str, kind: Unordered, dialect: Dialect, label: str) -> Incr
         fix = "read a `query` with a cast to one of them that keeps the order"
     return IncrementError(
         f"`{column}` of {label} is {kind.name}, and no cursor: it does not put rows in an order that state has too",
-        fix=f"{fix}; or {others}" if found or isinstance(dialect, Postgres) else f"{others}; or {fix}",
+        fix=f"{fix}; or {others}" if expression or isinstance(dialect, Postgres) else f"{others}; or {fix}",
         column=column,
     )
 
@@ -229,18 +229,18 @@ def no_order(column: str, kind: Unordered, dialect: Dialect, label: str) -> Incr
 def database_error(text: str, dialect: Dialect, label: str) -> SourceError:
     """The error that a text of a database or its driver means."""
     shown = " ".join(_without_password(text, dialect).split())
-    for one in _FAILURES:
-        if one.pattern.search(text):
+    for failure in _FAILURES:
+        if failure.pattern.search(text):
             names = {"uri": dialect.uri, "driver": dialect.driver_class, "package": dialect.package}
-            what = f"{one.what.format(**names)}: {_telling(shown, one.pattern)}"
-            return SourceError(f"{label}: {what}", fix=one.fix.format(**names), label=label)
+            what = f"{failure.what.format(**names)}: {_telling(shown, failure.pattern)}"
+            return SourceError(f"{label}: {what}", fix=failure.fix.format(**names), label=label)
     return SourceError(f"{label} cannot be read: {shown[:_LONGEST]}", fix="see what the database says", label=label)
 
 
 def _telling(text: str, pattern: re.Pattern[str]) -> str:
     """What is around the words that tell."""
-    found = pattern.search(text)
-    start = max(0, found.start() - _LONGEST // 4) if found else 0
+    match = pattern.search(text)
+    start = max(0, match.start() - _LONGEST // 4) if match else 0
     return text[start : start + _LONGEST].strip()
 
 

@@ -298,8 +298,8 @@ class MysqlKeys(Keys):
         )
 
     def _of(self, table: str) -> str:
-        found = re.findall(r"`((?:[^`]|``)+)`|([^`.]+)", table)
-        *schema, name = [(quoted or plain).replace("``", "`") for quoted, plain in found]
+        parts = re.findall(r"`((?:[^`]|``)+)`|([^`.]+)", table)
+        *schema, name = [(quoted or plain).replace("``", "`") for quoted, plain in parts]
         where = utf8_text(schema[0]) if schema else "DATABASE()"
         return f"table_schema = {where} AND table_name = {utf8_text(name)}"
 

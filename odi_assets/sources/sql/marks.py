@@ -47,7 +47,7 @@ def _goes_on(then: str, now: str) -> bool:
 def _bound(value: Any) -> tuple[str, ...] | None:
     if value is None or isinstance(value, str):
         return None if value is None else (value,)
-    if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+    if isinstance(value, list) and value and all(isinstance(text, str) for text in value):
         return tuple(value)
     raise TypeError(f"{value!r} is no bound")
 
@@ -73,10 +73,10 @@ class Chunks:
 
     @property
     def value(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"by": list(self.by), "left": [chunk.value for chunk in self.left], "of": self.count}
+        stored: dict[str, Any] = {"by": list(self.by), "left": [chunk.value for chunk in self.left], "of": self.count}
         if self.storage is not None:
-            found["storage"] = self.storage
-        return {**found, "order": list(self.order)} if self.order else found
+            stored["storage"] = self.storage
+        return {**stored, "order": list(self.order)} if self.order else stored
 
     @classmethod
     def of(cls, value: Any) -> Chunks:
@@ -85,7 +85,7 @@ class Chunks:
         Raises:
             ValueError, TypeError, KeyError: it stores none.
         """
-        by, left = tuple(value["by"]), tuple(TableChunk.of(one) for one in value["left"])
+        by, left = tuple(value["by"]), tuple(TableChunk.of(chunk) for chunk in value["left"])
         bounds = [bound for chunk in left for bound in (chunk.low, chunk.high) if bound is not None]
         if not by or any(not isinstance(name, str) for name in by) or any(len(bound) > len(by) for bound in bounds):
             raise ValueError("the bounds have more values than there are key columns")
@@ -124,8 +124,8 @@ class SnapshotMark:
 
     @property
     def value(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"cursors": dict(self.cursors)}
-        return found if self.chunks is None else {**found, "snapshot": self.chunks.value}
+        stored: dict[str, Any] = {"cursors": dict(self.cursors)}
+        return stored if self.chunks is None else {**stored, "snapshot": self.chunks.value}
 
     @property
     def completed(self) -> SnapshotMark:

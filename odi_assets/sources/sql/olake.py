@@ -42,10 +42,10 @@ def stream_state(mark: SnapshotMark, dialect: Dialect, label: str) -> dict[str, 
     Raises:
         CursorDocumentError: OLake has no such chunks, and would read rows twice or never.
     """
-    found: dict[str, Any] = {name: _written(value) for name, value in mark.cursors.items()}
+    cursors: dict[str, Any] = {name: _written(value) for name, value in mark.cursors.items()}
     chunks = mark.chunks
     left = [] if chunks is None else [_bounds(chunk, chunks.by, dialect, label) for chunk in chunks.left]
-    return {CHUNKS: left, **found}
+    return {CHUNKS: left, **cursors}
 
 
 def _written(value: Any) -> Any:
@@ -128,7 +128,7 @@ def mark_of_stream(
         )
     cursors = {name: _cursor(state[name], name, types, relation, ask) for name in increment.columns}
     left = state[CHUNKS]
-    if not isinstance(left, list) or any(not isinstance(one, Mapping) for one in left):
+    if not isinstance(left, list) or any(not isinstance(chunk, Mapping) for chunk in left):
         raise _unreadable(relation.label, "are no list of `min` and `max`")
     chunks = _chunks(left, relation, increment, types, ask) if left else None
     return SnapshotMark(cursors, chunks)
@@ -141,7 +141,7 @@ def _chunks(
     types: Mapping[str, TypeName | None],
     ask: Ask,
 ) -> Chunks:
-    texts = [(_text(one.get("min")), _text(one.get("max"))) for one in left]
+    texts = [(_text(olake_chunk.get("min")), _text(olake_chunk.get("max"))) for olake_chunk in left]
     bounds = [text for pair in texts for text in pair if text is not None]
     # A chunk that is open on both sides is one of any key.
     of_places = all(map(_PLACE.fullmatch, bounds)) if bounds else increment.snapshot.by in (None, (CTID,))
@@ -154,15 +154,15 @@ def _chunks(
     if not by:
         raise _unreadable(relation.label, "count rows in no order, because the table has no key")
     keys = key_columns(relation, by, types, ask)
-    found = [
+    table_chunks = [
         TableChunk(_split(low, len(by), relation.label), _split(high, len(by), relation.label)) for low, high in texts
     ]
-    for chunk in found:
+    for chunk in table_chunks:
         # Its bounds have to be values of the key.
         keys_of(relation.dialect).within(chunk, keys)
     kinds = {kind_of(str(types.get(name))) for name in by}
-    found = apart(found) if kinds <= _OF_NUMBERS else list(dict.fromkeys(found))
-    return Chunks(by, tuple(sorted(found, key=_in_order)), len(found))
+    table_chunks = apart(table_chunks) if kinds <= _OF_NUMBERS else list(dict.fromkeys(table_chunks))
+    return Chunks(by, tuple(sorted(table_chunks, key=_in_order)), len(table_chunks))
 
 
 def apart(chunks: Iterable[TableChunk]) -> list[TableChunk]:
@@ -170,19 +170,19 @@ def apart(chunks: Iterable[TableChunk]) -> list[TableChunk]:
 
     Others may cut a document by hand, and rows in two chunks would be read twice.
     """
-    found: list[TableChunk] = []
+    disjoint: list[TableChunk] = []
     end: tuple[Decimal, ...] | None = ()
-    for chunk in sorted(chunks, key=lambda one: (one.low is not None, _numbers(one.low))):
+    for chunk in sorted(chunks, key=lambda piece: (piece.low is not None, _numbers(piece.low))):
         low, high = _numbers(chunk.low), _numbers(chunk.high)
         if chunk.low is not None and chunk.high is not None and low >= high:
             continue
-        if found and (end is None or (chunk.high is not None and high <= end)):
+        if disjoint and (end is None or (chunk.high is not None and high <= end)):
             # All of its rows are in those before it.
             continue
-        is_within = bool(found) and (chunk.low is None or low < (end or ()))
-        found.append(replace(chunk, low=found[-1].high) if is_within else chunk)
+        is_within = bool(disjoint) and (chunk.low is None or low < (end or ()))
+        disjoint.append(replace(chunk, low=disjoint[-1].high) if is_within else chunk)
         end = None if chunk.high is None else high
-    return found
+    return disjoint
 
 
 def _numbers(bound: Sequence[str] | None) -> tuple[Decimal, ...]:
@@ -194,10 +194,10 @@ def _text(bound: Any) -> str | None:
 
 
 def _place(text: str | None) -> tuple[str, ...] | None:
-    found = _PLACE.fullmatch(text or "")
-    if found is None or int(found[2]) in (0, LAST_PAGE):
+    match = _PLACE.fullmatch(text or "")
+    if match is None or int(match[2]) in (0, LAST_PAGE):
         return None
-    return (found[1],)
+    return (match[1],)
 
 
 def _split(text: str | None, columns: int, label: str) -> tuple[str, ...] | None:

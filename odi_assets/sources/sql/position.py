@@ -95,8 +95,8 @@ def driver_of(dialect: Dialect) -> Driver | None:
 
 def installed_driver(dialect: Dialect) -> Driver | None:
     """The plain driver of a database, if it is installed."""
-    found = _DRIVERS.get(type(dialect))
-    return found if found is not None and found.is_installed else None
+    driver = _DRIVERS.get(type(dialect))
+    return driver if driver is not None and driver.is_installed else None
 
 
 def ask(dialect: Dialect, driver: Driver, label: str, question: Callable[[Session], Any]) -> Any:
@@ -115,8 +115,8 @@ def ask(dialect: Dialect, driver: Driver, label: str, question: Callable[[Sessio
 
 def _credentials(connection: SqlConnection) -> dict[str, str]:
     password = connection.password.get_secret_value() if connection.password is not None else None
-    given = {"user": connection.user, "password": password}
-    return {name: value for name, value in given.items() if value is not None}
+    credentials = {"user": connection.user, "password": password}
+    return {name: value for name, value in credentials.items() if value is not None}
 
 
 def _postgres(module: Any, connection: Any, seconds: float) -> Any:

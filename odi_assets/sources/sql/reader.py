@@ -63,8 +63,8 @@ class RelationReader:
         self._require_named(declared)
         if whole is not None and not self.relation.columns:
             return [sql_column(field, self.relation.dialect, self._sql(field.name)) for field in whole]
-        given, unknown = self.relation.columns, self.relation.dialect.unknown_types
-        asked = [name for name, kind in declared.items() if name in given or kind not in unknown]
+        replacements, unknown = self.relation.columns, self.relation.dialect.unknown_types
+        asked = [name for name, kind in declared.items() if name in replacements or kind not in unknown]
         known = {column.name: column for column in self._known(asked)}
         return [known.get(name) or unknown_column(name, self.relation.dialect, self._sql(name)) for name in declared]
 
@@ -85,9 +85,9 @@ class RelationReader:
         """The columns of these names whose types Spark knows; one that it does not know is looked for by halves."""
         dialect = self.relation.dialect
         asked = ", ".join(f"{self._sql(name)} AS {dialect.quoted(name)}" for name in names)
-        found = self._fields(asked) if names else []
-        if found is not None:
-            return [sql_column(field, dialect, self._sql(name)) for name, field in zip(names, found, strict=True)]
+        fields = self._fields(asked) if names else []
+        if fields is not None:
+            return [sql_column(field, dialect, self._sql(name)) for name, field in zip(names, fields, strict=True)]
         half = len(names) // 2
         return [] if half == 0 else [*self._known(names[:half]), *self._known(names[half:])]
 
@@ -128,14 +128,18 @@ class RelationReader:
 
     def _members(self) -> list[str]:
         """The cursors that are an ENUM or a SET of MySQL: its driver calls them CHAR, but not a union of them."""
-        chars = [one.name for one in self.columns if one.declared == "char" and one.name in self.relation.ordered_by]
+        chars = [
+            column.name
+            for column in self.columns
+            if column.declared == "char" and column.name in self.relation.ordered_by
+        ]
         if not chars or not isinstance(self.relation.dialect, Mysql):
             return []
         names = ", ".join(map(self.relation.dialect.quoted, chars))
-        one = f"SELECT {names} FROM {self.relation.sql} odi WHERE 1 = 0"
+        query = f"SELECT {names} FROM {self.relation.sql} odi WHERE 1 = 0"
         return [
             field.name
-            for field in self._load(f"{one} UNION ALL {one}").schema.fields
+            for field in self._load(f"{query} UNION ALL {query}").schema.fields
             if field.metadata.get("jdbcClientType") != "CHAR"
         ]
 
@@ -196,9 +200,9 @@ class RelationReader:
     def _options(self) -> dict[str, str]:
         dialect = self.relation.dialect
         connection = dialect.connection
-        given = {"url": dialect.url, "driver": dialect.driver_class, "sessionInitStatement": dialect.session}
-        given["user"] = connection.user
+        options = {"url": dialect.url, "driver": dialect.driver_class, "sessionInitStatement": dialect.session}
+        options["user"] = connection.user
         # Never part of the address, which plans and errors show.
-        given["password"] = connection.password.get_secret_value() if connection.password is not None else None
-        known = {name: value for name, value in given.items() if value is not None}
+        options["password"] = connection.password.get_secret_value() if connection.password is not None else None
+        known = {name: value for name, value in options.items() if value is not None}
         return {**_READER_OPTIONS, **dialect.properties, **connection.options, **self.options, **known}

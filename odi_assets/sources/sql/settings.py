@@ -44,17 +44,17 @@ class SqlRead(ReadConfig):
 
     @model_validator(mode="after")
     def _can_be_asked(self) -> SqlRead:
-        found = []
+        read_mistakes = []
         if (self.table is None) == (self.query is None):
-            found.append(Mistake("give what is read in a database: `table` or `query`, one of them"))
+            read_mistakes.append(Mistake("give what is read in a database: `table` or `query`, one of them"))
         cursor = getattr(self.incremental, "column", None) or getattr(self.incremental, "columns", None)
         if self.pieces > 1 and self.partition_column is None and cursor is None:
-            found.append(Mistake("says by no column how to cut: add `partition_column`", at=("pieces",)))
+            read_mistakes.append(Mistake("says by no column how to cut: add `partition_column`", at=("pieces",)))
         text = "is what rows are ordered or cut by: ask for it as it is, or read a `query`"
         for name in sorted(self.columns.keys() & self.ordering):
-            found.append(about(name, text, at=("columns", name)))
-        if found:
-            raise mistakes(found)
+            read_mistakes.append(about(name, text, at=("columns", name)))
+        if read_mistakes:
+            raise mistakes(read_mistakes)
         return self
 
     @property
@@ -69,11 +69,15 @@ class SqlRead(ReadConfig):
     def ordering(self) -> set[str]:
         """The columns that rows are ordered or cut by."""
         increment, snapshot = self.incremental, getattr(self.incremental, "snapshot", None)
-        one = {getattr(increment, "column", None), getattr(increment, "fallback_column", None), self.partition_column}
+        single = {
+            getattr(increment, "column", None),
+            getattr(increment, "fallback_column", None),
+            self.partition_column,
+        }
         # For a table, the database itself knows the keys, whatever is asked for in their place.
         by = () if self.query is None else getattr(snapshot, "by", None) or ()
         several = [*getattr(increment, "columns", ()), *by]
-        return {name for name in (*one, *several) if name is not None}
+        return {name for name in (*single, *several) if name is not None}
 
     def asked_for(self, column: str) -> dict[str, str]:
         asked = next((sql for name, sql in self.columns.items() if name.casefold() == column), column)

@@ -60,7 +60,7 @@ class CursorTable(SqlSnapshot):
         if self.seen is None:
             return {}
         maxima = self.seen[1]
-        shown = {name: None if one is None else shown_value(one) for name, one in maxima.values.items()}
+        shown = {name: None if value is None else shown_value(value) for name, value in maxima.values.items()}
         return {"cursors": shown, "without_cursor": maxima.without_cursor}
 
     def looked_at(self, mark: SnapshotMark | None = None) -> CursorTable:
@@ -114,9 +114,9 @@ class CursorTable(SqlSnapshot):
         rows = reader.rows(self.cursors.ahead(self.seen[1].limits, reader.cursor_types))
         raise self._stop(self.seen[1], described(rows, None, self.cursors.columns, self.keys))
 
-    def _stop(self, found: Maxima, rows: Sequence[str] = ()) -> IncrementError:
-        limit = next(iter(found.limits.values()))
-        return rows_ahead(self.increment, found.ahead, limit, rows, self.label, ", ".join(found.limits))
+    def _stop(self, maxima: Maxima, rows: Sequence[str] = ()) -> IncrementError:
+        limit = next(iter(maxima.limits.values()))
+        return rows_ahead(self.increment, maxima.ahead, limit, rows, self.label, ", ".join(maxima.limits))
 
     @property
     def stop(self) -> IncrementError | None:
@@ -168,9 +168,9 @@ class CursorTable(SqlSnapshot):
             IncrementError: there is no such column.
             IdentityMismatchError: its values are in another order now.
         """
-        found = self._asked(reader.spark, lambda ask: key_columns(self.relation, chunks.by, reader.types, ask))
-        self._require_same_order(chunks, [key.order for key in found])
-        return found
+        keys = self._asked(reader.spark, lambda ask: key_columns(self.relation, chunks.by, reader.types, ask))
+        self._require_same_order(chunks, [key.order for key in keys])
+        return keys
 
     def in_order(self, chunks: Chunks) -> Chunks:
         """``chunks`` with what puts their keys in order now, if a plain driver can ask for it.
@@ -408,15 +408,15 @@ class UnresolvedRows(_OfCursorTable, UnresolvedRead):
         """
         if self.before is None or looked.seen is None:
             raise AssertionError("the maxima of a mark and of the table are known")
-        types, found = looked.seen
+        types, maxima = looked.seen
         lower = looked.cursors.fitting(self.before, types)
-        looked.cursors.require_marks_within(lower, found.limits)
-        upper = looked.cursors.moved(lower, found)
-        excluded = found.without_cursor or 0
+        looked.cursors.require_marks_within(lower, maxima.limits)
+        upper = looked.cursors.moved(lower, maxima)
+        excluded = maxima.without_cursor or 0
         ahead = any(is_ahead(upper[name], lower[name]) for name in upper)
         after = replace(self.before, cursors=upper, typed=True, measures=looked.identity)
         if not ahead and not looked.increment.watermark_lag:
-            back = None if looked.held else gone_back(found.values, lower)
+            back = None if looked.held else gone_back(maxima.values, lower)
             text = f"nothing above {hwm_text(after.value)}{held_text(looked.held)}{looked.came_late}"
             nothing = NothingNew.of(replace(self, snapshot=looked), f"{text}{f'; {back}' if back else ''}", after)
             return replace(nothing, excluded=excluded, held=looked.held, late=looked.came_late, warning=back)

@@ -174,8 +174,8 @@ class SqlSource(Source):
             (row,) = session.rows(self.relation.bound(window, types))
             return DatabaseLook(types, self.relation.found(row, window, types), now)
 
-        found: DatabaseLook = plain.ask(self.dialect, driver, self.label, question)
-        return found
+        look: DatabaseLook = plain.ask(self.dialect, driver, self.label, question)
+        return look
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,8 +262,8 @@ class CursorTableSource(SqlSource):
             types = session.columns(self.relation.sql)
             return mark_of_stream(state, self.relation, self._increment, types, session.rows)
 
-        found: SnapshotMark = plain.ask(self.dialect, driver, self.label, question)
-        return replace(found, measures=self.identity)
+        mark: SnapshotMark = plain.ask(self.dialect, driver, self.label, question)
+        return replace(mark, measures=self.identity)
 
     def _table(self) -> CursorTable:
         return CursorTable(

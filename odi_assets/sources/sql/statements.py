@@ -106,8 +106,8 @@ class Relation:
             asked = [self.dialect.greatest(within, kind), f"COUNT(*) - COUNT({cursor})"]
             asked += [] if high is None else [f"COUNT(CASE WHEN {cursor} > {high} THEN 1 END)"]
             names = ("odi_upper", "odi_without", "odi_ahead")
-            found = ", ".join(f"{sql} AS {name}" for sql, name in zip(asked, names, strict=False))
-            return f"SELECT {found} FROM {self.sql} odi"
+            selected = ", ".join(f"{sql} AS {name}" for sql, name in zip(asked, names, strict=False))
+            return f"SELECT {selected} FROM {self.sql} odi"
         # Each by itself, so that an index of the cursor serves all.
         within = "" if high is None else f" WHERE {cursor} <= {high}"
         greatest = self.greatest(cursor, kind, within)
@@ -122,8 +122,8 @@ class Relation:
         unread = self.dialect.below_all(cursor, kind)
         if unread is None:
             return greatest
-        found = f"EXISTS (SELECT 1 FROM {self.sql} odi WHERE {unread})"
-        return f"SELECT CASE WHEN {found} THEN '{BELOW_ALL}' ELSE ({greatest}) END"
+        exists = f"EXISTS (SELECT 1 FROM {self.sql} odi WHERE {unread})"
+        return f"SELECT CASE WHEN {exists} THEN '{BELOW_ALL}' ELSE ({greatest}) END"
 
     def now(self, ask: Ask) -> datetime | None:
         """What the clock of the database says; None if it is not asked."""
@@ -173,11 +173,11 @@ def predicates(relation: Relation, key: str, kind: str, where: str, count: int, 
     else:
         numbered = f"SELECT {key} AS odi_key, NTILE({count}) OVER (ORDER BY {key}) AS odi_piece FROM {relation.sql} odi"
         greatest = relation.dialect.greatest("odi_key", kind)
-        found = ask(
+        rows = ask(
             f"SELECT {greatest} AS a FROM ({numbered} WHERE ({where}) AND {key} IS NOT NULL) odi GROUP BY odi_piece"
         )
         # Above the greatest key of the last piece there is nothing to cut off.
-        cuts = sorted({parsed(str(row[0]), kind) for row in found})[:-1]
+        cuts = sorted({parsed(str(row[0]), kind) for row in rows})[:-1]
     return _between(cuts, kind, relation.dialect)
 
 

@@ -142,12 +142,12 @@ def silenced(java: Java, level: str = "off") -> list[str]:
 
 def cache_folder() -> CacheFolder:
     """The folder of archives, an absolute path. It is not made here: see :func:`made_cache_folder`."""
-    named = os.environ.get(ARCHIVE_VARIABLE, "")
-    if named.lower() in _OFF:
-        return CacheFolder(None, f"turned off by {ARCHIVE_VARIABLE}={named}")
+    setting = os.environ.get(ARCHIVE_VARIABLE, "")
+    if setting.lower() in _OFF:
+        return CacheFolder(None, f"turned off by {ARCHIVE_VARIABLE}={setting}")
     try:
-        path = Path(named).expanduser().absolute() if named else user_cache_path("odi_assets").absolute() / "java"
-        if any(os.pathsep in str(one) for one in (path, path.resolve())):
+        path = Path(setting).expanduser().absolute() if setting else user_cache_path("odi_assets").absolute() / "java"
+        if any(os.pathsep in str(spelling) for spelling in (path, path.resolve())):
             return CacheFolder(None, f"the JVM takes no folder with {os.pathsep!r} in its name: {path}")
         there = next(part for part in (path, *path.parents) if os.path.lexists(part))
         unsafe = _unsafe_part(there)
@@ -230,12 +230,12 @@ def find_archive(java: Java, class_path: str, options: Sequence[str] = ()) -> Ar
     folder = cache.path / archive_key(java, class_path)
     if cache.reason is not None and not folder.exists():
         return Archive(reason=cache.reason, remedy=_REMEDY)
-    found = replace(_examined(folder, java), class_path=class_path, jvm_options=tuple(options))
-    if found.is_usable and (refused := _noted_refusal(folder, options)) is not None:
-        return replace(found, reason=f"the JVM refuses it with these options: {refused}")
-    if found.can_be_made and (since := _being_made_since(folder)) is not None:
-        return replace(found, reason=f"it is being made now, since {since:%H:%M:%S} UTC", can_be_made=False)
-    return found
+    archive = replace(_examined(folder, java), class_path=class_path, jvm_options=tuple(options))
+    if archive.is_usable and (refused := _noted_refusal(folder, options)) is not None:
+        return replace(archive, reason=f"the JVM refuses it with these options: {refused}")
+    if archive.can_be_made and (since := _being_made_since(folder)) is not None:
+        return replace(archive, reason=f"it is being made now, since {since:%H:%M:%S} UTC", can_be_made=False)
+    return archive
 
 
 def refusal_file(folder: Path, options: Sequence[str]) -> Path:
@@ -363,10 +363,10 @@ def _jars(part: str) -> Iterator[str]:
 
 def _seen(file: Path) -> str:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return ""
-    return f"{file.name} {found.st_size} {found.st_mtime_ns}"
+    return f"{file.name} {status.st_size} {status.st_mtime_ns}"
 
 
 def _unsafe_part(path: Path) -> str | None:
@@ -378,11 +378,11 @@ def _unsafe_part(path: Path) -> str | None:
 def _unsafe(path: Path) -> str | None:
     if os.name != "posix":
         return None
-    found = path.stat()
-    if found.st_uid not in (0, os.geteuid()):
+    status = path.stat()
+    if status.st_uid not in (0, os.geteuid()):
         return f"{path} belongs to another user"
     # In a folder like /tmp, nobody can rename or remove what belongs to others.
-    is_protected = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_protected:
+    is_protected = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_protected:
         return f"{path} can be written by others (chmod go-w {path})"
     return None

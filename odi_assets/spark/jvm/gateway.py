@@ -316,10 +316,10 @@ def _without_chatter(text: bytes) -> tuple[bytes, bytes]:
     text = _quieted(text)
     begin = text.rfind(b"\n", 0, -1) + 1
     last = text[begin:]
-    may_be = bool(last) and any(last.startswith(one[: len(last)]) for one in _CHATTER_BEGINS)
+    may_be = bool(last) and any(last.startswith(beginning[: len(last)]) for beginning in _CHATTER_BEGINS)
     if last and not last.endswith(b"\n"):
         # The name of a package is one word, until it goes on.
-        begins = any(one.startswith(last) or last.startswith(one) for one in _IVY_BEGINS)
+        begins = any(beginning.startswith(last) or last.startswith(beginning) for beginning in _IVY_BEGINS)
         may_be = may_be or begins or b" " not in last or b"#" in last
     return (text[:begin], last) if may_be else (text, b"")
 

@@ -114,14 +114,14 @@ def _first_usable(candidates: Sequence[tuple[str, Path]]) -> Java:
     refused: dict[str, str] = {}
     for found_by, java in candidates:
         try:
-            found = _examined(java, found_by)
+            examined = _examined(java, found_by)
         except _UnusableJava as reason:
             refused[found_by] = str(reason)
             continue
         if _JAVA_HOME in refused:
             advice = f"`unset JAVA_HOME`, or point it at a Java {MINIMUM_JAVA} to {MAXIMUM_JAVA}"
             _log.warning("JAVA_HOME is passed over for %s: %s; %s", java, refused[_JAVA_HOME], advice)
-        return found
+        return examined
     reasons = [*refused.values(), *([] if _PATH in refused else ["there is no java on PATH"])]
     raise JavaError(f"{_NEEDED}, and none was found: {'; '.join(reasons)}.", fix=_ways_to_java(_JAVA_HOME in refused))
 

@@ -282,8 +282,8 @@ def remove_old_scratch() -> None:
     """Remove the folders of JVMs whose process was killed before it could."""
     for folder in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
         with suppress(OSError):
-            found = folder.stat(follow_symlinks=False)
-            if found.st_uid == os.geteuid() and time.time() - found.st_mtime > _OLD_SECONDS:
+            status = folder.stat(follow_symlinks=False)
+            if status.st_uid == os.geteuid() and time.time() - status.st_mtime > _OLD_SECONDS:
                 shutil.rmtree(folder)
 
 

@@ -35,18 +35,18 @@ def _remember_names(jvm: Any) -> None:
 
     class RememberedClass(JavaClass):  # type: ignore[misc]  # py4j has no types
         def __getattr__(self, name: str) -> Any:
-            found = super().__getattr__(name)
-            if type(found) is JavaMember:
-                self.__dict__[name] = found
-            return found
+            member = super().__getattr__(name)
+            if type(member) is JavaMember:
+                self.__dict__[name] = member
+            return member
 
     class RememberingView(JVMView):  # type: ignore[misc]
         def __getattr__(self, name: str) -> Any:
-            found = super().__getattr__(name)
-            if type(found) is JavaClass:
-                found.__class__ = RememberedClass
-                self.__dict__[name] = found
-            return found
+            member = super().__getattr__(name)
+            if type(member) is JavaClass:
+                member.__class__ = RememberedClass
+                self.__dict__[name] = member
+            return member
 
     if type(jvm) is JVMView:
         jvm.__class__ = RememberingView

@@ -275,24 +275,24 @@ def _remove_older(current: Path) -> None:
     for facts_file in current.parent.glob(f"*/{FACTS}"):
         folder = facts_file.parent
         try:
-            known = read_facts(facts_file)
+            facts = read_facts(facts_file)
             is_recent = time.time() - facts_file.stat().st_mtime < _KEPT_SECONDS
         except (OSError, ValueError):
             continue
-        is_current = _is_current(known, folder)
-        is_certainly_ours = is_current or is_archive(folder, known)
+        is_current = _is_current(facts, folder)
+        is_certainly_ours = is_current or is_archive(folder, facts)
         if folder != current and is_certainly_ours and not (is_current and is_recent):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_current(known: dict[str, Any], folder: Path) -> bool:
+def _is_current(facts: dict[str, Any], folder: Path) -> bool:
     """Whether the Java and the JARs of an archive are still what they were."""
-    executable, version, build, class_path = (str(known.get(key)) for key in ("java", "version", "build", "class_path"))
+    executable, version, build, class_path = (str(facts.get(key)) for key in ("java", "version", "build", "class_path"))
     java = Path(executable)
     if not java.exists():
         return False
-    found = Java(java, java.resolve().parent.parent, version, build, "")
-    return archive_key(found, class_path) == folder.name
+    noted_java = Java(java, java.resolve().parent.parent, version, build, "")
+    return archive_key(noted_java, class_path) == folder.name
 
 
 def main() -> int:

@@ -40,10 +40,10 @@ def home_for_scripts(java: Java) -> Path:
     """
     if java.has_vector or os.name != "posix":
         return java.home
-    found = made_cache_folder()
-    if found.path is not None and found.reason is None:
+    folder = made_cache_folder()
+    if folder.path is not None and folder.reason is None:
         with suppress(OSError):
-            return _made_in(found.path, java)
+            return _made_in(folder.path, java)
     own = tempfile.TemporaryDirectory(prefix=SCRATCH)
     _own.append(own)
     return _made_in(Path(own.name), java)

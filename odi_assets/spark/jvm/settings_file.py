@@ -54,13 +54,13 @@ def settings_as_argument(conf: Mapping[str, str]) -> Iterator[tuple[int, ...]]:
     """
     before = os.environ.get(SUBMIT_ARGUMENTS)
     words = shlex.split("pyspark-shell" if before is None else before)
-    named, words = _without_settings_file(words)
-    text = "" if named is None else Path(named).read_text(encoding="utf-8", errors="replace") + "\n"
+    user_file, words = _without_settings_file(words)
+    text = "" if user_file is None else Path(user_file).read_text(encoding="utf-8", errors="replace") + "\n"
     with (
         tempfile.TemporaryDirectory(prefix=SCRATCH) as folder,
         settings_file(conf, Path(folder), text) as (file, handed_on),
     ):
-        defaults = [] if named is not None or not _has_defaults() else ["--load-spark-defaults"]
+        defaults = [] if user_file is not None or not _has_defaults() else ["--load-spark-defaults"]
         os.environ[SUBMIT_ARGUMENTS] = shlex.join([SETTINGS_OPTION, str(file), *defaults, *words])
         try:
             yield handed_on
@@ -72,15 +72,15 @@ def settings_as_argument(conf: Mapping[str, str]) -> Iterator[tuple[int, ...]]:
 
 def _without_settings_file(words: list[str]) -> tuple[str | None, list[str]]:
     """The file of settings that arguments name, and the other arguments."""
-    named, kept = None, []
-    given = iter(words)
-    for word in given:
+    file, others = None, []
+    rest = iter(words)
+    for word in rest:
         option, sign, value = word.partition("=")
         if option == SETTINGS_OPTION:
-            named = value if sign else next(given, None)
+            file = value if sign else next(rest, None)
         else:
-            kept.append(word)
-    return named, kept
+            others.append(word)
+    return file, others
 
 
 def _has_defaults() -> bool:

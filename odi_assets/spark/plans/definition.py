@@ -145,7 +145,7 @@ class QueryDefinition:
     @property
     def every_input(self) -> tuple[Input, ...]:
         """The inputs of the node that this and later operators have."""
-        own = tuple(one for one in self.inputs if one.source != JOINED)
+        own = tuple(query_input for query_input in self.inputs if query_input.source != JOINED)
         return own + (self.then.every_input if self.then else ())
 
     @property
@@ -174,7 +174,7 @@ class QueryDefinition:
         """The definition in a document of :meth:`to_json`."""
         then = stored["then"]
         nested = {
-            "inputs": tuple(_input(one) for one in stored["inputs"]),
+            "inputs": tuple(_input(stored_input) for stored_input in stored["inputs"]),
             "then": None if then is None else cls.from_json(then),
             **{name: _conditions(stored[name]) for name in ("conditions", "withheld")},
         }
@@ -191,7 +191,7 @@ def _input(stored: Mapping[str, Any]) -> Input:
 
 
 def _conditions(stored: Sequence[Mapping[str, Any]]) -> tuple[Condition, ...]:
-    return tuple(Condition(**_tuples(one)) for one in stored)
+    return tuple(Condition(**_tuples(condition)) for condition in stored)
 
 
 def _tuples(stored: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,8 +51,8 @@ def is_named(expression: Any) -> bool:
 
 def delayed(attributes: Any) -> Any:
     """The column with a watermark, among columns; None if there is none."""
-    found = attributes if isinstance(attributes, list) else each(attributes)
-    return next((one for one in found if is_named(one) and one.metadata().contains(_DELAY)), None)
+    columns = attributes if isinstance(attributes, list) else each(attributes)
+    return next((column for column in columns if is_named(column) and column.metadata().contains(_DELAY)), None)
 
 
 def delay_ms(attribute: Any) -> int:
@@ -100,15 +100,15 @@ class Expressions:
                     # A union has the columns of its first branch.
                     self.made_of[item.exprId().id()] = [item.child(), *self.made_of.get(item.exprId().id(), ())]
         elif kind == "Expand":
-            for place, item in enumerate(each(node.output())):
-                self._choose(item, [each(one)[place] for one in each(node.projections())])
+            for index, item in enumerate(each(node.output())):
+                self._choose(item, [each(projection)[index] for projection in each(node.projections())])
         elif kind == "Union":
-            for place, item in enumerate(each(node.output())):
-                self._choose(item, [each(child.output())[place] for child in each(node.children())])
+            for index, item in enumerate(each(node.output())):
+                self._choose(item, [each(child.output())[index] for child in each(node.children())])
         elif kind == "StreamingRelation":
-            found = re.search(rf"{re.escape(self.folder)}/(\w+)", node.toString())
-            assert found is not None
-            view, number = found.group(1), 2
+            match = re.search(rf"{re.escape(self.folder)}/(\w+)", node.toString())
+            assert match is not None
+            view, number = match.group(1), 2
             name = view
             while name in self.inputs:
                 # A stream that is joined with itself stands in the plan twice.
@@ -118,13 +118,15 @@ class Expressions:
                 self.sources[item.exprId().id()] = name, item.name()
 
     def _choose(self, item: Any, choices: list[Any]) -> None:
-        others = [one for one in choices if not self._is(one, item)]
+        others = [choice for choice in choices if not self._is(choice, item)]
         if others:
             self.made_of[item.exprId().id()] = others
 
     @staticmethod
-    def _is(one: Any, attribute: Any) -> bool:
-        return class_of(one) == "AttributeReference" and bool(one.exprId().id() == attribute.exprId().id())
+    def _is(expression: Any, attribute: Any) -> bool:
+        return class_of(expression) == "AttributeReference" and bool(
+            expression.exprId().id() == attribute.exprId().id()
+        )
 
     def is_computed(self, expression: Any) -> bool:
         """Whether a part of it is no column of an input, nor made of one row's columns."""
@@ -132,7 +134,7 @@ class Expressions:
             number = item.exprId().id()
             if number not in self.sources:
                 made = self.made_of.get(number)
-                if made is None or any(self.is_computed(one) or _aggregates(one) for one in made):
+                if made is None or any(self.is_computed(part) or _aggregates(part) for part in made):
                     return True
         return False
 
@@ -168,10 +170,10 @@ class Expressions:
         expressions = self.jvm.org.apache.spark.sql.catalyst.expressions
         helper = self.jvm.org.apache.spark.sql.catalyst.analysis.StreamingJoinHelper
         some = self.jvm.scala.Some
-        found = helper.getStateValueWatermark(
+        watermark = helper.getStateValueWatermark(
             side.outputSet(), expressions.AttributeSet.apply(other), some(condition), some(_FAR)
         )
-        return _FAR - int(found.get()) if found.isDefined() else None
+        return _FAR - int(watermark.get()) if watermark.isDefined() else None
 
     def choices(self, attribute: Any) -> list[Any]:
         """What a column is made of: one expression for each window of a sliding one."""
@@ -196,15 +198,15 @@ class Expressions:
             if made is None and number in self.sources:
                 yield self.sources[number]
             else:
-                for one in made or self.made_of.get(number, ()):
-                    yield from self.columns(one)
+                for part in made or self.made_of.get(number, ()):
+                    yield from self.columns(part)
 
     def _of_branch(self, number: int) -> list[Any] | None:
         """What a column is made of in the branch of a union; None if it is not made there."""
         if self.branch is None or self.sources.get(number, ("",))[0] == self.branch:
             return None
         made = self.made_of.get(number, ())
-        return [one for one in made if any(view == self.branch for view, _ in self.columns(one))] or None
+        return [part for part in made if any(view == self.branch for view, _ in self.columns(part))] or None
 
     def _over_sources(self, expression: Any) -> Any:
         """An expression over the columns of the inputs, of functions that SQL knows."""
@@ -225,7 +227,7 @@ class Expressions:
             to_time = expression.toType().typeName() == "timestamp"
             convert = functions.MicrosToTimestamp if to_time else functions.UnixMicros
             return convert(self._over_sources(expression.child()))
-        children = [self._over_sources(one) for one in each(expression.children())]
+        children = [self._over_sources(child) for child in each(expression.children())]
         return expression.withNewChildren(to_seq(children)) if children else expression
 
     def name_of(self, key: Any) -> str:
@@ -246,7 +248,7 @@ def _keeps_text(cast: Any) -> bool:
 
 
 def _aggregates(expression: Any) -> bool:
-    return any(class_of(one) == "AggregateExpression" for one in below(expression))
+    return any(class_of(node) == "AggregateExpression" for node in below(expression))
 
 
 def _kind_of(expression: Any) -> str:

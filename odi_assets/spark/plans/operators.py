@@ -83,30 +83,32 @@ class Operators:
         Raises:
             ConfigError: it is not known what the query does with a row.
         """
-        found = self._followed(self._plan) or self._branches(self._plan)
-        if found.last.beyond:
-            found = replace(found, output_key=self._by_name(found))
-        used = {pair for one in _chain(found) for given in one.inputs for pair in _uses(given)}
-        return _with_columns(found, used)
+        definition = self._followed(self._plan) or self._branches(self._plan)
+        if definition.last.beyond:
+            definition = replace(definition, output_key=self._by_name(definition))
+        used = {pair for step in _chain(definition) for query_input in step.inputs for pair in _uses(query_input)}
+        return _with_columns(definition, used)
 
-    def _by_name(self, found: QueryDefinition) -> tuple[str | None, ...]:
+    def _by_name(self, definition: QueryDefinition) -> tuple[str | None, ...]:
         """The columns of the result that have the key, or at least the name of its parts."""
         names = {str(item.name()) for item in each(self._plan.output())}
-        own = found.output_key or tuple(None for _ in found.key_names)
-        return tuple(one or (name if name in names else None) for one, name in zip(own, found.key_names, strict=True))
+        own = definition.output_key or tuple(None for _ in definition.key_names)
+        return tuple(
+            column or (name if name in names else None) for column, name in zip(own, definition.key_names, strict=True)
+        )
 
     def _followed(self, plan: Any) -> QueryDefinition | None:
         """What the query up to ``plan`` does with a row, as far as operators in a row can be followed; None if even the
         first cannot."""
-        found = self._understood(plan)
-        if found is not None:
-            return found
+        definition = self._understood(plan)
+        if definition is not None:
+            return definition
         top = _operator(plan)
         below = [child for child in each(top.children()) if any(_streams(child))]
         if len(below) != 1 or _operator(below[0]) is None:
             return None
-        found = self._followed(below[0])
-        return found and found.not_followed(_in_words(top))
+        definition = self._followed(below[0])
+        return definition and definition.not_followed(_in_words(top))
 
     def _understood(self, plan: Any) -> QueryDefinition | None:
         """What the query up to ``plan`` does with a row; None if its first operator cannot be followed."""
@@ -114,31 +116,37 @@ class Operators:
         if top is None:
             return self._rows(plan)
         reader = _READERS.get(class_of(top))
-        found = None if reader is None else reader(self, top)
-        if found is None:
+        definition = None if reader is None else reader(self, top)
+        if definition is None:
             return None
-        conditions = [one.condition() for one in _steps(plan) if class_of(one) == "Filter"]
-        return self._with_conditions(found, [one for condition in conditions for one in conjuncts(condition)])
+        conditions = [step.condition() for step in _steps(plan) if class_of(step) == "Filter"]
+        return self._with_conditions(
+            definition, [conjunct for condition in conditions for conjunct in conjuncts(condition)]
+        )
 
-    def _with_conditions(self, found: QueryDefinition, following: list[Any]) -> QueryDefinition:
+    def _with_conditions(self, definition: QueryDefinition, following: list[Any]) -> QueryDefinition:
         """The query with the conditions that follow its last operator."""
         if not following:
-            return found
-        if not self._can_be_computed(found, following):
-            texts = " and ".join(f"`{readable_sql(self._of.sql(one))}`" for one in following)
-            return found.not_followed(f"the condition {texts}")
-        ordered = sorted(map(self._of.condition, following), key=lambda one: one.text.endswith("IS NOT NULL"))
-        columns = {name for one in following for _, name in self._of.columns(one)}
-        given = replace(found.inputs[0], columns=tuple(sorted({*found.inputs[0].columns, *columns})))
-        return replace(found, inputs=(given,), withheld=tuple(ordered))
+            return definition
+        if not self._can_be_computed(definition, following):
+            texts = " and ".join(f"`{readable_sql(self._of.sql(condition))}`" for condition in following)
+            return definition.not_followed(f"the condition {texts}")
+        ordered = sorted(
+            map(self._of.condition, following), key=lambda condition: condition.text.endswith("IS NOT NULL")
+        )
+        columns = {name for condition in following for _, name in self._of.columns(condition)}
+        first_input = replace(definition.inputs[0], columns=tuple(sorted({*definition.inputs[0].columns, *columns})))
+        return replace(definition, inputs=(first_input,), withheld=tuple(ordered))
 
-    def _can_be_computed(self, found: QueryDefinition, following: list[Any]) -> bool:
+    def _can_be_computed(self, definition: QueryDefinition, following: list[Any]) -> bool:
         """Whether conditions behind the operator can be computed from the rows of a key: those on aggregates of one
         window, and those on columns of rows that a deduplication keeps."""
-        if found.kind == "aggregation":
-            is_one = len(found.windows) <= 1 and not found.session
-            return is_one and all(self._is_of_groups(one) for one in following)
-        return found.kind == "deduplication" and not any(self._of.is_computed(one) for one in following)
+        if definition.kind == "aggregation":
+            is_one = len(definition.windows) <= 1 and not definition.session
+            return is_one and all(self._is_of_groups(condition) for condition in following)
+        return definition.kind == "deduplication" and not any(
+            self._of.is_computed(condition) for condition in following
+        )
 
     def _is_of_groups(self, expression: Any) -> bool:
         """Whether an expression is made of aggregates and constants alone."""
@@ -147,8 +155,8 @@ class Operators:
             return True
         if kind == "AttributeReference":
             made = self._of.made_of.get(expression.exprId().id())
-            return made is not None and all(self._is_of_groups(one) for one in made)
-        return all(self._is_of_groups(one) for one in each(expression.children()))
+            return made is not None and all(self._is_of_groups(part) for part in made)
+        return all(self._is_of_groups(child) for child in each(expression.children()))
 
     # -- the operators
 
@@ -157,56 +165,56 @@ class Operators:
         joined = [self._joined(side) for side in sides]
         if not node.condition().isDefined() or all(joined):
             return None
-        if not all(found or self._is_input(side) for side, found in zip(sides, joined, strict=True)):
+        if not all(definition or self._is_input(side) for side, definition in zip(sides, joined, strict=True)):
             return None
         whole = node.condition().get()
         parts = list(conjuncts(whole))
-        keys = [pair for pair in (equality(one, *sides) for one in parts) if pair]
-        conditions = [self._of.condition(one) for one in parts if equality(one, *sides) is None]
-        below = next((found for found in joined if found), None)
+        keys = [pair for pair in (equality(conjunct, *sides) for conjunct in parts) if pair]
+        conditions = [self._of.condition(conjunct) for conjunct in parts if equality(conjunct, *sides) is None]
+        below = next((definition for definition in joined if definition), None)
         shift = 0 if below is None else _shift(below)
         inputs = []
-        for place, side in enumerate(sides):
-            timed, other = delayed(side.output()), delayed(sides[1 - place].output())
+        for index, side in enumerate(sides):
+            timed, other = delayed(side.output()), delayed(sides[1 - index].output())
             by_key = any(delayed([key]) is not None for pair in keys for key in pair if is_named(key))
             range_ms = 0 if by_key else self._of.range_ms(side, other, whole) if timed is not None else None
-            own = [pair[place] for pair in keys]
+            own = [pair[index] for pair in keys]
             inputs.append(self._input(side, own, timed, range_ms, also=[whole], shift=shift))
         kind = str(node.joinType().toString())
         outer = {"LeftOuter": (0,), "RightOuter": (1,), "FullOuter": (0, 1)}.get(kind, ())
-        found = QueryDefinition(
+        join = QueryDefinition(
             "join",
             tuple(inputs),
             tuple(conditions),
-            tuple(inputs[place].view for place in outer),
+            tuple(inputs[outer_index].view for outer_index in outer),
             tuple(self._of.name_of(left) for left, _ in keys),
-            self._of.output_key(self._plan, [one.key for one in inputs]),
+            self._of.output_key(self._plan, [query_input.key for query_input in inputs]),
         )
-        return found if below is None else below.followed_by(found)
+        return join if below is None else below.followed_by(join)
 
     def _aggregate(self, node: Any) -> QueryDefinition | None:
         child = node.child()
         below = self._joined(child)
         groups = each(node.groupingExpressions())
-        windows = [one for one in groups if any(one.metadata().contains(name) for name in _WINDOWS)]
-        is_session = any(one.metadata().contains(_SESSION) for one in windows)
+        windows = [group for group in groups if any(group.metadata().contains(name) for name in _WINDOWS)]
+        is_session = any(window.metadata().contains(_SESSION) for window in windows)
         # Rows of other keys of the join also decide which rows make a session.
         if not (self._is_input(child) or (below and not is_session)):
             return None
         timed = delayed(groups) if self._output_mode != "complete" else None
-        key = [one for one in groups if one not in windows] or windows
+        key = [group for group in groups if group not in windows] or windows
         shift = 0 if below is None else _shift(below)
-        given = self._input(child, key, timed, 0 if timed is not None else None, also=groups, shift=shift)
-        found = QueryDefinition(
+        only_input = self._input(child, key, timed, 0 if timed is not None else None, also=groups, shift=shift)
+        aggregation = QueryDefinition(
             "aggregation",
-            (given,),
-            key_names=tuple(str(one.name()) for one in key),
-            output_key=self._of.output_key(self._plan, [given.key]),
-            windows=tuple(self._of.sql(one) for one in self._of.choices(windows[0])) if windows else (),
+            (only_input,),
+            key_names=tuple(str(column.name()) for column in key),
+            output_key=self._of.output_key(self._plan, [only_input.key]),
+            windows=tuple(self._of.sql(choice) for choice in self._of.choices(windows[0])) if windows else (),
             session=is_session,
             waits_for_watermark=self._output_mode == "append",
         )
-        return found if below is None else below.followed_by(found)
+        return aggregation if below is None else below.followed_by(aggregation)
 
     def _deduplicate(self, node: Any) -> QueryDefinition | None:
         child, keys = node.child(), each(node.keys())
@@ -215,25 +223,25 @@ class Operators:
         # Rows of other keys of the join would count too, were the key no part of what makes two rows the same.
         if not (self._is_input(child) or (below and _names_key(below, once.identity))):
             return None
-        shown = [one for one in keys if delayed([one]) is None] or keys
+        shown = [column for column in keys if delayed([column]) is None] or keys
         shift = 0 if below is None else _shift(below)
-        given = self._input(child, shown, delayed(child.output()), once.state_range_ms, also=keys, shift=shift)
-        found = QueryDefinition(
+        only_input = self._input(child, shown, delayed(child.output()), once.state_range_ms, also=keys, shift=shift)
+        deduplication = QueryDefinition(
             "deduplication",
-            (given,),
-            key_names=tuple(str(one.name()) for one in shown),
-            output_key=self._of.output_key(self._plan, [given.key]),
+            (only_input,),
+            key_names=tuple(str(column.name()) for column in shown),
+            output_key=self._of.output_key(self._plan, [only_input.key]),
             identity=once.identity,
             expires=once.expires,
         )
-        return found if below is None else below.followed_by(found)
+        return deduplication if below is None else below.followed_by(deduplication)
 
     def _rows(self, plan: Any) -> QueryDefinition:
         key = next((item for item in each(plan.output()) if any(self._of.columns(item))), None)
         if key is None:
             raise self._no_key_error()
-        given = self._input(plan, [key])
-        return QueryDefinition("rows", (given,), key_names=(str(key.name()),), output_key=(str(key.name()),))
+        only_input = self._input(plan, [key])
+        return QueryDefinition("rows", (only_input,), key_names=(str(key.name()),), output_key=(str(key.name()),))
 
     def _no_key_error(self) -> ConfigError:
         return ConfigError(f"{self._label} cannot be explained: its rows have no column of its input", node=self._label)
@@ -270,7 +278,7 @@ class Operators:
             shift: how far a join below holds the watermark back; None if it gives none.
         """
         operator = _operator(side)
-        parts = tuple(self._of.sql(one) for one in key)
+        parts = tuple(self._of.sql(column) for column in key)
         conditions, event_time, used = self._on_the_way(side, parts)
         if operator is not None and event_time is None and delayed(operator.output()) is not None:
             event_time = self._of.micros(delayed(operator.output()))
@@ -282,7 +290,7 @@ class Operators:
             used += more
         names = [self._of.sources[each(leaf.output())[0].exprId().id()][0] for leaf in _streams(side)]
         used += [*key, *also, *([] if timed is None else [timed])]
-        columns = {pair for one in used for pair in self._of.columns(one) if pair[0] in names}
+        columns = {pair for expression in used for pair in self._of.columns(expression) if pair[0] in names}
         late = None if timed is None or shift is None else self._of.micros(timed)
         is_joined = len(names) > 1
         return Input(
@@ -300,19 +308,21 @@ class Operators:
 
     def _on_the_way(self, plan: Any, key: tuple[str, ...]) -> tuple[tuple[Condition, ...], str | None, list[Any]]:
         """The conditions of the steps down to the first operator, SQL of the event time, and what needs columns."""
-        found: dict[str, Condition] = {}
+        conditions: dict[str, Condition] = {}
         event_time, used = None, []
         for node in [*_steps(plan)]:
             if class_of(node) == "Filter":
                 used.append(node.condition())
-                for one in conjuncts(node.condition()):
-                    condition = self._of.condition(one, key)
-                    found[condition.sql] = condition
+                for conjunct in conjuncts(node.condition()):
+                    condition = self._of.condition(conjunct, key)
+                    conditions[condition.sql] = condition
             elif class_of(node) == "EventTimeWatermark":
                 used.append(node.eventTime())
                 event_time = self._of.micros(node.eventTime())
         # A comparison with NULL is not met, and Spark adds a condition that says so: the comparison is the reason.
-        ordered = sorted(found.values(), key=lambda one: one.text.endswith("IS NOT NULL") and not one.null_of_key)
+        ordered = sorted(
+            conditions.values(), key=lambda entry: entry.text.endswith("IS NOT NULL") and not entry.null_of_key
+        )
         return tuple(ordered), event_time, used
 
     def _once(self, node: Any) -> Once:
@@ -320,7 +330,7 @@ class Operators:
         within = class_of(node) == "DeduplicateWithinWatermark"
         by_time = delayed(keys) is not None
         return Once(
-            tuple(self._of.sql(one) for one in keys),
+            tuple(self._of.sql(column) for column in keys),
             None if timed is None else self._of.micros(timed),
             delay_ms(timed) if within else 0 if by_time else None,
             within,
@@ -330,24 +340,26 @@ class Operators:
 
     def _branches(self, plan: Any) -> QueryDefinition:
         """The way of each input up to its first operator, for inputs whose rows go by the same key there."""
-        found: list[tuple[Any, tuple[str, ...], Input]] = []
+        ways: list[tuple[Any, tuple[str, ...], Input]] = []
         for operator, branch in self._ways(plan, None):
             self._of.branch = self._of.sources[each(next(_streams(branch)).output())[0].exprId().id()][0]
             key = self._key_at(operator, branch)
             if key:
                 timed = self._compared(operator, branch)
-                names = tuple(self._of.name_of(one) for one in key)
-                found.append((operator, names, self._input(branch, key, timed, also=key)))
+                names = tuple(self._of.name_of(column) for column in key)
+                ways.append((operator, names, self._input(branch, key, timed, also=key)))
             self._of.branch = None
-        if not found:
+        if not ways:
             raise self._no_key_error()
-        first, names, _ = found[0]
-        alike = [one for at, own, one in found if own == names or (first is not None and first.equals(at))]
-        others = [one.view for _, _, one in found if one not in alike]
-        steps = [_in_words(one) for one in _operators(plan)]
+        first, names, _ = ways[0]
+        alike = [
+            query_input for at, own, query_input in ways if own == names or (first is not None and first.equals(at))
+        ]
+        others = [query_input.view for _, _, query_input in ways if query_input not in alike]
+        steps = [_in_words(step) for step in _operators(plan)]
         if others:
             steps.append(f"where rows of {' and '.join(others)} go, which have another key")
-        output_key = self._of.output_key(self._plan, [one.key for one in alike])
+        output_key = self._of.output_key(self._plan, [query_input.key for query_input in alike])
         is_union_alone = steps == [_IN_WORDS["Union"]]
         beyond = "" if is_union_alone else ", ".join(dict.fromkeys(steps))
         return QueryDefinition("rows", tuple(alike), key_names=names, output_key=output_key, beyond=beyond)
@@ -368,21 +380,24 @@ class Operators:
         kind = "" if operator is None else class_of(operator)
         key: list[Any] = []
         if kind == "Join" and operator.condition().isDefined():
-            pairs = [equality(one, operator.left(), operator.right()) for one in conjuncts(operator.condition().get())]
+            pairs = [
+                equality(conjunct, operator.left(), operator.right())
+                for conjunct in conjuncts(operator.condition().get())
+            ]
             key = [side for pair in pairs if pair for side in pair if {name for name, _ in of.columns(side)} == {view}]
         elif kind == "Aggregate":
             groups = each(operator.groupingExpressions())
-            key = [one for one in groups if not any(one.metadata().contains(name) for name in _WINDOWS)]
+            key = [group for group in groups if not any(group.metadata().contains(name) for name in _WINDOWS)]
         elif kind in _DEDUPLICATIONS:
-            key = [one for one in each(operator.keys()) if delayed([one]) is None]
+            key = [column for column in each(operator.keys()) if delayed([column]) is None]
         elif kind == "FlatMapGroupsInPandasWithState":
             key = each(operator.groupingAttributes())
         elif kind == "TransformWithStateInPySpark":
             key = each(operator.children().apply(0).output())[: operator.groupingAttributesLen()]
-        if key and all(any(name == view for name, _ in of.columns(one)) for one in key):
+        if key and all(any(name == view for name, _ in of.columns(column)) for column in key):
             return key
         output = [*(each(self._plan.output()) if operator is None else []), *each(branch.output())]
-        return [one for one in output if any(name == view for name, _ in of.columns(one))][:1]
+        return [column for column in output if any(name == view for name, _ in of.columns(column))][:1]
 
     def _compared(self, operator: Any, branch: Any) -> Any:
         """The column of a branch that an operator compares with the watermark; None if it drops no row as late."""
@@ -400,7 +415,7 @@ class Operators:
 
 def _operators(plan: Any) -> list[Any]:
     """The operators of a plan, those that a row comes to first before the others."""
-    above = [one for child in each(plan.children()) for one in _operators(child)]
+    above = [operator for child in each(plan.children()) for operator in _operators(child)]
     is_one = class_of(plan) not in (*_STATELESS, _STREAM) and any(_streams(plan))
     return [*above, plan] if is_one else above
 
@@ -410,40 +425,43 @@ def _in_words(operator: Any) -> str:
     return _IN_WORDS.get(kind, kind)
 
 
-def _chain(found: QueryDefinition) -> Iterator[QueryDefinition]:
-    yield found
-    if found.then is not None:
-        yield from _chain(found.then)
+def _chain(definition: QueryDefinition) -> Iterator[QueryDefinition]:
+    yield definition
+    if definition.then is not None:
+        yield from _chain(definition.then)
 
 
 def _shift(below: QueryDefinition) -> int | None:
     """How far the watermark behind a join is behind the query's own: no pair that is still to come may be late there.
     None if there is none."""
-    ranges = [one.state_range_ms for one in below.last.inputs]
-    known = [one for one in ranges if one is not None]
-    return max(known) + below.last.inputs[0].shift_ms if len(known) == len(ranges) else None
+    ranges = [query_input.state_range_ms for query_input in below.last.inputs]
+    known_ranges = [range_ms for range_ms in ranges if range_ms is not None]
+    return max(known_ranges) + below.last.inputs[0].shift_ms if len(known_ranges) == len(ranges) else None
 
 
 def _names_key(below: QueryDefinition, identity: Sequence[str]) -> bool:
     return all(
-        any(part in identity for part in parts) for parts in zip(*(one.key for one in below.inputs), strict=True)
+        any(part in identity for part in parts)
+        for parts in zip(*(query_input.key for query_input in below.inputs), strict=True)
     )
 
 
-def _uses(given: Input) -> Iterator[tuple[str, str]]:
-    for column in given.columns if given.source == JOINED else ():
+def _uses(query_input: Input) -> Iterator[tuple[str, str]]:
+    for column in query_input.columns if query_input.source == JOINED else ():
         view, _, name = column.partition(".")
         yield view, name
 
 
-def _with_columns(found: QueryDefinition, used: set[tuple[str, str]]) -> QueryDefinition:
+def _with_columns(definition: QueryDefinition, used: set[tuple[str, str]]) -> QueryDefinition:
     """The query with the columns that later operators need."""
     inputs = []
-    for one in found.inputs:
-        more = {name for view, name in used if view == one.view and one.source != JOINED}
-        inputs.append(replace(one, columns=tuple(sorted({*one.columns, *more}))) if more else one)
-    then = None if found.then is None else _with_columns(found.then, used)
-    return replace(found, inputs=tuple(inputs), then=then)
+    for query_input in definition.inputs:
+        more = {name for view, name in used if view == query_input.view and query_input.source != JOINED}
+        inputs.append(
+            replace(query_input, columns=tuple(sorted({*query_input.columns, *more}))) if more else query_input
+        )
+    then = None if definition.then is None else _with_columns(definition.then, used)
+    return replace(definition, inputs=tuple(inputs), then=then)
 
 
 _READERS: dict[str, Callable[[Operators, Any], QueryDefinition | None]] = {

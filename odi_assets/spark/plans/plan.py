@@ -67,9 +67,9 @@ def _read(
     with TemporaryDirectory(prefix="odi-explain-") as folder:
         frames = {}
         for view, shape in inputs.items():
-            place = Path(folder, view)
-            place.mkdir()
-            frames[view] = _stream(spark, shape, place)
+            input_folder = Path(folder, view)
+            input_folder.mkdir()
+            frames[view] = _stream(spark, shape, input_folder)
         analyzed = _jvm_plan(transform(frames))
         plan = spark._jsparkSession.sessionState().optimizer().execute(analyzed)
         expressions = Expressions(spark._jvm, folder)
@@ -95,7 +95,7 @@ class Equality:
     def other(self, view: str) -> int | None:
         """The place of the side that a row of ``view`` needs a counterpart on; None if it needs none."""
         needs = {"Inner": (0, 1), "LeftSemi": (0,), "RightOuter": (0,), "LeftOuter": (1,)}.get(self.kind, ())
-        return next((1 - place for place in needs if self.views[place] == view), None)
+        return next((1 - index for index in needs if self.views[index] == view), None)
 
 
 @dataclass(frozen=True)
@@ -130,17 +130,17 @@ def read_outline(
     for node in below(plan):
         kind = class_of(node)
         if kind == "Filter":
-            for one in conjuncts(node.condition()):
-                views = {view for view, _ in of.columns(one)}
-                if len(views) == 1 and not of.is_computed(one):
-                    conditions[of.inputs[views.pop()]].append(of.condition(one))
+            for conjunct in conjuncts(node.condition()):
+                views = {view for view, _ in of.columns(conjunct)}
+                if len(views) == 1 and not of.is_computed(conjunct):
+                    conditions[of.inputs[views.pop()]].append(of.condition(conjunct))
                 else:
-                    choices.append(readable_sql(of.sql(one)))
+                    choices.append(readable_sql(of.sql(conjunct)))
         elif kind == "Join" and node.condition().isDefined():
             equalities += _equalities(of, node)
     in_order = {
-        view: tuple(sorted(found, key=lambda one: one.text.endswith("IS NOT NULL")))
-        for view, found in conditions.items()
+        view: tuple(sorted(view_conditions, key=lambda condition: condition.text.endswith("IS NOT NULL")))
+        for view, view_conditions in conditions.items()
     }
     columns = {str(item.name()): tuple(of.origins(item)) for item in each(plan.output())}
     operators = frozenset(class_of(node) for node in below(plan))
@@ -149,19 +149,19 @@ def read_outline(
 
 def _equalities(of: Expressions, node: Any) -> Iterator[Equality]:
     kind = str(node.joinType().toString())
-    for one in conjuncts(node.condition().get()):
-        pair = equality(one, node.left(), node.right())
+    for conjunct in conjuncts(node.condition().get()):
+        pair = equality(conjunct, node.left(), node.right())
         views = [{view for view, _ in of.columns(side)} for side in pair or ()]
-        if pair and all(len(found) == 1 for found in views):
-            left, right = (of.inputs[found.pop()] for found in views)
+        if pair and all(len(side_views) == 1 for side_views in views):
+            left, right = (of.inputs[side_views.pop()] for side_views in views)
             yield Equality(kind, (left, right), (of.sql(pair[0]), of.sql(pair[1])))
 
 
-def _stream(spark: SparkSession, shape: InputShape, place: Path) -> DataFrame:
-    found = spark.readStream.schema(shape.schema).parquet(str(place))
+def _stream(spark: SparkSession, shape: InputShape, folder: Path) -> DataFrame:
+    frame = spark.readStream.schema(shape.schema).parquet(str(folder))
     if shape.where:
-        found = found.where(shape.where)
-    return found if shape.watermark is None else found.withWatermark(*shape.watermark)
+        frame = frame.where(shape.where)
+    return frame if shape.watermark is None else frame.withWatermark(*shape.watermark)
 
 
 def _jvm_plan(frame: DataFrame) -> Any:

@@ -17,10 +17,12 @@ def readable_sql(sql: str) -> str:
     """
     # Suffixes of literals tell their type: 5L, 0.00BD.
     plain = re.sub(r"(?<![\w'])(\d+(?:\.\d+)?)(?:BD|[LSYDF])\b", r"\1", sql)
-    found = parsed(plain)
-    if found is None:
+    expression = parsed(plain)
+    if expression is None:
         return sql
-    text = found.transform(_without_parentheses).transform(_simpler).sql(dialect="spark", normalize_functions=False)
+    text = (
+        expression.transform(_without_parentheses).transform(_simpler).sql(dialect="spark", normalize_functions=False)
+    )
     return re.sub(r"^NOT (.+) IS NULL$", r"\1 IS NOT NULL", text)
 
 

@@ -97,8 +97,8 @@ class CatalogStateBackend(StateBackend):
 
     def environments(self) -> list[str | None]:
         logs: tuple[HwmLog | RunLog, ...] = (self._hwms, self._runs)
-        found = (self._call(log, lambda log: log.environments(), "listing environments") for log in logs)
-        return sorted(set().union(*found), key=lambda name: name or "")
+        environments = (self._call(log, lambda log: log.environments(), "listing environments") for log in logs)
+        return sorted(set().union(*environments), key=lambda name: name or "")
 
     def _latest(self, key: str) -> HwmEntry | None:
         return self._call(self._hwms, lambda log: log.latest(key), f"get_hwm of `{key}`")

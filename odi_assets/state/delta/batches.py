@@ -132,7 +132,7 @@ class BatchRecord:
         nested = {
             "offsets": self.offsets,
             "rows_in": self.rows_in,
-            "operators": [vars(one) | {"custom": dict(one.custom)} for one in self.operators],
+            "operators": [vars(operator) | {"custom": dict(operator.custom)} for operator in self.operators],
             "durations_ms": self.durations_ms,
         }
         texts = {name: json.dumps(value, sort_keys=True) for name, value in nested.items()}
@@ -170,7 +170,7 @@ class BatchLog(SystemTable):
         added = COLUMNS.to_arrow({name: [row[name] for row in rows] for name in COLUMNS.kinds})
 
         def landed(handle: TableHandle) -> bool:
-            return any(one["written_at"] == now for one in self.rows(handle, self._of(rows[-1]["node"])))
+            return any(row["written_at"] == now for row in self.rows(handle, self._of(rows[-1]["node"])))
 
         self._retry.call(
             lambda: self.write(lambda handle: self.append_rows(handle, added, [], landed, True)), "recording batches"
@@ -199,7 +199,10 @@ class BatchLog(SystemTable):
         first: dict[str, datetime] = {}
         for record in newest.values():
             first[record.query] = min(first.get(record.query, _written(record)), _written(record))
-        return sorted(newest.values(), key=lambda one: (first[one.query], one.query, one.batch))
+        return sorted(
+            newest.values(),
+            key=lambda batch_record: (first[batch_record.query], batch_record.query, batch_record.batch),
+        )
 
     def forget_after(self, node: str, query: str, batch: int) -> int:
         """Take out the batches after ``batch`` of a query that goes back to it; how many there were.

@@ -76,8 +76,8 @@ class HwmLog(SystemTable):
 
     def latest_of_all(self) -> list[HwmEntry]:
         """The newest revision of every key, tombstones too, in order of the keys."""
-        found = newest_of_each(self.read(lambda handle: self._newest_rows(handle, None)) or {})
-        return [found[key] for key in sorted(found)]
+        entries = newest_of_each(self.read(lambda handle: self._newest_rows(handle, None)) or {})
+        return [entries[key] for key in sorted(entries)]
 
     def stamp(self) -> Hashable | None:
         """What is another one whenever :meth:`latest_of_all` gives something else; None where that is not known."""
@@ -122,14 +122,14 @@ class HwmLog(SystemTable):
         """What a compaction keeps, of all environments: the newest revisions of each key, and as many rows that other
         tools added, in order of the keys."""
         del files
-        found = query(
+        stream = query(
             handle,
             "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY environment, key, "
             f"revision IS NULL ORDER BY {_NEWEST_FIRST}) AS nth FROM state) WHERE nth <= {HISTORY_KEPT} "
             "ORDER BY environment, key, revision",
         )
         # Not pa.table(): that imports pandas.
-        rows = pa.RecordBatchReader.from_stream(found).read_all().drop_columns("nth")
+        rows = pa.RecordBatchReader.from_stream(stream).read_all().drop_columns("nth")
         return rows.cast(pa.schema(handle.table.schema().to_arrow()))
 
     def _append(self, handle: TableHandle, changes: Sequence[KeyChange]) -> list[HwmEntry]:
@@ -159,9 +159,9 @@ class HwmLog(SystemTable):
         fenced = handle.table.transaction_version(self.fence_prefix + keys[0])
         if fenced is not None:
             # The fence is the newest revision, and statistics name its file: one small file is read, whatever there is.
-            found = self.lists(handle, f"{self._is(keys[0])} AND (revision >= {fenced} OR revision IS NULL)")
-            if any(revision is not None for revision in found["revision"]):
-                return found
+            columns = self.lists(handle, f"{self._is(keys[0])} AND (revision >= {fenced} OR revision IS NULL)")
+            if any(revision is not None for revision in columns["revision"]):
+                return columns
         return self.lists(handle, self._is(keys[0]))
 
     def _newest_rows_where(self, handle: TableHandle, predicate: str) -> dict[str, list[Any]]:
@@ -217,7 +217,7 @@ def newest_of_each(columns: Mapping[str, Sequence[Any]]) -> dict[str, HwmEntry]:
         own = {**columns, "value": _decoded(columns), "deleted": [bool(deleted) for deleted in columns["deleted"]]}
         entries = map(HwmEntry._make, zip(*(own[name] for name in HwmEntry._fields), strict=True))
         return dict(zip(keys, entries, strict=True))
-    return {key: found[0] for key, found in revisions_by_key(as_rows(columns)).items()}
+    return {key: key_entries[0] for key, key_entries in revisions_by_key(as_rows(columns)).items()}
 
 
 def to_add(
@@ -260,16 +260,16 @@ def _with_unnumbered(ours: list[HwmEntry], unnumbered: Sequence[Mapping[str, Any
     waiting = sorted(unnumbered, key=_written)
     newer = [row for row in waiting if not ours or _written(row) > ours[0].updated_at]
     first = ours[0].revision + 1 if ours else 0
-    found = [_foreign(row, first + place) for place, row in enumerate(newer)][::-1]
+    entries = [_foreign(row, first + offset) for offset, row in enumerate(newer)][::-1]
     del waiting[len(waiting) - len(newer) :]
     for entry, before in zip_longest(ours, ours[1:]):
-        found.append(entry)
+        entries.append(entry)
         number = entry.revision
         while waiting and (before is None or _written(waiting[-1]) > before.updated_at):
             number -= 1
             taken = before is not None and number <= before.revision
-            found.append(_foreign(waiting.pop(), 0 if taken else max(number, 0)))
-    return found
+            entries.append(_foreign(waiting.pop(), 0 if taken else max(number, 0)))
+    return entries
 
 
 def _by_revision(row: Mapping[str, Any]) -> tuple[int, datetime]:

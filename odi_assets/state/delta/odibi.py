@@ -146,9 +146,9 @@ class OdibiTable(SystemTable):
         if "revision" in handle.columns:
             raise OtherLayout(f"the table at {self.uri} is Odibi's no more", uri=self.uri)
         few = keys is not None and len(keys) <= _FEW_KEYS
-        found = self.rows(handle, f"key IN ({', '.join(map(sql, keys or ()))})" if few else "TRUE")
+        table_rows = self.rows(handle, f"key IN ({', '.join(map(sql, keys or ()))})" if few else "TRUE")
         rows: dict[str, list[Row]] = {}
-        for row in found:
+        for row in table_rows:
             if row["key"] is not None:
                 rows.setdefault(row["key"], []).append(
                     Row(row["value"], row["environment"], row["updated_at"] or _NEVER)
@@ -180,32 +180,32 @@ class OdibiHwmLog(HwmLog):
         self.odibi = odibi or OdibiTable(log.location)
 
     def latest(self, key: str) -> HwmEntry | None:
-        found = self._now([key]).get(key, _KeyInBothTables(None))
-        if found.due:
+        key_state = self._now([key]).get(key, _KeyInBothTables(None))
+        if key_state.due:
             self._repair(key)
-        return found.entry
+        return key_state.entry
 
     def latest_of_all(self) -> list[HwmEntry]:
-        found = self._now(None)
-        return [entry for key in sorted(found) if (entry := found[key].entry) is not None]
+        key_states = self._now(None)
+        return [entry for key in sorted(key_states) if (entry := key_states[key].entry) is not None]
 
     def stamp(self) -> None:
         """Two tables decide."""
 
     def history(self, key: str) -> list[HwmEntry]:
-        found = self._now([key]).get(key, _KeyInBothTables(None))
-        return [*_newest_first(found.foreign), *super().history(key)]
+        key_state = self._now([key]).get(key, _KeyInBothTables(None))
+        return [*_newest_first(key_state.foreign), *super().history(key)]
 
     def histories(self) -> dict[str, list[HwmEntry]]:
-        found, own = self._now(None), super().histories()
-        return {key: [*_newest_first(found[key].foreign), *own.get(key, ())] for key in sorted(found)}
+        key_states, own = self._now(None), super().histories()
+        return {key: [*_newest_first(key_states[key].foreign), *own.get(key, ())] for key in sorted(key_states)}
 
     def environments(self) -> set[str | None]:
         return super().environments() | self.odibi.environments()
 
     def check(self, changes: Sequence[KeyChange]) -> None:
-        found = self._now([change.key for change in changes])
-        self._next(found, changes)
+        key_states = self._now([change.key for change in changes])
+        self._next(key_states, changes)
 
     def mirror(self, keys: Collection[str] | None = None) -> int:
         """Write what Odibi's table lacks of ``keys``, or of all; how many keys that was.
@@ -224,13 +224,15 @@ class OdibiHwmLog(HwmLog):
         return raced(attempt, lost=lambda error: isinstance(error, CommitConflict))
 
     def maintain(self, *, dry_run: bool = False) -> dict[str, int]:
-        due = sum(found.due for found in self._now(None).values()) if dry_run else self.mirror()
+        due = sum(key_state.due for key_state in self._now(None).values()) if dry_run else self.mirror()
         return {**super().maintain(dry_run=dry_run), "rows_mirrored": due}
 
     def _mirror(self, keys: Collection[str] | None) -> int:
         look = self.odibi.look(keys)
-        found = self._beside(look, keys)
-        due = [(one.entry, one.text) for one in found.values() if one.due and one.entry]
+        key_states = self._beside(look, keys)
+        due = [
+            (key_state.entry, key_state.text) for key_state in key_states.values() if key_state.due and key_state.entry
+        ]
         if due:
             rows = [{**entry._asdict(), "value": text} for entry, text in due if not entry.deleted]
             self.odibi.put(look, [entry for entry, _ in due], rows)
@@ -248,14 +250,14 @@ class OdibiHwmLog(HwmLog):
         self, handle: TableHandle, changes: Sequence[KeyChange]
     ) -> tuple[list[HwmEntry], Mapping[str, Sequence[Foreign]]]:
         keys = [change.key for change in changes]
-        found = self._decided(handle, self.odibi.look(keys), keys)
-        before = {key: one.foreign for key, one in found.items()}
-        return self._next(found, changes), before
+        key_states = self._decided(handle, self.odibi.look(keys), keys)
+        before = {key: key_state.foreign for key, key_state in key_states.items()}
+        return self._next(key_states, changes), before
 
-    def _next(self, found: Mapping[str, _KeyInBothTables], changes: Sequence[KeyChange]) -> list[HwmEntry]:
+    def _next(self, key_states: Mapping[str, _KeyInBothTables], changes: Sequence[KeyChange]) -> list[HwmEntry]:
         now = datetime.now(UTC)
         return [
-            change.entry_after(found.get(change.key, _KeyInBothTables(None)).entry, self.environment, now)
+            change.entry_after(key_states.get(change.key, _KeyInBothTables(None)).entry, self.environment, now)
             for change in changes
         ]
 
@@ -266,8 +268,8 @@ class OdibiHwmLog(HwmLog):
 
     def _beside(self, look: OdibiRows, keys: Collection[str] | None) -> dict[str, _KeyInBothTables]:
         # Odibi's table was looked at before our log is: whatever its rows were written from, the log has it.
-        found = self.read(lambda handle: self._decided(handle, look, keys))
-        return self._decided(None, look, keys) if found is None else found
+        key_states = self.read(lambda handle: self._decided(handle, look, keys))
+        return self._decided(None, look, keys) if key_states is None else key_states
 
     def _decided(
         self, handle: TableHandle | None, look: OdibiRows, keys: Collection[str] | None
@@ -279,7 +281,7 @@ class OdibiHwmLog(HwmLog):
         doubtful = [key for key in own if key in wanted and not self._is_in_row(look, own[key], texts[key])]
         older = self._rows_of(handle, doubtful) if handle is not None and doubtful else {}
         decided = ((key, self._found(look, key, own.get(key), texts.get(key), older.get(key, ()))) for key in wanted)
-        return {key: found for key, found in decided if found.entry is not None}
+        return {key: key_state for key, key_state in decided if key_state.entry is not None}
 
     def _is_in_row(self, look: OdibiRows, entry: HwmEntry, text: str | None) -> bool:
         rows = look.of(entry.key, self.environment)
@@ -287,10 +289,10 @@ class OdibiHwmLog(HwmLog):
 
     def _rows_of(self, handle: TableHandle, keys: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
         which = f" AND key IN ({', '.join(map(sql, keys))})" if len(keys) <= _FEW_KEYS else ""
-        found: dict[str, list[dict[str, Any]]] = {}
+        rows_by_key: dict[str, list[dict[str, Any]]] = {}
         for row in self.rows(handle, self._mine + which):
-            found.setdefault(row["key"], []).append(row)
-        return found
+            rows_by_key.setdefault(row["key"], []).append(row)
+        return rows_by_key
 
     def _found(
         self,
@@ -301,12 +303,14 @@ class OdibiHwmLog(HwmLog):
         older: Sequence[Mapping[str, Any]],
     ) -> _KeyInBothTables:
         rows, mark = look.of(key, self.environment), look.mark(key, self.environment)
-        since = [one for one in older if one["revision"] >= mark]
+        since = [own_row for own_row in older if own_row["revision"] >= mark]
         latest = max(mark, own.revision if own is not None else -1)
         if rows:
             if own is not None and self._is_in_row(look, own, text):
                 return _KeyInBothTables(own, text)
-            new = [row for row in rows if not any(_is(row, one["value"], one["updated_at"]) for one in since)]
+            new = [
+                row for row in rows if not any(_is(row, own_row["value"], own_row["updated_at"]) for own_row in since)
+            ]
             if rows[-1] not in new:
                 return _KeyInBothTables(own, text, due=True)
             # Where there is neither mark nor revision, Odibi alone has ever set the key: it begins with revision 0.
@@ -314,7 +318,7 @@ class OdibiHwmLog(HwmLog):
             return _set_by_odibi(key, self.environment, new, first)
         if not look.takes(key, self.environment) or (own is not None and own.deleted):
             return _KeyInBothTables(own, text)
-        if not mark or any(one["deleted"] for one in since):
+        if not mark or any(own_row["deleted"] for own_row in since):
             return _KeyInBothTables(own, text, due=own is not None)
         moment = own.updated_at + timedelta(microseconds=1) if own is not None else _NEVER
         gone = HwmEntry(key, None, self.environment, moment, latest + 1, deleted=True)

@@ -127,19 +127,19 @@ class RunLog(SystemTable):
 
     def count_before(self, oldest: datetime) -> int:
         """How many runs :meth:`drop_before` would delete."""
-        found = self.read(lambda handle: len(self.rows(handle, self._dispensable(handle, oldest))))
-        return found or 0
+        count = self.read(lambda handle: len(self.rows(handle, self._dispensable(handle, oldest))))
+        return count or 0
 
     def find_ids(self, prefix: str) -> list[str]:
         """Ids of runs that begin with ``prefix``, newest first; a few."""
-        wanted = (
+        statement = (
             f"SELECT run_id FROM state WHERE {in_environment(self.environment)} AND starts_with(run_id, {sql(prefix)}) "
             f'GROUP BY run_id ORDER BY max("timestamp") DESC LIMIT {MOST_RUN_IDS}'
         )
 
         ids = Columns({"run_id": "string"})
-        found = self.read(lambda handle: ids.rows(query(handle, wanted)))
-        return [row["run_id"] for row in found or []]
+        rows = self.read(lambda handle: ids.rows(query(handle, statement)))
+        return [row["run_id"] for row in rows or []]
 
     def _dispensable(self, handle: TableHandle, oldest: datetime) -> str:
         """The predicate of runs that ended before ``oldest`` and are not the newest of their node."""
@@ -155,13 +155,13 @@ class RunLog(SystemTable):
         where = " AND ".join(
             [in_environment(self.environment), *(f"{name} = {sql(value)}" for name, value in wanted.items())]
         )
-        found: list[RunRecord] = []
+        records: list[RunRecord] = []
         for since in self._horizons(handle, wanted, limit):
             bound = "" if since is None else f' AND "timestamp" >= {_literal(since)}'
-            found = [RunRecord.from_row(row) for row in self._rows(handle, where + bound, limit)]
-            if limit is not None and len(found) >= limit:
+            records = [RunRecord.from_row(row) for row in self._rows(handle, where + bound, limit)]
+            if limit is not None and len(records) >= limit:
                 break
-        return sorted(found, key=newest_first, reverse=True)
+        return sorted(records, key=newest_first, reverse=True)
 
     def _rows(self, handle: TableHandle, predicate: str, limit: int | None) -> list[dict[str, Any]]:
         if limit is None or limit == 1:

@@ -63,7 +63,7 @@ def _share_state(location: Location) -> int:
         rows = table.rows(handle, "TRUE")
     by_environment = _revisions(rows)
     _write_revisions(odibi.revisions_beside(location), by_environment)
-    newest = [revisions[0] for found in by_environment.values() for revisions in found.values()]
+    newest = [revisions[0] for histories in by_environment.values() for revisions in histories.values()]
     by_key = _one_per_key([entry for entry in newest if not entry.deleted])
     marks = [entry for entry in newest if by_key.get(entry.key, entry) is entry]
     lists = _lists([*by_key.values()]) if by_key else dict.fromkeys(odibi.COLUMNS.kinds, ())
@@ -92,8 +92,8 @@ def _as_plain_as_odibis(table: SystemTable, odibis: Columns, partitions: Sequenc
     not there is made."""
     handle = table.open()
     if handle is None:
-        place = TableHandle(table.location, None, STATE)
-        with place.calls("making a system table"):
+        new_handle = TableHandle(table.location, None, STATE)
+        with new_handle.calls("making a system table"):
             DeltaTable.create(
                 table.uri,
                 odibis.schema,
@@ -102,9 +102,9 @@ def _as_plain_as_odibis(table: SystemTable, odibis: Columns, partitions: Sequenc
                 storage_options=store_options(table.location),
             )
         return None
-    wanted = {**_PROPERTIES, "delta.dataSkippingStatsColumns": ",".join(_indexed(table, odibis))}
+    properties = {**_PROPERTIES, "delta.dataSkippingStatsColumns": ",".join(_indexed(table, odibis))}
     there = handle.table.metadata().configuration
-    changed = {name: value for name, value in wanted.items() if there.get(name, value) != value}
+    changed = {name: value for name, value in properties.items() if there.get(name, value) != value}
     if changed:
         with handle.calls("setting properties of a system table"):
             handle.table.alter.set_table_properties(changed)
@@ -130,9 +130,11 @@ def _revisions(rows: Sequence[Mapping[str, Any]]) -> dict[str | None, dict[str, 
 
 def _write_revisions(location: Location, by_environment: Mapping[str | None, Mapping[str, Sequence[HwmEntry]]]) -> None:
     handle = HwmLog(location, None).open_for_writing()
-    entries = [one for found in by_environment.values() for revisions in found.values() for one in revisions]
+    entries = [
+        entry for histories in by_environment.values() for revisions in histories.values() for entry in revisions
+    ]
     prefixes = {name: HwmLog(location, name).fence_prefix for name in by_environment}
-    newest = [revisions[0] for found in by_environment.values() for revisions in found.values()]
+    newest = [revisions[0] for histories in by_environment.values() for revisions in histories.values()]
     lists = _lists(entries) if entries else dict.fromkeys(HWM_COLUMNS.kinds, ())
     fences = [Transaction(prefixes[entry.environment] + entry.key, entry.revision) for entry in newest]
     with handle.calls("writing revisions"):

@@ -157,7 +157,7 @@ class SparkHwmLog(SparkTable, HwmLog):
         return revisions_by_key(self.select(environment=self.environment))
 
     def latest_of_all(self) -> list[HwmEntry]:
-        return [found[0] for found in self.histories().values()]
+        return [history[0] for history in self.histories().values()]
 
     def stamp(self) -> None:
         """Only Spark can look at the table."""
@@ -196,11 +196,11 @@ class SparkRunLog(SparkTable, RunLog):
     def newest(
         self, *, pipeline: str | None, node: str | None, run_id: str | None, limit: int | None
     ) -> list[RunRecord]:
-        named = {"pipeline_name": pipeline, "node_name": node, "run_id": run_id}
-        wanted = {name: value for name, value in named.items() if value is not None}
-        rows = self.select(environment=self.environment, **wanted)
-        found = sorted(map(RunRecord.from_row, rows), key=newest_first, reverse=True)
-        return found if limit is None else found[: max(limit, 0)]
+        values_by_column = {"pipeline_name": pipeline, "node_name": node, "run_id": run_id}
+        filters = {name: value for name, value in values_by_column.items() if value is not None}
+        rows = self.select(environment=self.environment, **filters)
+        records = sorted(map(RunRecord.from_row, rows), key=newest_first, reverse=True)
+        return records if limit is None else records[: max(limit, 0)]
 
     def find_ids(self, prefix: str) -> list[str]:
         runs = self.newest(pipeline=None, node=None, run_id=None, limit=None)

@@ -134,10 +134,10 @@ class SystemTable:
         return handle
 
     def _create(self) -> TableHandle:
-        place = TableHandle(self.location, None, self.owner)
+        new_handle = TableHandle(self.location, None, self.owner)
         refused: StateError | None = None
         try:
-            with place.calls("making a system table"):
+            with new_handle.calls("making a system table"):
                 DeltaTable.create(
                     self.uri,
                     self.columns.schema,
@@ -163,8 +163,8 @@ class SystemTable:
         try:
             note.parent.mkdir(parents=True, exist_ok=True)
             others = _devices(note) if note.exists() else {}
-            found = {**others, self.uri: self.location.local_path.stat().st_dev}
-            note.write_text(json.dumps(found), encoding="utf-8")
+            devices = {**others, self.uri: self.location.local_path.stat().st_dev}
+            note.write_text(json.dumps(devices), encoding="utf-8")
         except OSError as error:
             _log.info(
                 "%s cannot be written; if the disk of %s is not mounted, nobody can tell: %s", note, self.uri, error
@@ -178,7 +178,7 @@ class SystemTable:
             OSError: it cannot be found out which it is.
         """
         device, path = _devices(note).get(self.uri), self.location.local_path
-        here = next(place for place in (path, *path.parents) if is_there(place))
+        here = next(folder for folder in (path, *path.parents) if is_there(folder))
         if device not in (None, here.stat().st_dev):
             raise StateError(
                 f"there is no system table at {self.uri}, and it was made on another disk than the one of {here}",
@@ -254,8 +254,8 @@ class SystemTable:
         """
 
         def look(handle: TableHandle) -> set[str | None]:
-            found = query(handle, "SELECT DISTINCT environment FROM state")
-            return {row["environment"] for row in Columns({"environment": "string"}).rows(found)}
+            stream = query(handle, "SELECT DISTINCT environment FROM state")
+            return {row["environment"] for row in Columns({"environment": "string"}).rows(stream)}
 
         return self.read(look) or set()
 
@@ -392,12 +392,12 @@ def _devices(note: Path) -> dict[str, int]:
         OSError: the note cannot be looked at.
     """
     try:
-        found: dict[str, Any] = json.loads(note.read_text(encoding="utf-8"))
+        devices: dict[str, Any] = json.loads(note.read_text(encoding="utf-8"))
     except ValueError:
         _log.warning("%s cannot be read and is ignored; it can be deleted", note)
         return {}
     # Early versions noted only the table that was made last.
-    return {found["table"]: found["device"]} if "table" in found else found
+    return {devices["table"]: devices["device"]} if "table" in devices else devices
 
 
 def query(handle: TableHandle, sql_: str) -> Any:

@@ -49,11 +49,11 @@ class LocalJSONStateBackend(StateBackend):
     def environments(self) -> list[str | None]:
         document = self._read()
         keys = self._section(self._section(document, "odi"), "keys", "odi.")
-        found = {name or None for name, own in keys.items() if own}
-        found |= {record.environment for record in self._runs.newest_first()}
+        environments = {name or None for name, own in keys.items() if own}
+        environments |= {record.environment for record in self._runs.newest_first()}
         if document["hwm"] or document["pipelines"]:
-            found.add(None)
-        return sorted(found, key=lambda name: name or "")
+            environments.add(None)
+        return sorted(environments, key=lambda name: name or "")
 
     def _latest(self, key: str) -> HwmEntry | None:
         return next(iter(self._revisions(self._read(), key)), None)
@@ -63,13 +63,13 @@ class LocalJSONStateBackend(StateBackend):
 
     def hwms_stamp(self) -> Hashable | None:
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return None
         # A file that changed a moment ago may change once more at what its file system takes for the same time.
-        if time.time_ns() - found.st_mtime_ns < _SETTLES_NS:
+        if time.time_ns() - status.st_mtime_ns < _SETTLES_NS:
             return None
-        return str(self.path), self.environment, found.st_ino, found.st_mtime_ns, found.st_size
+        return str(self.path), self.environment, status.st_ino, status.st_mtime_ns, status.st_size
 
     def history(self, key: str) -> list[HwmEntry]:
         return self._revisions(self._read(), check_key(key))
@@ -100,15 +100,15 @@ class LocalJSONStateBackend(StateBackend):
 
     def damaged_files(self) -> dict[Path, StateError]:
         """The files that are there and cannot be parsed, each with the error over it."""
-        found: dict[Path, StateError] = {}
+        errors_by_path: dict[Path, StateError] = {}
         for path, look in ((self.path, self.histories), (self._runs.path, lambda: list(self._runs.newest_first()))):
             try:
                 look()
             except StateError as error:
                 if "line" not in error.fields:
                     raise
-                found[path] = error
-        return found
+                errors_by_path[path] = error
+        return errors_by_path
 
     def set_aside(self, path: Path) -> Path:
         """Move one of the damaged files out of the way, and return where to.
@@ -142,7 +142,7 @@ class LocalJSONStateBackend(StateBackend):
         limit: int | None = None,
     ) -> list[RunRecord]:
         names = [name for name in (pipeline, node, run_id) if name is not None]
-        found = (
+        records = (
             record
             for record in self._runs.newest_first(*names)
             if record.environment == self.environment
@@ -150,11 +150,11 @@ class LocalJSONStateBackend(StateBackend):
             and node in (None, record.node_name)
             and run_id in (None, record.run_id)
         )
-        return list(islice(found, limit))
+        return list(islice(records, limit))
 
     def find_run_ids(self, prefix: str) -> list[str]:
-        found = (r.run_id for r in self._runs.newest_first() if r.environment == self.environment)
-        distinct = dict.fromkeys(run_id for run_id in found if run_id.startswith(prefix))
+        run_ids = (r.run_id for r in self._runs.newest_first() if r.environment == self.environment)
+        distinct = dict.fromkeys(run_id for run_id in run_ids if run_id.startswith(prefix))
         return list(islice(distinct, MOST_RUN_IDS))
 
     def get_last_run_info(self, pipeline: str, node: str) -> dict[str, Any] | None:
@@ -162,8 +162,8 @@ class LocalJSONStateBackend(StateBackend):
         info = super().get_last_run_info(pipeline, node)
         if info is None and self.environment is None:
             nodes = self._section(self._section(self._read(), "pipelines"), pipeline, "pipelines.").get("nodes") or {}
-            found = nodes.get(node)
-            info = None if found is None else {"success": bool(found.get("success")), "metadata": {}, **found}
+            run = nodes.get(node)
+            info = None if run is None else {"success": bool(run.get("success")), "metadata": {}, **run}
         return info
 
     def save_pipeline_run(self, pipeline_name: str, pipeline_data_: Mapping[str, Any]) -> None:

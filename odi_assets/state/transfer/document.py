@@ -59,12 +59,12 @@ def parse(text: str, source: str) -> StateSnapshot:
         document = StateDocument.model_validate(json.loads(text))
     except ValidationError as error:
         starts = scan(text, max_depth=_MAX_DEPTH).starts
-        found = []
-        for one in error.errors(include_url=False, include_input=False):
-            path = tuple(one["loc"])
-            known = next(path[:end] for end in range(len(path), -1, -1) if path[:end] in starts)
-            found.append((starts[known], path, _message(one)))
-        raise _refused(source, _placed(text, source, found)) from None
+        problems = []
+        for detail in error.errors(include_url=False, include_input=False):
+            path = tuple(detail["loc"])
+            known_path = next(path[:end] for end in range(len(path), -1, -1) if path[:end] in starts)
+            problems.append((starts[known_path], path, _message(detail)))
+        raise _refused(source, _placed(text, source, problems)) from None
     return _snapshot(document)
 
 
@@ -91,9 +91,9 @@ def _revision(entry: HwmEntry) -> dict[str, Any]:
 
 
 def _run(record: RunRecord) -> dict[str, Any]:
-    found = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "environment"}
-    moments = {name: value.isoformat() for name, value in found.items() if isinstance(value, datetime)}
-    return {name: to_json(plain(value))[0] for name, value in {**found, **moments}.items()}
+    attributes = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "environment"}
+    moments = {name: value.isoformat() for name, value in attributes.items() if isinstance(value, datetime)}
+    return {name: to_json(plain(value))[0] for name, value in {**attributes, **moments}.items()}
 
 
 def _snapshot(document: StateDocument) -> StateSnapshot:
@@ -111,9 +111,9 @@ def _state(item: Any) -> EnvironmentState:
 # -- what is wrong, and where ------------------------------------------------------------------------------------------
 
 
-def _placed(text: str, source: str, found: list[tuple[int, JsonPath, str]]) -> list[str]:
+def _placed(text: str, source: str, problems: list[tuple[int, JsonPath, str]]) -> list[str]:
     lines, placed = Lines(text), []
-    for start, path, message in sorted(found, key=lambda one: one[0]):
+    for start, path, message in sorted(problems, key=lambda problem: problem[0]):
         line, column = lines.at(start)
         where = key_text(path)
         placed.append(f"{source}:{line}:{column}: {where + ': ' if where else ''}{message}")

@@ -91,7 +91,7 @@ class Key(Revision):
     @classmethod
     def _in_order(cls, older: tuple[Revision, ...], info: Info) -> tuple[Revision, ...]:
         numbers = [entry.revision for entry in older] + [info.data.get("revision", float("inf"))]
-        if any(one >= next_ for one, next_ in pairwise(numbers)):
+        if any(number >= next_ for number, next_ in pairwise(numbers)):
             raise ValueError("must be the revisions before this one, oldest first, each number once")
         return older
 

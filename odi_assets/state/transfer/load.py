@@ -87,10 +87,10 @@ class Transfer:
         """
         if self.kept:
             keys = [difference.after.key for difference in self.kept]
-            one = len(keys) == 1
+            is_one = len(keys) == 1
             raise StateError(
-                f"{len(keys)} key{' stands' if one else 's stand'} further here, or {'was' if one else 'were'} written "
-                f"later, and would move back: {', '.join(keys)}",
+                f"{len(keys)} key{' stands' if is_one else 's stand'} further here, or {'was' if is_one else 'were'} "
+                f"written later, and would move back: {', '.join(keys)}",
                 fix="nothing was changed; leave them out of the document, or use force if they are meant to move back",
                 keys=keys,
             )

@@ -41,18 +41,18 @@ def migration(
     """
     if repr(source) == repr(target):
         raise ConfigError("this would move state onto itself", fix="name two different places")
-    found = read(source)
-    if not found.environments:
+    snapshot = read(source)
+    if not snapshot.environments:
         raise ConfigError(f"there is no state in {source!r}", fix="check its path; nothing was changed")
     if rename_environment:
-        found = snapshots.into(found, into)
-    return decide(found, target, same_tables=True, renames=renames, force=force)
+        snapshot = snapshots.into(snapshot, into)
+    return decide(snapshot, target, same_tables=True, renames=renames, force=force)
 
 
 def read(source: StateBackend) -> StateSnapshot:
     """All that a store holds, with what Odibi noted in it."""
-    found = snapshots.take(source, project=None, history=True, runs=True)
-    return replace(found, environments=tuple(_with_odibis_runs(source, state) for state in found.environments))
+    snapshot = snapshots.take(source, project=None, history=True, runs=True)
+    return replace(snapshot, environments=tuple(_with_odibis_runs(source, state) for state in snapshot.environments))
 
 
 def _with_odibis_runs(source: StateBackend, state: EnvironmentState) -> EnvironmentState:

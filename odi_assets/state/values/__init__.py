@@ -140,15 +140,15 @@ def _to_json(value: Any, depth: int) -> tuple[Any, TypeTree]:
         pairs = [(_to_json(key, depth + 1), _to_json(item, depth + 1)) for key, item in value.items()]
         data = [[key, item] for (key, _), (item, _) in pairs]
         return data, {"pairs": [[key, item] for (_, key), (_, item) in pairs]}
-    found: Any = [data for data, _ in items]
+    parts: Any = [data for data, _ in items]
     kinds: Any = [kind for _, kind in items]
     # An int beyond 4,000 digits and a NaN are strings in JSON.
     kept = all(
         kind in _KEPT_BY_JSON and not (kind in ("int", "float") and isinstance(data, str)) for data, kind in items
     )
     if form is dict:
-        found, kinds = dict(zip(value, found, strict=True)), dict(zip(value, kinds, strict=True))
-    return found, form.__name__ if kept and form is not tuple else {form.__name__: kinds}
+        parts, kinds = dict(zip(value, parts, strict=True)), dict(zip(value, kinds, strict=True))
+    return parts, form.__name__ if kept and form is not tuple else {form.__name__: kinds}
 
 
 def _from_json(data: Any, kind: Any) -> Any:

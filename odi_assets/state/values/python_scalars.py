@@ -125,10 +125,10 @@ def _zone_back(name: str) -> tzinfo:
 
 
 def _timedelta_back(data: Any, _zone: str | None) -> timedelta:
-    found = _DURATION.fullmatch(data)
-    if found is None:
+    match = _DURATION.fullmatch(data)
+    if match is None:
         raise ValueError("not a duration")
-    sign, seconds, micros = found.groups()
+    sign, seconds, micros = match.groups()
     value = timedelta(seconds=int(seconds), microseconds=int(micros or 0))
     return -value if sign else value
 

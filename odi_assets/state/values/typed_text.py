@@ -26,5 +26,5 @@ def looks_typed(value: Any) -> bool:
     return isinstance(value, dict) and set(value) == _TYPED_KEYS
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)
+def _is_same(left: Any, right: Any) -> bool:
+    return type(left) is type(right) and bool(left == right)

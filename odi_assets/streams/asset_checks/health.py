@@ -48,7 +48,7 @@ def health_check(project: Project, key: NodeKey) -> dg.AssetChecksDefinition:
         return dg.AssetCheckResult(
             passed=not beyond,
             severity=dg.AssetCheckSeverity.WARN,
-            description="; ".join(one.message for one in beyond) or "All figures are within their limits.",
+            description="; ".join(excess.message for excess in beyond) or "All figures are within their limits.",
             metadata=health_metadata(health),
         )
 
@@ -74,10 +74,10 @@ def health_metadata(health: Health) -> dict[str, Any]:
         "watermark": dg.MetadataValue.timestamp(health.watermark) if health.watermark else None,
         "oldest_event_time": dg.MetadataValue.timestamp(health.oldest) if health.oldest else None,
     }
-    found = {name: value for name, value in figures.items() if value is not None}
+    metadata = {name: value for name, value in figures.items() if value is not None}
     rows = [{name: _shown(value) for name, value in row.items()} for row in health_rows(health)]
-    found["batches"] = dg.MetadataValue.md(_table(rows[-_ROWS:]))
-    return found
+    metadata["batches"] = dg.MetadataValue.md(_table(rows[-_ROWS:]))
+    return metadata
 
 
 def _table(rows: list[dict[str, str]]) -> str:

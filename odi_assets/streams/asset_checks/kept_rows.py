@@ -40,21 +40,23 @@ def _check(project: Project, key: NodeKey, name: str, connection: str, path: str
     def check() -> dg.AssetCheckResult:
         table = TableHandle.open(project.location(connection, path))
         mark, records = _mark(project, key, name), project.open_batches().of_node(str(key))
-        found: list[dict[str, object]] = []
+        kept_rows: list[dict[str, object]] = []
         if table.exists and records:
             last = records[-1]
-            first = min(one.batch for one in records if (one.query, one.run_id) == (last.query, last.run_id))
+            first = min(
+                record.batch for record in records if (record.query, record.run_id) == (last.query, last.run_id)
+            )
             where = f"query = {sql(last.query)} AND batch >= {first}"
             with table.reads("reading kept rows"):
-                found = _COLUMNS.rows(table.table.scan(columns=list(_COLUMNS.kinds), predicate=where))
+                kept_rows = _COLUMNS.rows(table.table.scan(columns=list(_COLUMNS.kinds), predicate=where))
         behind = f"{'; '.join(mark.apart)}: the node's next run does it" if mark and mark.has_work else ""
         gaps = f"the rows of {batches_text(mark.lost)} are not known" if mark and mark.lost else ""
-        text = f"{_counts(found)}: see {table.location.uri}" if found else "" if behind else _TEXTS[name]
+        text = f"{_counts(kept_rows)}: see {table.location.uri}" if kept_rows else "" if behind else _TEXTS[name]
         return dg.AssetCheckResult(
-            passed=not (found or behind),
+            passed=not (kept_rows or behind),
             severity=dg.AssetCheckSeverity.WARN,
             description="; ".join(filter(None, [text, behind, gaps])),
-            metadata={"rows": len(found), "rows_in_all": table.rows or 0, "dagster/uri": table.location.uri},
+            metadata={"rows": len(kept_rows), "rows_in_all": table.rows or 0, "dagster/uri": table.location.uri},
         )
 
     return check
@@ -67,6 +69,6 @@ def _mark(project: Project, key: NodeKey, which: str) -> KeptMark | None:
     return next((mark for mark in marks if mark.which == which), None)
 
 
-def _counts(found: Sequence[Mapping[str, object]]) -> str:
-    by_input = Counter(str(row["input"]) for row in found)
+def _counts(kept_rows: Sequence[Mapping[str, object]]) -> str:
+    by_input = Counter(str(row["input"]) for row in kept_rows)
     return ", ".join(f"{counted(rows, 'row')} of {name}" for name, rows in sorted(by_input.items()))

@@ -103,8 +103,8 @@ class BatchCommitter:
             self._require_next(last, facts)
             ranges = self._ranges(facts)
             looked_at = {
-                one.name: one.require_readable(rows.sparkSession, self._log, start, end)
-                for one, start, end in ranges or ()
+                source.name: source.require_readable(rows.sparkSession, self._log, start, end)
+                for source, start, end in ranges or ()
             }
             read_at = {name: files for name, files in looked_at.items() if files}
             self._write(rows, handle, replace(facts, read_at=read_at), self._is_small(ranges))
@@ -115,8 +115,8 @@ class BatchCommitter:
     def _last(self, handle: TableHandle) -> tuple[CommittedStamp | None, StreamFacts | None]:
         if not handle.transaction_number(self.app_id):
             return None, None
-        found: tuple[CommittedStamp | None, StreamFacts | None] = (None, self.last)
-        return next(stream_stamps(handle, self.app_id), found)
+        default: tuple[CommittedStamp | None, StreamFacts | None] = (None, self.last)
+        return next(stream_stamps(handle, self.app_id), default)
 
     def _require_first(self, stamp: CommittedStamp | None, number: int) -> None:
         if not self._begun:
@@ -181,17 +181,17 @@ class BatchCommitter:
         if facts.batch and before is None:
             return None
         starts = {} if before is None else before.offsets
-        ends = ((one, (facts.offsets.get(one.name) or {}).get("end")) for one in self.inputs)
-        ranges = [(one, (starts.get(one.name) or {}).get("end"), end) for one, end in ends]
-        return [(one, start, end) for one, start, end in ranges if end is not None and start != end]
+        ends = ((source, (facts.offsets.get(source.name) or {}).get("end")) for source in self.inputs)
+        ranges = [(source, (starts.get(source.name) or {}).get("end"), end) for source, end in ends]
+        return [(source, start, end) for source, start, end in ranges if end is not None and start != end]
 
     def _is_small(self, ranges: Ranges | None) -> bool:
         """Whether this process may hold the rows of a batch, judged by the files that it reads."""
         if ranges is None or self.spec.mode.traits.increment == "table":
             return False
         left = _SMALL
-        for one, start, end in ranges:
-            size = one.size(self._log, start, end)
+        for source, start, end in ranges:
+            size = source.size(self._log, start, end)
             if size is None or size > left:
                 return False
             left -= size
@@ -199,8 +199,10 @@ class BatchCommitter:
 
     def _versions(self, facts: StreamFacts) -> dict[str, int]:
         """By upstream node, the version up to which the batch has read its table."""
-        ends = {name: one["end"] for name, one in facts.offsets.items() if one["end"]}
-        versions = {one.label: one.upstream_version(ends[one.name]) for one in self.inputs if one.name in ends}
+        ends = {name: offset["end"] for name, offset in facts.offsets.items() if offset["end"]}
+        versions = {
+            source.label: source.upstream_version(ends[source.name]) for source in self.inputs if source.name in ends
+        }
         return {node: version for node, version in versions.items() if version is not None}
 
     def _dropped(self) -> tuple[int, ...] | None:

@@ -49,33 +49,38 @@ def require_fits_checkpoint(plan: StreamPlan, rows: DataFrame, run: RunInfo) -> 
         if checkpoint is None:
             return {}
         conf, store = query_conf(settings), _store(plan.checkpoint, rows)
-        found = check_against(checkpoint, rows, conf, output_mode=settings.output_mode, store=store)
-    for one in found:
-        is_misread = one.effect is DifferenceEffect.MISREAD and before.get(one.what) != (one.stored, one.wanted)
-        if one.effect is DifferenceEffect.FAILS or is_misread:
+        differences = check_against(checkpoint, rows, conf, output_mode=settings.output_mode, store=store)
+    for difference in differences:
+        is_misread = difference.effect is DifferenceEffect.MISREAD and before.get(difference.what) != (
+            difference.stored,
+            difference.wanted,
+        )
+        if difference.effect is DifferenceEffect.FAILS or is_misread:
             why = ", and Spark would take the one for the other" if is_misread else ""
             raise CheckpointError(
-                f"{plan.node}: its definition changed, and it cannot go on from its checkpoint: {one.what}: "
-                f"{one.stored} in the checkpoint, {one.wanted} now{why}",
+                f"{plan.node}: its definition changed, and it cannot go on from its checkpoint: {difference.what}: "
+                f"{difference.stored} in the checkpoint, {difference.wanted} now{why}",
                 fix=f"put the definition back, or start over: odi run {plan.node.command} --full-refresh",
                 path=plan.checkpoint.uri,
                 node=str(plan.node),
             )
-    for one in _since_last_batch(found, before):
-        _log.warning("%s: its definition changed: %s", plan.node, one)
-    return {one.what: (one.stored, one.wanted) for one in found if one.effect in _GOES_ON}
+    for difference in _since_last_batch(differences, before):
+        _log.warning("%s: its definition changed: %s", plan.node, difference)
+    return {entry.what: (entry.stored, entry.wanted) for entry in differences if entry.effect in _GOES_ON}
 
 
-def _since_last_batch(found: Iterable[CheckpointDifference], before: Changed) -> Iterator[CheckpointDifference]:
+def _since_last_batch(differences: Iterable[CheckpointDifference], before: Changed) -> Iterator[CheckpointDifference]:
     """What changed since the last batch, of what is not as in the first one, or is so again."""
     now = {}
-    for one in found:
-        now[one.what] = one.wanted
-        last = before.get(one.what, (one.stored, one.stored))[1]
-        if one.effect not in _GOES_ON:
-            yield one
-        elif last != one.wanted:
-            yield replace(one, stored=last, since="in the last batch" if one.what in before else one.since)
+    for difference in differences:
+        now[difference.what] = difference.wanted
+        last = before.get(difference.what, (difference.stored, difference.stored))[1]
+        if difference.effect not in _GOES_ON:
+            yield difference
+        elif last != difference.wanted:
+            yield replace(
+                difference, stored=last, since="in the last batch" if difference.what in before else difference.since
+            )
     for what, (first, last) in before.items():
         if what not in now and first != last:
             yield CheckpointDifference(DifferenceEffect.FROM_NOW_ON, what, last, first, _AGAIN, "in the last batch")

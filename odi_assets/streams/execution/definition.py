@@ -46,10 +46,10 @@ def stream_definition(node: Node, spark: SparkSession) -> QueryDefinition:
     if not hasattr(spark, "_jsparkSession"):
         return _from_another_process(node)
     shapes = {}
-    for one in stream_inputs(node):
-        watermark = one.settings.watermark
+    for source in stream_inputs(node):
+        watermark = source.settings.watermark
         delay = None if watermark is None else (watermark.column, watermark.spark_delay)
-        shapes[one.name] = InputShape(one.schema(), one.settings.where, delay)
+        shapes[source.name] = InputShape(source.schema(), source.settings.where, delay)
 
     def transform(frames: Mapping[str, DataFrame]) -> DataFrame:
         return transformed(spark, node.config, node.project.root, frames, str(node))
@@ -71,14 +71,14 @@ def late_times(node: Node, spark: SparkSession) -> dict[str, str]:
             error,
         )
         return {}
-    found: dict[str, set[str]] = {}
-    for one in definition.every_input:
-        found.setdefault(one.source, set()).add(_late_time(one))
-    return {name: times.pop() for name, times in found.items() if len(times) == 1}
+    times_by_source: dict[str, set[str]] = {}
+    for query_input in definition.every_input:
+        times_by_source.setdefault(query_input.source, set()).add(_late_time(query_input))
+    return {name: times.pop() for name, times in times_by_source.items() if len(times) == 1}
 
 
-def _late_time(given: Input) -> str:
-    times = [time for time in (given.late_time, given.once and given.once.late_time) if time]
+def _late_time(query_input: Input) -> str:
+    times = [time for time in (query_input.late_time, query_input.once and query_input.once.late_time) if time]
     return f"least({', '.join(times)})" if len(times) > 1 else "".join(times)
 
 

@@ -259,25 +259,25 @@ def _late_rows(
 ) -> Iterator[GivenUp]:
     """The rows of a batch whose time, or the end of whose window, is not after the watermark of the batch before: Spark
     drops these as late."""
-    inputs = [one for one in inputs if times.get(one.name) != ""]
+    inputs = [streamed for streamed in inputs if times.get(streamed.name) != ""]
     before = log.batch(facts.batch - 1) if facts.batch else None
     if before is None:
         return
-    for one in inputs:
-        watermark = one.settings.watermark
-        start = (before.offsets.get(one.name) or {}).get("end")
-        end = (facts.offsets.get(one.name) or {}).get("end")
-        rows = one.batch(spark, log, start, end) if watermark is not None else None
+    for source in inputs:
+        watermark = source.settings.watermark
+        start = (before.offsets.get(source.name) or {}).get("end")
+        end = (facts.offsets.get(source.name) or {}).get("end")
+        rows = source.batch(spark, log, start, end) if watermark is not None else None
         if rows is None or watermark is None:
             continue
         time = F.col(quoted(watermark.column)).cast("timestamp")
-        if one.name in times:
-            late = rows.alias(one.name).where(f"{times[one.name]} <= {before.watermark_ms * 1000}")
+        if source.name in times:
+            late = rows.alias(source.name).where(f"{times[source.name]} <= {before.watermark_ms * 1000}")
         else:
             late = rows.where(time <= moment(before.watermark_ms))
         row = F.struct(*[F.col(quoted(column)) for column in rows.columns])
         yield GivenUp(
-            one.name,
+            source.name,
             late.select(
                 time.alias("event_time"),
                 F.lit(facts.batch).cast("bigint").alias("batch"),

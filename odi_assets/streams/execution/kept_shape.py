@@ -64,14 +64,16 @@ def shaped(table: TableHandle, rows: Sequence[GivenUp], query: str) -> DataFrame
     is_text = table.exists and table.columns.get(ROW) == "string"
     column, frames = BESIDE_TEXT if is_text else ROW, []
     names: dict[str, object] = {}
-    for one in rows:
-        whole = one.rows.withColumn("row", F.struct(*_storable(one.rows.schema["row"].dataType)))
+    for given_up in rows:
+        whole = given_up.rows.withColumn("row", F.struct(*_storable(given_up.rows.schema["row"].dataType)))
         kind = whole.schema["row"].dataType.jsonValue()
-        name = next(name for name in _names(one.input) if _fits(table, column, name, kind, names))
+        name = next(name for name in _names(given_up.input) if _fits(table, column, name, kind, names))
         names[name] = kind
         text = [F.to_json("row", _EXACT).alias(ROW)] if is_text else []
         row = F.struct(F.col("row").alias(name)).alias(column)
-        frames.append(whole.select(F.lit(one.input).alias("input"), "event_time", "batch", "watermark", *text, row))
+        frames.append(
+            whole.select(F.lit(given_up.input).alias("input"), "event_time", "batch", "watermark", *text, row)
+        )
     union = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames)
     return union.withColumn("query", F.lit(query))
 

@@ -47,8 +47,8 @@ class StreamLedger:
             self._upto = self._in_step_upto(table, self._known)
             self._known = None
         records = [
-            with_progress(one, self._progress.get(one.batch)) if one.query == query else one
-            for one in records_of(self.node, table, self._upto)
+            with_progress(unrecorded, self._progress.get(unrecorded.batch)) if unrecorded.query == query else unrecorded
+            for unrecorded in records_of(self.node, table, self._upto)
         ]
         self._log.record(records)
         for record in records:
@@ -100,7 +100,7 @@ def records_of(node: Node, table: TableHandle, after: int = -1) -> list[BatchRec
 
 def _batches_of(node: Node, table: TableHandle, after: int = -1) -> Iterator[BatchRecord]:
     """The records of :func:`records_of`, newest first."""
-    stamps = takewhile(lambda found: found[0].version > after, stream_stamps(table, app_id(node.key)))
+    stamps = takewhile(lambda stamped_facts: stamped_facts[0].version > after, stream_stamps(table, app_id(node.key)))
     for stamp, facts in in_effect(stamp for stamp, _ in stamps):
         if facts.stream is not None:
             yield record_of(node, stamp, facts.stream, facts)
@@ -134,10 +134,10 @@ def with_progress(record: BatchRecord, progress: BatchProgress | None) -> BatchR
         rows_in=progress.rows_in,
         operators=operators,
         durations_ms=progress.durations_ms,
-        rows_dropped=sum(one.rows_dropped for one in operators),
-        rows_removed=sum(one.rows_removed for one in operators),
-        state_rows=sum(one.rows_total for one in operators),
-        state_bytes=sum(one.state_bytes for one in operators),
+        rows_dropped=sum(operator.rows_dropped for operator in operators),
+        rows_removed=sum(operator.rows_removed for operator in operators),
+        state_rows=sum(operator.rows_total for operator in operators),
+        state_bytes=sum(operator.state_bytes for operator in operators),
     )
 
 

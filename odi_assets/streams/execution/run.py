@@ -123,10 +123,10 @@ class BatchCounts:
         operators = progress.operators
         return cls(
             sum(progress.rows_in.values()),
-            sum(one.rows_dropped for one in operators),
-            sum(one.rows_removed for one in operators),
-            sum(one.rows_total for one in operators),
-            sum(one.state_bytes for one in operators),
+            sum(operator.rows_dropped for operator in operators),
+            sum(operator.rows_removed for operator in operators),
+            sum(operator.rows_total for operator in operators),
+            sum(operator.state_bytes for operator in operators),
         )
 
     def __add__(self, later: BatchCounts) -> BatchCounts:
@@ -222,7 +222,7 @@ class StreamRun:
             table = _record(recorded.result(), log.query())
             self._keep_up(commit.kept, log, table)
             return table
-        sources = {one.name: one.stream(spark) for one in plan.streams}
+        sources = {source.name: source.stream(spark) for source in plan.streams}
         rows = transformed(spark, node.config, node.project.root, sources, str(node))
         commit.changed = require_fits_checkpoint(plan, rows, self.run)
         if commit.kept is not None:
@@ -236,7 +236,7 @@ class StreamRun:
             last = plan.marks.last.batch
             CheckpointFolder(plan.checkpoint).plan_next(last, log.next_watermark_ms(last))
         query = RunningQuery(
-            rows, settings, plan.checkpoint.uri, commit, [one.name for one in plan.streams], self.interval
+            rows, settings, plan.checkpoint.uri, commit, [source.name for source in plan.streams], self.interval
         )
         self._query = query
         if self._stopping:
@@ -308,7 +308,7 @@ class StreamRun:
             hwm_before=plan.start.hwm,
             hwm_after=NodeMark({"query": last.query, "batch": last.batch}),
             table_version=last.table_version,
-            columns=tuple((one.name, one.dataType.simpleString()) for one in spark_schema(table.schema_json)),
+            columns=tuple((column.name, column.dataType.simpleString()) for column in spark_schema(table.schema_json)),
             metrics={
                 "mode": plan.write.mode.value,
                 "inputs": plan.inputs,

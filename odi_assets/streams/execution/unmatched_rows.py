@@ -43,10 +43,12 @@ def evidence_from(log: ProgressLog, after: int, upto: int, *, look_inside: bool 
     with copy_of_remote(log.location, logs_only=not look_inside, since=since) as copy:
         known = inspect(copy or log.location.uri, since=since)
         names = [rows_store(side) for side in ("left", "right")]
-        stores = [files for one in known.operators if one.is_join for files in state_files(known, one, names)]
-        kept = [batch.batch_id for batch in known.batches if batch.committed]
-        bases = [base for base in [*([-1] if kept[:1] == [0] else []), *kept] if after <= base < upto]
-        follows = (base for base in bases if all(one.covers(base + 1, upto + 1, look_inside) for one in stores))
+        stores = [
+            files for operator in known.operators if operator.is_join for files in state_files(known, operator, names)
+        ]
+        committed = [batch.batch_id for batch in known.batches if batch.committed]
+        bases = [base for base in [*([-1] if committed[:1] == [0] else []), *committed] if after <= base < upto]
+        follows = (base for base in bases if all(files.covers(base + 1, upto + 1, look_inside) for files in stores))
         return next(follows, upto)
 
 
@@ -121,19 +123,21 @@ def _of_side(
 
 
 def _watermark(watermarks: dict[int, int]) -> Column:
-    found = F.lit(None).cast("timestamp")
+    watermark = F.lit(None).cast("timestamp")
     for number, ms in watermarks.items():
-        found = F.when(F.col("batch_id") == number, moment(ms)).otherwise(found)
-    return found
+        watermark = F.when(F.col("batch_id") == number, moment(ms)).otherwise(watermark)
+    return watermark
 
 
 def _input_of(columns: Sequence[str], inputs: Sequence[StreamedSource]) -> str | None:
     """The input whose rows have these columns; None if several do, or none: the join is of what a transform made."""
-    found = [one.name for one in inputs if one.settings.watermark and one.settings.watermark.column in columns]
-    return found[0] if len(found) == 1 else None
+    names = [
+        source.name for source in inputs if source.settings.watermark and source.settings.watermark.column in columns
+    ]
+    return names[0] if len(names) == 1 else None
 
 
 def _time_column(columns: Sequence[str], inputs: Sequence[StreamedSource]) -> str | None:
-    named = {one.settings.watermark.column.lower() for one in inputs if one.settings.watermark}
-    found = [column for column in columns if column.lower() in named]
-    return found[0] if len(found) == 1 else None
+    time_columns = {source.settings.watermark.column.lower() for source in inputs if source.settings.watermark}
+    matches = [column for column in columns if column.lower() in time_columns]
+    return matches[0] if len(matches) == 1 else None

@@ -25,13 +25,13 @@ def compared_settings(config: NodeConfig) -> dict[str, Any]:
     """The settings of a stream node that its next batch is compared with, by their keys in the project file."""
     stream, write = config.stream, config.write
     assert stream is not None
-    found: dict[str, Any] = {_OUTPUT: stream.output_mode}
+    settings: dict[str, Any] = {_OUTPUT: stream.output_mode}
     if write.mode.traits.needs_keys:
-        found[_KEYS] = sorted(key.lower() for key in write.keys)
-    for name, given in sorted(stream.inputs.items()):
-        if given.watermark is not None:
-            found[f"stream.inputs.{name}.watermark.column"] = given.watermark.column.lower()
-    return found
+        settings[_KEYS] = sorted(key.lower() for key in write.keys)
+    for name, stream_input in sorted(stream.inputs.items()):
+        if stream_input.watermark is not None:
+            settings[f"stream.inputs.{name}.watermark.column"] = stream_input.watermark.column.lower()
+    return settings
 
 
 def require_settings_hold(node: Node, marks: StreamMarks) -> None:
@@ -50,7 +50,7 @@ def require_settings_hold(node: Node, marks: StreamMarks) -> None:
     if not changed:
         return
     with marks.log.readable() as checkpoint:
-        operators = set() if checkpoint is None else {one.name or "" for one in inspect(checkpoint).operators}
+        operators = set() if checkpoint is None else {operator.name or "" for operator in inspect(checkpoint).operators}
     for key, why in _harms(node.config.write.mode, changed, operators, has_watermark=marks.last.watermark_ms > 0):
         was, is_now = (_shown(value) for value in changed[key])
         raise CheckpointError(

@@ -39,7 +39,7 @@ def planned_reads(
         SourceError, TableError: an input cannot be examined, or cannot be read on.
     """
     offsets = {} if last is None else last.offsets
-    return {one.name: one.plan(log, (offsets.get(one.name) or {}).get("end")) for one in inputs}
+    return {source.name: source.plan(log, (offsets.get(source.name) or {}).get("end")) for source in inputs}
 
 
 def with_way_back(node: Node, target: TableHandle, error: SourceError) -> SourceError:
@@ -52,7 +52,9 @@ def with_way_back(node: Node, target: TableHandle, error: SourceError) -> Source
         if facts is None or query not in (None, facts.query):
             break
         query = facts.query
-        ends = [end for one in facts.offsets.values() if (end := one.get("end")) and end.get("table_id") == table_id]
+        ends = [
+            end for offset in facts.offsets.values() if (end := offset.get("end")) and end.get("table_id") == table_id
+        ]
         if all(int(end["version"]) <= int(restored) for end in ends):
             command = f"odi state rewind {node} --to-batch {facts.batch}"
             back = f"go back with it, and read what it has gained since: {command}"
@@ -77,12 +79,12 @@ def changed_files(node: Node, reads: Iterable[PlannedRead]) -> Iterator[tuple[st
 
 def _read_at(node: Node, name: str) -> Mapping[str, int]:
     """When files of an input had changed last as their batch was read, of those that changed after it was planned."""
-    found: dict[str, int] = {}
+    read_at: dict[str, int] = {}
     stamps = stream_stamps(TableHandle.open(node.target.location), app_id(node.key))
     for _, commit in in_effect(stamp for stamp, _ in stamps):
         if commit.stream is not None:
-            found = {**commit.stream.read_at.get(name, {}), **found}
-    return found
+            read_at = {**commit.stream.read_at.get(name, {}), **read_at}
+    return read_at
 
 
 def require_goes_on(node: Node, marks: StreamMarks) -> None:
@@ -93,7 +95,7 @@ def require_goes_on(node: Node, marks: StreamMarks) -> None:
         TableError: a table cannot be examined.
     """
     if marks.last is not None and marks.match.can_go_on:
-        planned_reads([one for one in stream_inputs(node) if one.known_by_id], marks.log, marks.last)
+        planned_reads([source for source in stream_inputs(node) if source.known_by_id], marks.log, marks.last)
 
 
 def unread_versions(node: Node, handle: TableHandle) -> tuple[int, ...]:
@@ -102,10 +104,10 @@ def unread_versions(node: Node, handle: TableHandle) -> tuple[int, ...]:
     Raises:
         CheckpointError, TableError: it cannot be seen how far the stream has read.
     """
-    own = [one for one in stream_inputs(node) if one.source.uri == handle.location.uri]
+    own = [source for source in stream_inputs(node) if source.source.uri == handle.location.uri]
     last = stream_marks(node, TableHandle.open(node.target.location)).last if own else None
-    ends = [(last.offsets.get(one.name) or {}).get("end") for one in own] if last is not None else []
-    versions = {version for one, end in zip(own, ends, strict=False) if end for version in one.unread_in(end)}
+    ends = [(last.offsets.get(source.name) or {}).get("end") for source in own] if last is not None else []
+    versions = {version for source, end in zip(own, ends, strict=False) if end for version in source.unread_in(end)}
     return tuple(sorted(versions))
 
 
@@ -118,23 +120,27 @@ def read_before(
         SourceError, TableError: an input cannot be examined.
     """
     ends = {name: offset["end"] for name, offset in last.offsets.items() if offset.get("end") is not None}
-    strange = {one.name for one in inputs if one.name not in ends or reads[one.name].is_strange}
+    strange = {
+        known_source.name
+        for known_source in inputs
+        if known_source.name not in ends or reads[known_source.name].is_strange
+    }
     # Of an input that reads on what it has read so far, nothing is another's.
-    former = ends.keys() - ({one.name for one in inputs} - strange)
-    for one in inputs:
-        names = sorted(former - {one.name}) if one.name in strange else []
-        others = [found for name in names if (found := one.read_before(log, name, ends[name])) is not None]
+    former = ends.keys() - ({known_source.name for known_source in inputs} - strange)
+    for source in inputs:
+        names = sorted(former - {source.name}) if source.name in strange else []
+        rereads = [reread for name in names if (reread := source.read_before(log, name, ends[name])) is not None]
         # A file that was read right here is no other one; of a moved one, it is the likeliest guess.
-        here = [found for found in others if found.folder == found.now]
-        elsewhere = reads[one.name].elsewhere
-        yield from here or ([elsewhere] if elsewhere is not None else filter(partial(_is_renamed, inputs), others))
+        here = [former_read for former_read in rereads if former_read.folder == former_read.now]
+        elsewhere = reads[source.name].elsewhere
+        yield from here or ([elsewhere] if elsewhere is not None else filter(partial(_is_renamed, inputs), rereads))
 
 
-def _is_renamed(inputs: Sequence[StreamedSource], found: ReadBefore) -> bool:
+def _is_renamed(inputs: Sequence[StreamedSource], reread: ReadBefore) -> bool:
     """Whether an input seems to be a former one with another name, in a folder of the same name elsewhere. Files of
     other inputs may have the same names: one for each day."""
-    is_gone = found.name not in {one.name for one in inputs}
-    return is_gone and found.folder.rpartition("/")[2] == found.now.rpartition("/")[2]
+    is_gone = reread.name not in {source.name for source in inputs}
+    return is_gone and reread.folder.rpartition("/")[2] == reread.now.rpartition("/")[2]
 
 
 def require_known(node: Node, marks: StreamMarks) -> None:
@@ -144,7 +150,7 @@ def require_known(node: Node, marks: StreamMarks) -> None:
         SourceError: an input cannot be examined.
     """
     if marks.last is not None and marks.match.can_go_on:
-        inputs = [one for one in stream_inputs(node) if not one.known_by_id]
+        inputs = [source for source in stream_inputs(node) if not source.known_by_id]
         reads = planned_reads(inputs, marks.log, marks.last)
         require_unread(node, tuple(read_before(inputs, marks.log, marks.last, reads)), marks.checkpoint.uri)
 
@@ -153,7 +159,7 @@ def require_unread(node: Node, found: Sequence[ReadBefore], checkpoint: str) -> 
     """Raises IdentityMismatchError if the next batch would read again what batches have read."""
     if not found:
         return
-    renamed = next((one for one in found if one.name != one.input), None)
+    renamed = next((reread for reread in found if reread.name != reread.input), None)
     refresh = f"or rebuild the table from its sources: odi run {node.command} --full-refresh"
     if renamed is not None:
         fix = f"name the input `{renamed.name}` again, for its checkpoint knows it by this name; {refresh}"
@@ -163,7 +169,7 @@ def require_unread(node: Node, found: Sequence[ReadBefore], checkpoint: str) -> 
             f"names of their own; or put `path` and `base_path` back; {refresh}"
         )
     raise IdentityMismatchError(
-        f"{node}: {'; '.join(str(one) for one in found)}; the next batch would read that again",
+        f"{node}: {'; '.join(str(reread) for reread in found)}; the next batch would read that again",
         fix=fix,
         node=str(node),
         path=checkpoint,

@@ -72,7 +72,7 @@ class UndoneRows:
 
     def condition(self, query: str) -> str:
         """SQL of the rows that go, of the query that the node's table has."""
-        theirs = [f"query = {sql(one)}" for one in self.queries]
+        theirs = [f"query = {sql(other_query)}" for other_query in self.queries]
         return " OR ".join([f"(query = {sql(query)} AND batch > {self.after})", *theirs])
 
 
@@ -174,7 +174,9 @@ def kept_mark(node: Node, target: TableHandle, which: str, log: ProgressLog) -> 
         return mark
     planned = {number: log.planned_ms(number) for number in range(mark.upto + 1, last + 1)}
     records = node.project.open_batches().of_node(str(node), query, mark.upto + 1)
-    given_up = {one.batch: _given_up(which, one) for one in records if _is_planned(one, planned.get(one.batch))}
+    given_up = {
+        record.batch: _given_up(which, record) for record in records if _is_planned(record, planned.get(record.batch))
+    }
     if which == LATE:
         given_up |= _dropped(node, target, query, mark.upto)
     return replace(mark, missing=tuple(number for number in planned if given_up.get(number) != 0))
@@ -263,16 +265,18 @@ def _with_returning(
         later: the commit that took rows out.
         older: the commits before it, newest first.
     """
-    found = []
+    candidates = []
     for stamp, facts in older:
         if facts is not None and facts.batch > mark.upto and history.holds(facts):
-            found.append(ReturningRows(later.version - 1, facts))
+            candidates.append(ReturningRows(later.version - 1, facts))
         later = stamp
-    for one in sorted(found, key=lambda one: one.facts.batch, reverse=True):
-        if table.is_kept(one.version):
-            before = TableHandle.open(table.location, one.version)
+    for returning_rows in sorted(candidates, key=lambda candidate: candidate.facts.batch, reverse=True):
+        if table.is_kept(returning_rows.version):
+            before = TableHandle.open(table.location, returning_rows.version)
             if not lost_files(table.location, returning(table, before)):
-                return replace(mark, upto=one.facts.batch, gaps=one.facts.gaps, returns=one)
+                return replace(
+                    mark, upto=returning_rows.facts.batch, gaps=returning_rows.facts.gaps, returns=returning_rows
+                )
     return mark
 
 
@@ -296,13 +300,13 @@ def _given_up(which: str, record: BatchRecord) -> int | None:
 
 def _dropped(node: Node, target: TableHandle, query: str, upto: int) -> Mapping[int, int | None]:
     """By batch, the rows that came too late, as the commits after ``upto`` say it."""
-    found: dict[int, int | None] = {}
+    dropped: dict[int, int | None] = {}
     for _, commit in in_effect(stamp for stamp, _ in stream_stamps(target, app_id(node.key))):
         facts = commit.stream
         if facts is None or facts.query != query or facts.batch <= upto:
             break
-        found[facts.batch] = None if facts.rows_dropped is None else sum(facts.rows_dropped)
-    return found
+        dropped[facts.batch] = None if facts.rows_dropped is None else sum(facts.rows_dropped)
+    return dropped
 
 
 def late_rows_lost(node: Node, target: TableHandle, mark: KeptMark) -> tuple[BatchSpan, ...]:
@@ -322,13 +326,13 @@ def numbers(spans: Iterable[BatchSpan]) -> list[int]:
 
 def spans_of(batches: Iterable[int]) -> tuple[BatchSpan, ...]:
     """Batches as spans, in order."""
-    found: list[BatchSpan] = []
+    spans: list[BatchSpan] = []
     for number in sorted(set(batches)):
-        if found and number == found[-1][1] + 1:
-            found[-1] = (found[-1][0], number)
+        if spans and number == spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], number)
         else:
-            found.append((number, number))
-    return tuple(found)
+            spans.append((number, number))
+    return tuple(spans)
 
 
 def batches_text(spans: Iterable[BatchSpan]) -> str:

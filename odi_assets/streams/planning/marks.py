@@ -162,9 +162,9 @@ def next_checkpoint(node: Node) -> Location:
     name = checkpoint_base(node).uri.rstrip("/").rpartition("/")[2]
     number = 1
     while True:
-        found = checkpoint_named(node, name if number == 1 else f"{name}-{number}")
-        if not ProgressLog(found).names(""):
-            return found
+        checkpoint = checkpoint_named(node, name if number == 1 else f"{name}-{number}")
+        if not ProgressLog(checkpoint).names(""):
+            return checkpoint
         number += 1
 
 
@@ -210,19 +210,19 @@ def stream_marks(node: Node, target: TableHandle) -> StreamMarks:
         IdentityMismatchError: the node's rows were loaded by runs that were no streams.
         CheckpointError: the checkpoint cannot be read.
     """
-    found = _marks(node, target)
-    if found.match is not Match.TABLE_BEHIND:
-        return found
+    marks = _marks(node, target)
+    if marks.match is not Match.TABLE_BEHIND:
+        return marks
     # A query whose client was killed goes on on its Spark Connect server until it notices: it may have committed a
     # batch after ``target`` was read. A table that is read after the checkpoint has all that the checkpoint has.
     now = TableHandle.open(target.location)
-    return found if now.version == target.version else _marks(node, now)
+    return marks if now.version == target.version else _marks(node, now)
 
 
 def _marks(node: Node, target: TableHandle) -> StreamMarks:
     stamp, last = last_batch(node, target)
-    place = checkpoint_base(node) if last is None else checkpoint_named(node, last.checkpoint)
-    log = ProgressLog(place)
+    checkpoint = checkpoint_base(node) if last is None else checkpoint_named(node, last.checkpoint)
+    log = ProgressLog(checkpoint)
     change = None if stamp is None else rows_removed_since(stamp.version, target)
     if stamp is None or change is None:
         match, why = _match(log, last, target)
@@ -268,10 +268,10 @@ def require_in_step(node: Node, marks: StreamMarks) -> None:
 
 def out_of_step(node: Node, marks: StreamMarks) -> OdiError:
     """The error of a stream node that cannot go on, with its remedies."""
-    last, place = marks.last, marks.checkpoint.uri
+    last, uri = marks.last, marks.checkpoint.uri
     refresh = f"rebuild the table from its sources: odi run {node.command} --full-refresh"
-    text = f"{node}: {marks.why} ({place})"
-    fields = {"node": str(node), "path": place}
+    text = f"{node}: {marks.why} ({uri})"
+    fields = {"node": str(node), "path": uri}
     if marks.match is Match.CHECKPOINT_GONE:
         fix = f"put the checkpoint back from a copy; or {refresh}"
         return CheckpointError(text, fix=fix, **fields)

@@ -171,6 +171,6 @@ def require_own_stream(node: Node, target: TableHandle) -> None:
 def _losses(plan: StreamPlan) -> Iterator[Loss]:
     if not plan.target.live_files:
         return
-    for one in plan.streams:
-        yield from one.losses(plan.marks.log)
+    for source in plan.streams:
+        yield from source.losses(plan.marks.log)
     yield from losses_of_others(plan)

@@ -94,11 +94,11 @@ class ProgressLog:
         Raises:
             CheckpointError: the checkpoint cannot be read.
         """
-        found = self._offsets(number)
+        entry = self._offsets(number)
         query = self.query()
-        if found is None or query is None:
+        if entry is None or query is None:
             return None
-        head, ends = found
+        head, ends = entry
         before = self._offsets(number - 1) if number else None
         starts = before[1] if before else {}
         offsets = {name: self._offset(name, starts.get(name), end) for name, end in ends.items()}
@@ -108,14 +108,14 @@ class ProgressLog:
 
     def watermark_ms(self, number: int) -> int:
         """The watermark that a batch ran with; 0 if there was none, or the log does not hold it (any more)."""
-        found = self._offsets(number)
-        return int(found[0].get("batchWatermarkMs") or 0) if found else 0
+        entry = self._offsets(number)
+        return int(entry[0].get("batchWatermarkMs") or 0) if entry else 0
 
     def planned_ms(self, number: int) -> int | None:
         """When a batch was planned, milliseconds since 1970, UTC; None if the log does not hold it (any more). Two
         histories of one query, which was put back from a copy, planned a batch of one number at two moments."""
-        found = self._offsets(number)
-        return int(found[0].get("batchTimestampMs") or 0) if found else None
+        entry = self._offsets(number)
+        return int(entry[0].get("batchTimestampMs") or 0) if entry else None
 
     def next_watermark_ms(self, number: int) -> int:
         """The watermark that a committed batch left for the next; 0 if there is none, or the log does not hold it."""
@@ -126,14 +126,16 @@ class ProgressLog:
     def files(self, name: str, after: int, upto: int) -> dict[str, int]:
         """The files that an input's log lists with a number ``after < number <= upto``, by their URIs, in order: when
         each had changed last, in milliseconds since 1970, UTC."""
-        wanted, found = range(after + 1, upto + 1), dict[str, int]()
-        logs = self.source_log(name) if wanted else {}
-        for number in wanted:
+        numbers, changed_at = range(after + 1, upto + 1), dict[str, int]()
+        logs = self.source_log(name) if numbers else {}
+        for number in numbers:
             later = (log for at, log in logs.items() if at >= number and log.endswith(".compact"))
             log = logs.get(number) or next(later, None)
             lines = self._entries(f"sources/{name}/{log}") if log is not None else ()
-            found.update((str(line["path"]), int(line["timestamp"])) for line in lines if line["batchId"] == number)
-        return dict(sorted(found.items()))
+            changed_at.update(
+                (str(line["path"]), int(line["timestamp"])) for line in lines if line["batchId"] == number
+            )
+        return dict(sorted(changed_at.items()))
 
     def read_files(self, name: str, upto: int = -1) -> dict[str, ReadFile]:
         """Every file that an input's log lists, by its URI.
@@ -159,8 +161,8 @@ class ProgressLog:
 
     def source_log(self, name: str) -> dict[int, str]:
         """The files of an input's log by their numbers, in order; of two with one number, the compacted one."""
-        found = sorted((log_number(log), log) for log in self.names(f"sources/{name}"))
-        return {number: log for number, log in found if number >= 0}
+        numbered_logs = sorted((log_number(log), log) for log in self.names(f"sources/{name}"))
+        return {number: log for number, log in numbered_logs if number >= 0}
 
     def _offset(self, name: str, start: Any, end: Any) -> dict[str, Any]:
         if not _is_log_offset(end):

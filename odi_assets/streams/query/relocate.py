@@ -45,9 +45,9 @@ def name_own_schemas(checkpoint: Location) -> None:
     """
     folder = CheckpointFolder(checkpoint)
     own = checkpoint.uri.rstrip("/")
-    place = f"file:{own}" if checkpoint.is_local else own
+    uri = f"file:{own}" if checkpoint.is_local else own
     for operator in filter(str.isdecimal, ProgressLog(checkpoint).names("state")):
-        schemas = f"{place}/state/{operator}/{_SCHEMAS}/"
+        schemas = f"{uri}/state/{operator}/{_SCHEMAS}/"
         folder.rewrite(f"state/{operator}/_metadata/v2", partial(_with_schemas_in, schemas))
 
 
@@ -82,5 +82,5 @@ def spark_uri(path: str) -> str:
     """The URI by which Spark lists the file of a path or a URI without escapes: it compares the texts."""
     scheme, colon, rest = path.partition("://") if "://" in path else ("file", "://", path)
     authority, slash, below = ("", "/", rest.lstrip("/")) if scheme == "file" else rest.partition("/")
-    escaped = "".join(one if ord(one) > 127 else quote(one, safe=_AS_IN_JAVA) for one in below)
+    escaped = "".join(character if ord(character) > 127 else quote(character, safe=_AS_IN_JAVA) for character in below)
     return f"{scheme}{colon}{authority}{slash}{escaped}"

@@ -80,7 +80,9 @@ class BatchProgress:
         """The progress of a batch, from Spark's JSON; ``names`` are the sources, in the order of this JSON."""
         counts = [int(source.get("numInputRows") or 0) for source in progress.get("sources") or ()]
         rows_in = dict(zip(names, counts, strict=True)) if len(names) == len(counts) else {}
-        operators = tuple(_figures(i, one) for i, one in enumerate(progress.get("stateOperators") or ()))
+        operators = tuple(
+            _figures(index, operator) for index, operator in enumerate(progress.get("stateOperators") or ())
+        )
         durations = {name: int(ms) for name, ms in (progress.get("durationMs") or {}).items()}
         return cls(int(progress["batchId"]), rows_in, operators, durations)
 

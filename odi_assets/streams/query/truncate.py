@@ -42,10 +42,14 @@ class CheckpointFolder:
         filesystem, root = self._store
         above, _, name = root.rpartition("/")
         try:
-            found = [path.rstrip("/").rpartition("/")[2] for path in filesystem.ls(above, detail=False)]
+            names = [path.rstrip("/").rpartition("/")[2] for path in filesystem.ls(above, detail=False)]
         except FileNotFoundError:
             return []
-        numbers = {int(one.removeprefix(name + _COPY)): one for one in found if self._is_copy(name, one)}
+        numbers = {
+            int(copy_name.removeprefix(name + _COPY)): copy_name
+            for copy_name in names
+            if self._is_copy(name, copy_name)
+        }
         return [self._beside(numbers[number]) for number in sorted(numbers, reverse=True)]
 
     def keep_copy(self) -> Location:
@@ -53,9 +57,9 @@ class CheckpointFolder:
         copies = self.copies()
         number = 1 + (int(copies[0].uri.rpartition(_COPY)[2]) if copies else 0)
         name = self.location.uri.rstrip("/").rpartition("/")[2]
-        place = self._beside(f"{name}{_COPY}{number}")
-        self._copy(self.location, place)
-        return place
+        target = self._beside(f"{name}{_COPY}{number}")
+        self._copy(self.location, target)
+        return target
 
     def clear_unplanned(self) -> None:
         """Remove what a process that was killed as it planned the first batch has left: Spark starts no query where a
@@ -123,20 +127,20 @@ class CheckpointFolder:
         Raises:
             CheckpointError: it does not hold that batch (any more).
         """
-        found = ProgressLog(self.location).batch(batch)
-        if found is None or batch not in ProgressLog(self.location).committed():
+        planned = ProgressLog(self.location).batch(batch)
+        if planned is None or batch not in ProgressLog(self.location).committed():
             raise CheckpointError(
                 f"{self.location.uri} does not hold batch {batch} (any more)",
                 fix="choose one of the batches that it holds: odi state rewind NODE --list",
                 path=self.location.uri,
             )
         filesystem, root = self._store
-        for name, offset in found.offsets.items():
+        for name, offset in planned.offsets.items():
             end = offset["end"]
             if isinstance(end, dict) and "logOffset" in end:
                 self._split(filesystem, root, name, int(end["logOffset"]))
         # The plan of the newest batch goes last: until then the checkpoint still says that it is ahead.
-        doomed = sorted(self._after(filesystem, root, batch, found.offsets), key=_rank)
+        doomed = sorted(self._after(filesystem, root, batch, planned.offsets), key=_rank)
         for path in doomed:
             # Checksums that are left of a file say that somebody else removed it.
             self._forget_checksum(filesystem, path)
@@ -187,16 +191,16 @@ class CheckpointFolder:
             shutil.copytree(source.local_path, target.local_path)
             return
         filesystem, root = source.in_store()
-        _, place = target.in_store()
+        _, target_root = target.in_store()
         for path in filesystem.find(root):
-            filesystem.cp_file(path, place.rstrip("/") + path.removeprefix(root.rstrip("/")))
+            filesystem.cp_file(path, target_root.rstrip("/") + path.removeprefix(root.rstrip("/")))
 
     def _beside(self, name: str) -> Location:
         return replace(self.location, uri=f"{self.location.uri.rstrip('/').rpartition('/')[0]}/{name}")
 
     @staticmethod
-    def _is_copy(name: str, found: str) -> bool:
-        return found.startswith(name + _COPY) and found.removeprefix(name + _COPY).isdecimal()
+    def _is_copy(name: str, file_name: str) -> bool:
+        return file_name.startswith(name + _COPY) and file_name.removeprefix(name + _COPY).isdecimal()
 
 
 def _rank(path: str) -> tuple[int, int]:

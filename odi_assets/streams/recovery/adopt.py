@@ -67,8 +67,8 @@ class FormerStream:
         if self.name != str(node):
             # First what is only looked up, last the commit that makes the table the node's.
             node.project.open_batches().record(replace(record, node=str(node)) for record in self.records)
-            for which, place in kept_tables(node).items():
-                table = TableHandle.open(place)
+            for which, location in kept_tables(node).items():
+                table = TableHandle.open(location)
                 last = last_kept(table, kept_app_id(self.name, which)) if table.exists else None
                 if last is not None:
                     move_mark(table, kept_app_id(str(node), which), replace(said, mode=which, stream=last))
@@ -90,14 +90,14 @@ def adoption_of_stream(node: Node, target: TableHandle, writer: Writer | None) -
     if former is None:
         return None
     inputs = stream_inputs(node)
-    found = tuple(read_before(inputs, former.log, former.facts, planned_reads(inputs, former.log, former.facts)))
-    if any(one.name != one.input for one in found):
-        require_unread(node, found, former.log.location.uri)
+    rereads = tuple(read_before(inputs, former.log, former.facts, planned_reads(inputs, former.log, former.facts)))
+    if any(reread.name != reread.input for reread in rereads):
+        require_unread(node, rereads, former.log.location.uri)
     changes = [] if writer is None else [f"the table was written by {writer}"]
-    changes += [str(one) for one in found]
+    changes += [str(reread) for reread in rereads]
     if not changes:
         return None
-    batch, former = former.facts.mark, replace(former, moved=found)
+    batch, former = former.facts.mark, replace(former, moved=rereads)
     return Adoption(node, target, None, batch, batch, origin_now(node), tuple(changes), taken_over=former)
 
 
@@ -108,15 +108,17 @@ def _former_stream(node: Node, target: TableHandle, writer: Writer | None) -> Fo
         known = node.project.open_batches().of_node(name)
         facts = stamps[0][1] if stamps else _of_record(known)
         if facts is not None and all(
-            one is not None or CommitFacts.of(stamp).before_first_run for stamp, one in stamps
+            batch_facts is not None or CommitFacts.of(stamp).before_first_run for stamp, batch_facts in stamps
         ):
-            recorded = {(one.query, one.batch) for one in known}
+            recorded = {(record.query, record.batch) for record in known}
             newer = [
-                record_of(node, stamp, one, CommitFacts.of(stamp))
-                for stamp, one in reversed(stamps)
-                if one is not None and (one.query, one.batch) not in recorded and CommitFacts.of(stamp).mode != ADOPT
+                record_of(node, stamp, batch_facts, CommitFacts.of(stamp))
+                for stamp, batch_facts in reversed(stamps)
+                if batch_facts is not None
+                and (batch_facts.query, batch_facts.batch) not in recorded
+                and CommitFacts.of(stamp).mode != ADOPT
             ]
-            records = tuple(one for one in (*known, *newer) if one.query == facts.query)
+            records = tuple(record for record in (*known, *newer) if record.query == facts.query)
             log = ProgressLog(checkpoint_named(node, facts.checkpoint))
             return FormerStream(node, target, name, facts, records, log)
     if writer is None:
@@ -146,7 +148,9 @@ def _of_record(records: list[BatchRecord]) -> StreamFacts | None:
 
 def _in_new_place(stream: FormerStream) -> StreamFacts:
     """Copy the checkpoint for the files where they are now, and return what is said of the last batch with the copy."""
-    log = relocated(stream.log, next_checkpoint(stream.node), {one.name: (one.folder, one.now) for one in stream.moved})
+    log = relocated(
+        stream.log, next_checkpoint(stream.node), {moved.name: (moved.folder, moved.now) for moved in stream.moved}
+    )
     last = log.batch(stream.facts.batch)
     offsets = stream.facts.offsets if last is None else last.offsets
     return replace(stream.facts, checkpoint=log.location.uri.rstrip("/").rpartition("/")[2], offsets=offsets)

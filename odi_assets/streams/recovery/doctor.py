@@ -87,10 +87,10 @@ def _kept_rows(node: Node, target: TableHandle, marks: StreamMarks) -> Iterator[
 
 def checkpoint_files(node: Node) -> Iterator[Disagreement]:
     """What keeps a query from going on from its checkpoint, of one on this machine."""
-    place = checkpoint_in_use(node)
-    why = why_stuck(node, place)
+    checkpoint = checkpoint_in_use(node)
+    why = why_stuck(node, checkpoint)
     # Of a query that runs, files come and go: what counts is wrong both times.
-    if why is not None and why_stuck(node, place) is not None:
+    if why is not None and why_stuck(node, checkpoint) is not None:
         remedy = (
             f"`odi tables repair {node}` sets aside what keeps the query from going on, and says what to run next; "
             "or put it back from a copy"
@@ -107,8 +107,11 @@ def not_looked_at(node: Node) -> Iterator[tuple[str, str]]:
         marks = stream_marks(node, TableHandle.open(node.target.location))
         reads = planned_reads(stream_inputs(node), marks.log, marks.last) if marks.match.can_go_on else {}
     except (OdiError, OSError) as error:
-        found = over(node.key, error)
-        yield f"whether landing files of {node} changed after a batch had read them: {found.message}", found.remedy
+        disagreement = over(node.key, error)
+        yield (
+            f"whether landing files of {node} changed after a batch had read them: {disagreement.message}",
+            disagreement.remedy,
+        )
         return
     yield from changed_files(node, reads.values())
 

@@ -45,15 +45,15 @@ def repair_checkpoint(node: Node, *, dry_run: bool) -> Iterator[tuple[str, tuple
     Raises:
         TableError: a file cannot be moved.
     """
-    place = checkpoint_in_use(node)
-    why = why_stuck(node, place)
-    above = replace(place, uri=posixpath.dirname(place.uri.rstrip("/")))
-    name = posixpath.basename(place.uri.rstrip("/"))
-    torn = None if why is None else _torn_commit(place)
+    checkpoint = checkpoint_in_use(node)
+    why = why_stuck(node, checkpoint)
+    above = replace(checkpoint, uri=posixpath.dirname(checkpoint.uri.rstrip("/")))
+    name = posixpath.basename(checkpoint.uri.rstrip("/"))
+    torn = None if why is None else _torn_commit(checkpoint)
     if why is not None and torn is not None:
         moves = tuple(f"{name}/commits/{file}" for file in torn)
         yield why, moves, None if dry_run else set_aside(above, moves), False
-        why = None if dry_run else why_stuck(node, place)
+        why = None if dry_run else why_stuck(node, checkpoint)
     if why is not None:
         yield why, (name,), None if dry_run else set_aside(above, (name,)), True
 
@@ -70,9 +70,9 @@ def repaired(node: Node, *, dry_run: bool) -> Iterator[Repaired]:
         yield Repaired(f"{node} (checkpoint)", uri, (why,), moves, version, aside, following)
 
 
-def _torn_commit(place: Location) -> tuple[str, ...] | None:
+def _torn_commit(checkpoint: Location) -> tuple[str, ...] | None:
     """The names of the newest commit and its checksum, if that commit is torn."""
-    folder = place.local_path / "commits"
+    folder = checkpoint.local_path / "commits"
     newest = max(numbered_files(folder), default=None)
     if newest is None:
         return None

@@ -45,10 +45,10 @@ class CheckpointRewind:
     def gone_files(self, node: Node) -> Iterator[str]:
         """The files that later batches have read, and that are gone from the landing zone."""
         log = stream_marks(node, TableHandle.open(node.target.location)).log
-        for one in stream_inputs(node):
-            end = (self.facts.offsets.get(one.name) or {}).get("end") or {}
-            names = [name for loss in one.losses(log) for name in loss.names]
-            read = log.read_files(one.name) if names else {}
+        for source in stream_inputs(node):
+            end = (self.facts.offsets.get(source.name) or {}).get("end") or {}
+            names = [name for loss in source.losses(log) for name in loss.names]
+            read = log.read_files(source.name) if names else {}
             yield from (name for name in names if read[name].number > int(end.get("logOffset", -1)))
 
     def apply(self, node: Node) -> None:
@@ -62,8 +62,8 @@ class CheckpointRewind:
         is_ahead = max(log.planned(), default=-1) > batch
         if is_ahead and self.source == self.checkpoint:
             folder.keep_copy()
-        for which, place in kept_tables(node).items():
-            table = TableHandle.open(place)
+        for which, location in kept_tables(node).items():
+            table = TableHandle.open(location)
             if table.exists:
                 # While the checkpoint has the batches that are undone, it is known which of their rows are there.
                 bring_in_step(table, which, log, CommitFacts(node=str(node)), batch)
@@ -90,22 +90,22 @@ def plan_checkpoint(node: Node, before: TableHandle) -> CheckpointRewind:
             "--full-refresh",
             node=str(node),
         )
-    place = checkpoint_named(node, facts.checkpoint)
-    for source in (place, *CheckpointFolder(place).copies()):
+    checkpoint = checkpoint_named(node, facts.checkpoint)
+    for source in (checkpoint, *CheckpointFolder(checkpoint).copies()):
         log = ProgressLog(source)
-        found = log.batch(facts.batch) if facts.batch in log.committed() else None
+        planned = log.batch(facts.batch) if facts.batch in log.committed() else None
         # A batch of the same files may be of another branch, which was computed under another definition.
-        is_branch = found is not None and facts.planned_ms in (0, found.planned_ms)
-        if found is not None and is_branch and (found.query, found.offsets) == (facts.query, facts.offsets):
-            return CheckpointRewind(facts, stream_marks(node, now).last, place, source)
-    held = ProgressLog(place).committed()
+        is_branch = planned is not None and facts.planned_ms in (0, planned.planned_ms)
+        if planned is not None and is_branch and (planned.query, planned.offsets) == (facts.query, facts.offsets):
+            return CheckpointRewind(facts, stream_marks(node, now).last, checkpoint, source)
+    held = ProgressLog(checkpoint).committed()
     holds = f"it holds batches {held[0]} to {held[-1]}" if held else "it holds no batch"
     raise CheckpointError(
-        f"{node}: its checkpoint does not hold batch {facts.batch} (any more): {holds} ({place.uri})",
+        f"{node}: its checkpoint does not hold batch {facts.batch} (any more): {holds} ({checkpoint.uri})",
         fix=f"choose a batch that it holds (`retain_batches` says how many are kept); or start over: odi run "
         f"{node.command} --full-refresh",
         node=str(node),
-        path=place.uri,
+        path=checkpoint.uri,
     )
 
 

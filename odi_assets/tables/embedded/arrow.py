@@ -75,7 +75,9 @@ class ArrowWrite(Write):
         form = ds.ParquetFileFormat()
         # A writer of Arrow takes batches faster than it writes them, so each table is written by itself.
         tables = (
-            [df] if self.parts is None else (_aligned(storable(one, self.uri), self.schema_json) for one in self.parts)
+            [df]
+            if self.parts is None
+            else (_aligned(storable(part, self.uri), self.schema_json) for part in self.parts)
         )
         for table in tables:
             require_folders(table, by, self.uri)
@@ -161,34 +163,34 @@ def storable(rows: pa.Table, uri: str) -> pa.Table:
 def _storable(kind: pa.DataType) -> pa.DataType | None:
     """The type of Delta for an Arrow type; None if there is none."""
     types = pa.types
-    found: pa.DataType | None = None
+    delta_type: pa.DataType | None = None
     if types.is_dictionary(kind):
-        found = _storable(kind.value_type)
+        delta_type = _storable(kind.value_type)
     elif types.is_timestamp(kind):
-        found = pa.timestamp("us", "UTC" if kind.tz else None)
+        delta_type = pa.timestamp("us", "UTC" if kind.tz else None)
     elif types.is_date(kind):
-        found = pa.date32()
+        delta_type = pa.date32()
     elif types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view":
-        found = pa.string()
+        delta_type = pa.string()
     elif types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
-        found = pa.binary()
+        delta_type = pa.binary()
     elif types.is_float16(kind):
-        found = pa.float32()
+        delta_type = pa.float32()
     elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         inner = _storable(kind.value_type)
-        found = None if inner is None else pa.list_(inner)
+        delta_type = None if inner is None else pa.list_(inner)
     elif types.is_struct(kind):
         inner_types = {field.name: _storable(field.type) for field in kind}
         twice = len({name.lower() for name in inner_types}) < kind.num_fields
-        found = None if twice or None in inner_types.values() else pa.struct(list(inner_types.items()))
+        delta_type = None if twice or None in inner_types.values() else pa.struct(list(inner_types.items()))
     elif types.is_map(kind):
         key, value = _storable(kind.key_type), _storable(kind.item_type)
-        found = None if key is None or value is None else pa.map_(key, value)
+        delta_type = None if key is None or value is None else pa.map_(key, value)
     elif types.is_decimal(kind):
-        found = pa.decimal128(kind.precision, kind.scale) if kind.precision <= 38 and kind.scale >= 0 else None
+        delta_type = pa.decimal128(kind.precision, kind.scale) if kind.precision <= 38 and kind.scale >= 0 else None
     elif types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
-        found = _WIDER.get(kind, kind)
-    return found
+        delta_type = _WIDER.get(kind, kind)
+    return delta_type
 
 
 def _write(
@@ -269,13 +271,15 @@ def _upsert(write: ArrowWrite) -> FileChanges:
         raise _NeedsSpark
     files = write.stage(write.df)
     among = candidates(write.handle, files, keys) if files else []
-    found = rewrite(write.handle, files, keys, among, write.folder("-moved"), marker) if among else MatchedFiles((), 0)
-    if found is None:
+    matched = (
+        rewrite(write.handle, files, keys, among, write.folder("-moved"), marker) if among else MatchedFiles((), 0)
+    )
+    if matched is None:
         raise _NeedsSpark
     if marker is not None:
         copy_unmarked(write.handle, files, marker, write.folder("-new"))
         files = write.files("-new")
-    return upserted(files, write.files("-moved") if among else [], found, found.files)
+    return upserted(files, write.files("-moved") if among else [], matched, matched.files)
 
 
 def _are_unique(rows: pa.Table, keys: tuple[str, ...]) -> bool:

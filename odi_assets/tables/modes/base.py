@@ -64,8 +64,8 @@ class Mode(ABC):
 
 def mode_of(mode: WriteMode) -> Mode:
     """The mode with this name. Its module is loaded when it is first used."""
-    found: Mode = import_module(f"odi_assets.tables.modes.{mode}").MODE
-    return found
+    implementation: Mode = import_module(f"odi_assets.tables.modes.{mode}").MODE
+    return implementation
 
 
 @dataclass(frozen=True)
@@ -132,15 +132,15 @@ class Write:
         # But the files of an executor that dies at it would stay beside the files of the task's next attempt
         # (SPARK-33019), and the listing takes what is there.
         version = "2" if runs_tasks_once(df.sparkSession) else "1"
-        place = table.for_spark
+        location = table.for_spark
         rows = with_folders(df, self.spec.partition_by, self.uri)
-        writer = rows.write.mode("error").options(**(_WITHOUT_CHECKSUMS if table.is_local else place.reader_options))
+        writer = rows.write.mode("error").options(**(_WITHOUT_CHECKSUMS if table.is_local else location.reader_options))
         writer = writer.option(f"{_COMMITTER}algorithm.version", version)
         writer = writer.option(f"{_COMMITTER}marksuccessfuljobs", "false")
         if self.spec.partition_by:
             writer = writer.partitionBy(*self.spec.partition_by)
         try:
-            writer.parquet(place.child(self.folder(step)).uri)
+            writer.parquet(location.child(self.folder(step)).uri)
         except Exception as error:
             if (refused := refused_row(error_text(error), self.uri)) is not None:
                 raise refused from error

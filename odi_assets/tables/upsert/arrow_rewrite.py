@@ -68,17 +68,17 @@ def rewrite(
     root = handle.location.local_path
     names = [*keys, *filter(None, [marker])]
     marked = pa.concat_tables([pq.ParquetFile(root / file.path).read(columns=names) for file in staged])
-    wanted = marked.select(list(keys))
-    if any(column.null_count for column in wanted.columns) or _has_duplicates(wanted):
+    wanted_keys = marked.select(list(keys))
+    if any(column.null_count for column in wanted_keys.columns) or _has_duplicates(wanted_keys):
         return None
     if not all(_is_copied_exactly(handle, file, keys) for file in among):
         return None
     if marker and not all(_is_copied_exactly(handle, file, keys, marker) for file in staged):
         return None
-    gone = wanted.filter(_is_marked(marked[marker])) if marker else wanted.slice(0, 0)
+    gone = wanted_keys.filter(_is_marked(marked[marker])) if marker else wanted_keys.slice(0, 0)
     with ThreadPoolExecutor(_WORKERS) as pool:
-        found = _rows_with_keys([root / file.path for file in among], wanted, pool)
-        hits = [(file, rows) for file, rows in zip(among, found, strict=True) if rows.true_count]
+        masks = _rows_with_keys([root / file.path for file in among], wanted_keys, pool)
+        hits = [(file, rows) for file, rows in zip(among, masks, strict=True) if rows.true_count]
         codec = _codec(root / staged[0].path)
         copies = [
             pool.submit(_copy, root / file.path, root / folder / _place(handle, file, number), pc.invert(rows), codec)
@@ -157,7 +157,10 @@ def _holds_views(kind: pa.DataType) -> bool:
     if not pa.types.is_nested(kind):
         return False
     inner = [kind.field(number).type for number in range(kind.num_fields)]
-    return any(pa.types.is_string_view(one) or pa.types.is_binary_view(one) or _holds_views(one) for one in inner)
+    return any(
+        pa.types.is_string_view(inner_kind) or pa.types.is_binary_view(inner_kind) or _holds_views(inner_kind)
+        for inner_kind in inner
+    )
 
 
 def _place(handle: TableHandle, file: LiveFile | WrittenFile, number: int) -> str:
@@ -249,11 +252,11 @@ def _rows_with_keys(files: Sequence[Path], wanted: pa.Table, workers: Executor) 
         return [pa.array(mask) for mask in np.split(np.concatenate([*masks, np.zeros(0, dtype=bool)]), ends[:-1])]
 
     parts = _parts(footers, wanted.column_names)
-    found: list[list[pa.BooleanArray]] = [[] for _ in files]
+    masks_by_file: list[list[pa.BooleanArray]] = [[] for _ in files]
     for part, masks in zip(parts, workers.map(search, parts), strict=True):
         for (file, _), mask in zip(part, masks, strict=True):
-            found[file].append(mask)
-    return [pa.concat_arrays(masks) if masks else pa.array([], pa.bool_()) for masks in found]
+            masks_by_file[file].append(mask)
+    return [pa.concat_arrays(masks) if masks else pa.array([], pa.bool_()) for masks in masks_by_file]
 
 
 def _parts(footers: Sequence[pq.FileMetaData], keys: Sequence[str]) -> list[Part]:
@@ -286,7 +289,7 @@ def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
-        if sum(map(len, held)) >= _PART_ROWS or sum(one.nbytes for one in held) >= _PART_BYTES:
+        if sum(map(len, held)) >= _PART_ROWS or sum(held_batch.nbytes for held_batch in held) >= _PART_BYTES:
             yield pa.Table.from_batches(held)
             held = []
     if held:
@@ -295,6 +298,6 @@ def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _have_keys(rows: pa.Table, wanted: pa.Table) -> np.ndarray:
     numbered = rows.append_column(_ROW, pa.array(np.arange(len(rows))))
-    found = np.zeros(len(rows), dtype=bool)
-    found[numbered.join(wanted, wanted.column_names, join_type="left semi")[_ROW].to_numpy()] = True
-    return found
+    mask = np.zeros(len(rows), dtype=bool)
+    mask[numbered.join(wanted, wanted.column_names, join_type="left semi")[_ROW].to_numpy()] = True
+    return mask

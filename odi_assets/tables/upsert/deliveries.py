@@ -57,14 +57,16 @@ def deciding_rows(
     steps = batch.groupBy(*map(quoted, keys)).agg(F.sort_array(F.collect_list(step)).alias(_STEPS))
     kind = batch.schema[column].dataType
     if stored is None:
-        found = steps.withColumns({PRESENT: F.lit(False), STORED: F.lit(None).cast(kind)})
+        steps_with_stored = steps.withColumns({PRESENT: F.lit(False), STORED: F.lit(None).cast(kind)})
     else:
         joined = steps.alias("t").join(stored.alias("b"), same_keys(keys), "left")
         there = F.coalesce(F.col(f"b.{PRESENT}"), F.lit(False)).alias(PRESENT)
-        found = joined.select("t.*", there, F.col(f"b.{STORED}").cast(kind).alias(STORED))
+        steps_with_stored = joined.select("t.*", there, F.col(f"b.{STORED}").cast(kind).alias(STORED))
     start = F.struct(F.col(PRESENT).alias("there"), F.col(STORED).alias("value"), F.lit(-1).alias("number"))
     last = F.aggregate(_STEPS, start, _after)
-    deciding = found.withColumn(_LAST, last).select(*map(quoted, keys), F.col(f"{_LAST}.number").alias(_WINNER))
+    deciding = steps_with_stored.withColumn(_LAST, last).select(
+        *map(quoted, keys), F.col(f"{_LAST}.number").alias(_WINNER)
+    )
     same = same_keys(keys) & (F.col(f"t.{quoted(delivery)}") == F.col(f"b.{_WINNER}"))
     return batch.alias("t").join(deciding.alias("b"), same, "left_semi")
 

@@ -98,8 +98,8 @@ class EmailAlert(_Alert):
     @model_validator(mode="after")
     def _signs_in_with_both(self) -> EmailAlert:
         if (self.user is None) != (self.password is None):
-            given = "user" if self.password is None else "password"
-            raise mistake("needs the other one of `user` and `password`", at=(given,))
+            key = "user" if self.password is None else "password"
+            raise mistake("needs the other one of `user` and `password`", at=(key,))
         if self.password is not None and self.security == "none":
             raise mistake("would be sent in clear text: choose `starttls` or `tls` for `security`", at=("password",))
         return self

@@ -26,8 +26,8 @@ def _key_text(value: Any) -> Any:
 
 
 def _check_key(key: str) -> str:
-    if found := next((part for part in _NOT_IN_KEYS if part in key), None):
-        raise refuse(key, f"has `{found}`, which Dagster allows in no name of a partition")
+    if sign := next((part for part in _NOT_IN_KEYS if part in key), None):
+        raise refuse(key, f"has `{sign}`, which Dagster allows in no name of a partition")
     return key
 
 

@@ -124,11 +124,11 @@ def out_of_step(node: Node, target: TableHandle, *, every: bool = False) -> OutO
     """
     if not target.exists:
         return OutOfStep()
-    found = _bad_rows(node, target, every=every)
-    if not every and found.newest is not None and is_replaced(node, found.newest):
-        found = _bad_rows(node, target, every=True)
-    paths = {bad.path: bad.place(node) for _, bad in (*found.counts, *found.gone)}
-    tables = {path: TableHandle.open(place) for path, place in paths.items()}
+    bad_rows = _bad_rows(node, target, every=every)
+    if not every and bad_rows.newest is not None and is_replaced(node, bad_rows.newest):
+        bad_rows = _bad_rows(node, target, every=True)
+    paths = {bad.path: bad.place(node) for _, bad in (*bad_rows.counts, *bad_rows.gone)}
+    tables = {path: TableHandle.open(location) for path, location in paths.items()}
 
     def is_in(bad: BadRows) -> bool:
         return tables[bad.path].transaction_number(bad.app_id) % 2 == 1
@@ -136,18 +136,18 @@ def out_of_step(node: Node, target: TableHandle, *, every: bool = False) -> OutO
     missing: list[tuple[int, BadRows]] = []
     passed: list[tuple[int, BadRows]] = []
     newer_in: set[str] = set()
-    for version, bad in found.counts:
+    for version, bad in bad_rows.counts:
         if is_in(bad):
             newer_in.add(bad.path)
             continue
-        bad = found.less_replaced(target, version, bad)
+        bad = bad_rows.less_replaced(target, version, bad)
         if bad.rows and bad.rows == bad.replaced:
             continue
         if bad.path not in newer_in:
             missing.append((version, bad))
         elif bad.rows:
             passed.append((version, bad))
-    undone = tuple(one for one in reversed(found.gone) if is_in(one[1]))
+    undone = tuple(commit for commit in reversed(bad_rows.gone) if is_in(commit[1]))
     return OutOfStep(tuple(reversed(missing)), undone, tuple(reversed(passed)))
 
 
@@ -199,12 +199,14 @@ class _Found:
         if not bad.parts:
             return bad
         kinds = target.columns
-        later = [one for one in self.replacing if one > version]
-        for one in later:
-            if one not in self._partitions:
-                self._partitions[one] = _partitions_at(target, one)
-        replaced = [values for one in later for values in self._partitions[one]]
-        replaced += [values for at, one in self.counts if at in later for values, _ in one.parts or ()]
+        later_versions = [later_version for later_version in self.replacing if later_version > version]
+        for replacing_version in later_versions:
+            if replacing_version not in self._partitions:
+                self._partitions[replacing_version] = _partitions_at(target, replacing_version)
+        replaced = [values for later_version in later_versions for values in self._partitions[later_version]]
+        replaced += [
+            values for at, bad_rows in self.counts if at in later_versions for values, _ in bad_rows.parts or ()
+        ]
         is_replaced = membership(same_spellings(values, kinds) for values in replaced)
         counts = (count for values, count in bad.parts if is_replaced(same_spellings(values, kinds)))
         return replace(bad, replaced=sum(counts))
@@ -223,7 +225,7 @@ def _bad_rows(node: Node, target: TableHandle, *, every: bool) -> _Found:
         every: of all commits since the last one that replaced all rows; else as far down as the newest commit says that
             there is something to look for.
     """
-    found = _Found([], [])
+    bad_rows = _Found([], [])
     undone_after, upto = None, -1
     for stamp in target.stamps():
         if stamp.version <= upto and not every:
@@ -237,9 +239,9 @@ def _bad_rows(node: Node, target: TableHandle, *, every: bool) -> _Found:
             undone_after = undone_after if is_undone else facts.rewound_to
             continue
         if not is_undone and facts.mode == WriteMode.PARTITION_OVERWRITE:
-            found.replacing.append(stamp.version)
+            bad_rows.replacing.append(stamp.version)
         bad = BadRows.of(stamp)
-        is_newest = found.newest is None and undone_after is None
+        is_newest = bad_rows.newest is None and undone_after is None
         if bad is None and is_newest and facts.run_id is not None:
             # A run without a quarantine, which has brought everything before it in step.
             upto = max(upto, stamp.version)
@@ -248,9 +250,9 @@ def _bad_rows(node: Node, target: TableHandle, *, every: bool) -> _Found:
             if is_newest:
                 upto = max(upto, bad.since)
             if not is_undone:
-                found.newest = found.newest or bad
+                bad_rows.newest = bad_rows.newest or bad
             if bad.write_id is not None:
-                (found.gone if is_undone else found.counts).append((stamp.version, bad))
+                (bad_rows.gone if is_undone else bad_rows.counts).append((stamp.version, bad))
         if every and not is_undone and facts.mode == WriteMode.OVERWRITE:
             break
-    return found
+    return bad_rows

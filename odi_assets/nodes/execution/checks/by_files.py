@@ -102,7 +102,7 @@ def _same_in_both(kind: pa.DataType) -> bool:
 
 def without_null(files: Sequence[WrittenFile], column: str) -> bool:
     """Whether the statistics of ``files`` say that the column has no NULL."""
-    return bool(files) and all(one.get("nullCount", {}).get(column) == 0 for one in _statistics(files))
+    return bool(files) and all(statistics.get("nullCount", {}).get(column) == 0 for statistics in _statistics(files))
 
 
 def within(files: Sequence[WrittenFile], column: str, least: Exact | None, most: Exact | None) -> bool:
@@ -115,9 +115,9 @@ def within(files: Sequence[WrittenFile], column: str, least: Exact | None, most:
         return False
     if isinstance(most, float):
         return False
-    for one in _statistics(files):
-        low = as_number(one.get("minValues", {}).get(column))
-        high = as_number(one.get("maxValues", {}).get(column))
+    for statistics in _statistics(files):
+        low = as_number(statistics.get("minValues", {}).get(column))
+        high = as_number(statistics.get("maxValues", {}).get(column))
         if low is None or high is None:
             return False
         lowest = float(low) if isinstance(least, float) else low

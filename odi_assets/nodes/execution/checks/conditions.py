@@ -95,21 +95,25 @@ def _is_among(check: Check, rows: DataFrame) -> Column:
     column, kind = F.col(quoted(check.columns[0])), kind_of(rows, check.columns)
     floors = [floor(exact(value, kind, ordered=False), kind) for _, value in check.config.compared]
     # No value of the column equals one that its type does not hold.
-    values = [_literal(one.text, check, rows) for one in floors if one.same and one.text is not None]
+    values = [
+        _literal(value_floor.text, check, rows)
+        for value_floor in floors
+        if value_floor.same and value_floor.text is not None
+    ]
     return column.isin(*values) if values else column.isNull()
 
 
 def _is_below(check: Check, bound: Exact, rows: DataFrame) -> Column:
-    column, found = F.col(quoted(check.columns[0])), floor(bound, kind_of(rows, check.columns))
-    if found.text is None:
+    column, bound_floor = F.col(quoted(check.columns[0])), floor(bound, kind_of(rows, check.columns))
+    if bound_floor.text is None:
         return F.lit(False)
-    value = _literal(found.text, check, rows)
-    return column < value if found.same else column <= value
+    value = _literal(bound_floor.text, check, rows)
+    return column < value if bound_floor.same else column <= value
 
 
 def _is_above(check: Check, bound: Exact, rows: DataFrame) -> Column:
-    column, found = F.col(quoted(check.columns[0])), floor(bound, kind_of(rows, check.columns))
-    return column.isNotNull() if found.text is None else column > _literal(found.text, check, rows)
+    column, bound_floor = F.col(quoted(check.columns[0])), floor(bound, kind_of(rows, check.columns))
+    return column.isNotNull() if bound_floor.text is None else column > _literal(bound_floor.text, check, rows)
 
 
 def _literal(text: str, check: Check, rows: DataFrame) -> Column:

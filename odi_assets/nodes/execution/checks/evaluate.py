@@ -76,22 +76,26 @@ class Evaluation:
         self._require_possible()
         known = {check.name for check in self.checks if check.kind != "unique" and self.passes(check)}
         own = {check.name: condition_of(check, self.rows) for check in self.checks if check.name not in known}
-        wanted = [one for check in self.checks for one in self._measured(check, own.get(check.name))]
+        measures = [measure for check in self.checks for measure in self._measured(check, own.get(check.name))]
         with ThreadPoolExecutor(1) as beside:
             # This process compares keys while Spark looks at the rows.
-            compared = {one.name: beside.submit(self.passes, one) for one in self.checks if one.kind == "unique"}
+            compared = {
+                unique_check.name: beside.submit(self.passes, unique_check)
+                for unique_check in self.checks
+                if unique_check.kind == "unique"
+            }
             totals: dict[str, Any] = {_ROWS: self.total}
-            if wanted or self.total is None:
-                totals = self._totals(looked_at, wanted, own)
+            if measures or self.total is None:
+                totals = self._totals(looked_at, measures, own)
             known |= {name for name, passed in compared.items() if passed.result()}
-            found = []
+            outcomes = []
             for check in self.checks:
                 if check.name in known:
-                    found.append(_passed(check, int(totals[_ROWS])))
+                    outcomes.append(_passed(check, int(totals[_ROWS])))
                     continue
                 with self._named(check):
-                    found.append(self._outcome(check, looked_at, own[check.name], totals))
-            self.outcomes = tuple(found)
+                    outcomes.append(self._outcome(check, looked_at, own[check.name], totals))
+            self.outcomes = tuple(outcomes)
         return self.outcomes
 
     def _measured(self, check: Check, condition: Column | None) -> list[Column]:
@@ -120,8 +124,8 @@ class Evaluation:
 
         Checks of the rows as a whole are in no array.
         """
-        rows, found = self.rows, []
-        for check in (one.check for one in self.outcomes if not one.passed and one.check.by_row):
+        rows, failed = self.rows, []
+        for check in (outcome.check for outcome in self.outcomes if not outcome.passed and outcome.check.by_row):
             condition = condition_of(check, self.rows)
             if condition is None:
                 hit = f"{_HIT} {check.name}"
@@ -129,8 +133,8 @@ class Evaluation:
                 condition = F.col(quoted(hit))
             if self.counts is not None:
                 condition = condition & self.counts
-            found.append(F.when(condition, F.lit(check.name)))
-        names = F.array_compact(F.array(*found)) if found else F.array().cast("array<string>")
+            failed.append(F.when(condition, F.lit(check.name)))
+        names = F.array_compact(F.array(*failed)) if failed else F.array().cast("array<string>")
         return rows.withColumn(FAILED_CHECKS, names).select(*map(quoted, self.rows.columns), FAILED_CHECKS)
 
     # -- one check -----------------------------------------------------------------------------------------------------
@@ -154,14 +158,14 @@ class Evaluation:
 
     def _compared(self, check: Check, rows: DataFrame) -> int:
         if check.kind == "unique":
-            found = self._repeated(rows, check).agg(F.sum(_HIT)).collect()[0][0]
-            return int(found or 0)
+            repeated = self._repeated(rows, check).agg(F.sum(_HIT)).collect()[0][0]
+            return int(repeated or 0)
         return self._bad(rows, check).count()
 
     def _repeated(self, rows: DataFrame, check: Check) -> DataFrame:
         """The keys that come more than once, with how often."""
         whole = rows.where(
-            reduce(lambda one, other: one & other, [F.isnotnull(quoted(name)) for name in check.columns])
+            reduce(lambda left, right: left & right, [F.isnotnull(quoted(name)) for name in check.columns])
         )
         return (
             whole.groupBy(*map(quoted, (*check.columns, *self.apart)))
@@ -189,11 +193,11 @@ class Evaluation:
             looked_at = self.rows if self.counts is None else self.rows.where(self.counts)
             columns = (*check.columns, *self.apart)
             names = [f"{_KEY} {index}" for index, _ in enumerate(columns)]
-            found = self._repeated(looked_at, check).select(
+            repeated = self._repeated(looked_at, check).select(
                 *[F.col(quoted(name)).alias(key) for name, key in zip(columns, names, strict=True)]
             )
             same = [F.col(quoted(a)) == F.col(quoted(b)) for a, b in zip(columns, names, strict=True)]
-            joined = rows.join(found, reduce(lambda one, other: one & other, same), "left")
+            joined = rows.join(repeated, reduce(lambda left, right: left & right, same), "left")
             return joined.withColumn(hit, F.col(quoted(names[0])).isNotNull()).drop(*names)
         # Values that are missing are of the column's own type: each row meets one of them at most. Of known values,
         # two may be one value for the column, as 0.1 and 0.10000000000000000001 are for a DOUBLE.
@@ -205,9 +209,9 @@ class Evaluation:
         spark, view = rows.sparkSession, f"odi_rows_{uuid.uuid4().hex}"
         rows.drop(*[name for name in rows.columns if name.startswith(_OURS)]).createOrReplaceTempView(view)
         try:
-            found = spark.sql(f"WITH df AS (SELECT * FROM {view}) SELECT * FROM (\n{query.strip().rstrip(';')}\n)")
-            failed = found.count()
-            samples = self._samples(found, check) if failed else ()
+            bad = spark.sql(f"WITH df AS (SELECT * FROM {view}) SELECT * FROM (\n{query.strip().rstrip(';')}\n)")
+            failed = bad.count()
+            samples = self._samples(bad, check) if failed else ()
         finally:
             spark.catalog.dropTempView(view)
         what = f"its query gives {counted(failed, 'row')}" if failed else "its query gives no row"
@@ -219,8 +223,8 @@ class Evaluation:
         others = [name for name in bad.columns if not name.startswith(_OURS)]
         names = list(dict.fromkeys([*first, *others]))[:_SHOWN_COLUMNS]
         # As text, for not every value of Spark has one in Python.
-        found = bad.selectExpr(*[f"CAST({quoted(name)} AS STRING) AS {quoted(name)}" for name in names])
-        return tuple(_row_text(row.asDict()) for row in found.limit(_SAMPLES).collect())
+        texts = bad.selectExpr(*[f"CAST({quoted(name)} AS STRING) AS {quoted(name)}" for name in names])
+        return tuple(_row_text(row.asDict()) for row in texts.limit(_SAMPLES).collect())
 
     # -- mistakes ------------------------------------------------------------------------------------------------------
 
@@ -282,22 +286,24 @@ def _freshness(check: Check, wanted: Freshness, total: int, totals: Mapping[str,
 def _what(check: Check, failed: int) -> str:
     """What is wrong with rows, after their number."""
     config, names = check.config, ", ".join(f"`{name}`" for name in check.columns)
-    one = failed == 1
+    is_one = failed == 1
     if config.not_null is not None:
-        return f"{'has' if one else 'have'} NULL in {names}"
+        return f"{'has' if is_one else 'have'} NULL in {names}"
     if config.unique is not None:
-        return f"{'shares its' if one else 'share their'} {names} with another row"
+        return f"{'shares its' if is_one else 'share their'} {names} with another row"
     if config.accepted_values is not None:
         listed = ", ".join(map(str, config.accepted_values.values[:10]))
-        return f"{'has' if one else 'have'} a value of {names} other than {listed}"
+        return f"{'has' if is_one else 'have'} a value of {names} other than {listed}"
     if config.range is not None:
         least = None if config.range.min is None else f"below {config.range.min}"
         most = None if config.range.max is None else f"above {config.range.max}"
-        return f"{'has' if one else 'have'} {names} {' or '.join(filter(None, [least, most]))}"
+        return f"{'has' if is_one else 'have'} {names} {' or '.join(filter(None, [least, most]))}"
     if config.references is not None:
         key = config.references.key or config.references.column
-        return f"{'has' if one else 'have'} a value of {names} that `{config.references.node}` does not have in `{key}`"
-    return f"{'makes' if one else 'make'} `{config.expression}` false"
+        return (
+            f"{'has' if is_one else 'have'} a value of {names} that `{config.references.node}` does not have in `{key}`"
+        )
+    return f"{'makes' if is_one else 'make'} `{config.expression}` false"
 
 
 def _row_text(row: dict[str, str | None]) -> str:

@@ -75,7 +75,7 @@ class Guard:
                 fix="rename the column in the node's `transform`, or leave it out; nothing was committed",
                 node=str(node),
             )
-        found = Evaluation(
+        evaluation = Evaluation(
             rows,
             self._checks(),
             str(node),
@@ -86,16 +86,16 @@ class Guard:
             sum(file.rows for file in files) if kept is None else None,
             apart,
         )
-        self.outcomes = found.run()
-        blocking = [one for one in self.outcomes if one.blocks]
+        self.outcomes = evaluation.run()
+        blocking = [outcome for outcome in self.outcomes if outcome.blocks]
         quarantine = quarantine_of(node)
-        if blocking and (quarantine is None or not all(one.check.by_row for one in blocking)):
+        if blocking and (quarantine is None or not all(outcome.check.by_row for outcome in blocking)):
             raise stopped(str(node), "its increment", self.outcomes, quarantine=node.config.quarantine)
         if quarantine is None:
             return None
         table = TableHandle.open(quarantine)
         require_own(node, table)
-        split = self._judged(found.with_failed_checks()) if blocking else found.with_failed_checks()
+        split = self._judged(evaluation.with_failed_checks()) if blocking else evaluation.with_failed_checks()
         is_bad = self._is_bad(blocking)
         bad = split.where(is_bad).drop(*self.plan.write_spec.beside, *apart)
         self.bad = self._staged(bad if blocking else None, bad, table, files)
@@ -110,7 +110,11 @@ class Guard:
         return read_staged(split.sparkSession, table.location, self._split.stage(split), schema)
 
     def _is_bad(self, blocking: Sequence[CheckOutcome]) -> Column:
-        names = F.array(*[F.lit(one.check.name) for one in blocking]) if blocking else F.array().cast("array<string>")
+        names = (
+            F.array(*[F.lit(outcome.check.name) for outcome in blocking])
+            if blocking
+            else F.array().cast("array<string>")
+        )
         return F.arrays_overlap(F.col(FAILED_CHECKS), names)
 
     def _staged(
@@ -150,9 +154,11 @@ class Guard:
         """The version of the node's table up to which its quarantine has everything. What is overwritten counts no
         more."""
         target = self.plan.target
-        found = OutOfStep() if self.plan.write.mode is WriteMode.OVERWRITE else out_of_step(self.plan.node, target)
+        differences = (
+            OutOfStep() if self.plan.write.mode is WriteMode.OVERWRITE else out_of_step(self.plan.node, target)
+        )
         version = -1 if target.version is None else target.version
-        return min([version, *(missed - 1 for missed, _ in (*found.missing, *found.passed))])
+        return min([version, *(missed - 1 for missed, _ in (*differences.missing, *differences.passed))])
 
     def _replaces(self, table: TableHandle, files: Sequence[WrittenFile]) -> str | Sequence[PartitionValues] | None:
         """What of the quarantine the increment replaces, as it does in the node's table."""
@@ -204,13 +210,17 @@ class Guard:
     @property
     def metrics(self) -> dict[str, Any]:
         """What the run history says of the checks."""
-        found: dict[str, Any] = {CHECKS: [one.to_json() for one in self.outcomes]}
-        return found if self.bad is None else {**found, QUARANTINED: self.bad.rows}
+        metrics: dict[str, Any] = {CHECKS: [outcome.to_json() for outcome in self.outcomes]}
+        return metrics if self.bad is None else {**metrics, QUARANTINED: self.bad.rows}
 
     def _checks(self) -> tuple[Check, ...]:
         """Rows of a range are as old as the range is: how fresh they are says nothing."""
         checks = self.plan.node.config.all_checks
-        return checks if not self.plan.request.is_bounded else tuple(one for one in checks if one.kind != "freshness")
+        return (
+            checks
+            if not self.plan.request.is_bounded
+            else tuple(check for check in checks if check.kind != "freshness")
+        )
 
     def _kept(self) -> Column | None:
         """Which rows are looked at: all but those that delete others."""

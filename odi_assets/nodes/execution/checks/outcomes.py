@@ -63,10 +63,10 @@ def stopped(node: str, what: str, outcomes: Sequence[CheckOutcome], *, quarantin
         what: the rows, in words.
         quarantine: the node's; None if it has none.
     """
-    blocking = [one for one in outcomes if one.blocks]
-    lines = "\n".join(f"  {one.line}" for one in blocking)
+    blocking = [outcome for outcome in outcomes if outcome.blocks]
+    lines = "\n".join(f"  {outcome.line}" for outcome in blocking)
     fix = "correct the rows where they come from, or the check in the project file, and run the node again"
-    by_row = all(one.check.by_row for one in blocking)
+    by_row = all(outcome.check.by_row for outcome in blocking)
     if quarantine is None and by_row:
         fix += "; with `quarantine: TABLE`, the other rows are written and these go there"
     elif quarantine is not None:
@@ -75,7 +75,7 @@ def stopped(node: str, what: str, outcomes: Sequence[CheckOutcome], *, quarantin
         f"{node}: {what} fails {counted(len(blocking), 'check')}, and nothing was committed:\n{lines}",
         fix=f"{fix}; with `severity: warn`, the check says so and stops nothing",
         node=node,
-        checks=[one.to_json() for one in outcomes],
+        checks=[outcome.to_json() for outcome in outcomes],
     )
 
 
@@ -86,8 +86,8 @@ def failed_lines(metrics: Mapping[str, Any], *, stopping: bool = True) -> list[s
         stopping: also those that stopped the increment, or sent rows to the quarantine.
     """
     lines = []
-    for one in metrics.get(CHECKS) or ():
-        if not one["passed"] and (stopping or one["severity"] == "warn"):
-            shown = f"; as in {' · '.join(one['samples'])}" if one["samples"] else ""
-            lines.append(f"check `{one['check']}` ({one['severity']}): {one['text']}{shown}")
+    for outcome in metrics.get(CHECKS) or ():
+        if not outcome["passed"] and (stopping or outcome["severity"] == "warn"):
+            shown = f"; as in {' · '.join(outcome['samples'])}" if outcome["samples"] else ""
+            lines.append(f"check `{outcome['check']}` ({outcome['severity']}): {outcome['text']}{shown}")
     return lines

@@ -50,17 +50,17 @@ def bring_in_step(node: Node, target: TableHandle) -> int:
         DamagedTableError: the quarantine's log holds no version any more.
         TableError: the quarantine cannot be read or written.
     """
-    found = out_of_step(node, target)
-    for path in dict.fromkeys(bad.path for _, bad in found.undone):
-        undone = [bad for _, bad in found.undone if bad.path == path]
+    differences = out_of_step(node, target)
+    for path in dict.fromkeys(bad.path for _, bad in differences.undone):
+        undone = [bad for _, bad in differences.undone if bad.path == path]
         raced(lambda undone=undone: _take_out(node, target, undone), lost=_is_conflict)  # type: ignore[misc]
-    for version, bad in found.missing:
+    for version, bad in differences.missing:
         _log.info("%s: its quarantine gets the rows of version %d", node, version)
         raced(lambda bad=bad, version=version: _put_in(node, version, bad), lost=_is_conflict)  # type: ignore[misc]
-    lost = [*(one for one in found.missing if is_lost(node, one[1])), *found.passed]
+    lost = [*(missing for missing in differences.missing if is_lost(node, missing[1])), *differences.passed]
     if lost:
         _log.warning("%s: %s. To do: %s", node, *lost_rows(node, lost))
-    return len(found.undone) + len(found.missing)
+    return len(differences.undone) + len(differences.missing)
 
 
 def _is_conflict(error: OdiError) -> bool:
@@ -163,22 +163,22 @@ def _take_out(node: Node, target: TableHandle, undone: Sequence[BadRows]) -> Non
 def _others_since(first: int, node: Node, target: TableHandle, table: TableHandle) -> Writer | None:
     """Another node that wrote ``table`` in version ``first`` or later. A former name of the node is none: the log of
     ``target``, its table, names the rows."""
-    made = ((stamp, committer(stamp)) for stamp in table.stamps() if stamp.version >= first)
-    foreign = [(stamp, one) for stamp, one in made if one is not None and not one.is_of(node)]
+    committers = ((stamp, committer(stamp)) for stamp in table.stamps() if stamp.version >= first)
+    foreign = [(stamp, writer) for stamp, writer in committers if writer is not None and not writer.is_of(node)]
     # An adoption writes no row.
-    foreign = [(stamp, one) for stamp, one in foreign if stamp.facts.get("mode") != ADOPT]
+    foreign = [(stamp, writer) for stamp, writer in foreign if stamp.facts.get("mode") != ADOPT]
     if not foreign:
         return None
     own = {bad.write_id for stamp in target.stamps() if (bad := BadRows.of(stamp)) is not None}
-    return next((one for stamp, one in foreign if stamp.facts.get("of_write") not in own), None)
+    return next((writer for stamp, writer in foreign if stamp.facts.get("of_write") not in own), None)
 
 
 def staged_files(location: Location, folder: str, schema: str, partition_by: Sequence[str]) -> list[WrittenFile]:
     """The files of bad rows in ``folder``, with their partition values in one spelling."""
     kinds = {field["name"]: field["type"] for field in json.loads(schema)["fields"]}
     return [
-        replace(one, partition={name: same_spelling(one.partition[name], kinds[name]) for name in partition_by})
-        for one in written_files(location, folder)
+        replace(file, partition={name: same_spelling(file.partition[name], kinds[name]) for name in partition_by})
+        for file in written_files(location, folder)
     ]
 
 

@@ -57,11 +57,11 @@ def _require_not_deleted(plan: NodePlan, marker: str, rows: DataFrame, stored: D
     added = rows.where(~F.coalesce(F.col(quoted(marker)), F.lit(False))).alias("t")
     if stored is not None:
         added = added.join(stored.select(*map(quoted, plan.keys)).alias("b"), same_keys(plan.keys), "left_anti")
-    found = _shown(added, plan.keys, ())
-    if found:
+    shown = _shown(added, plan.keys, ())
+    if shown:
         raise _refused(
             plan,
-            f"has rows whose keys the table does not have ({_text(found, plan.keys, ())}): a row with `{marker}` that "
+            f"has rows whose keys the table does not have ({_text(shown, plan.keys, ())}): a row with `{marker}` that "
             "is not in it may have deleted them",
             [],
         )
@@ -78,14 +78,14 @@ class _Elsewhere:
         assert within is not None
         outside = stored.where(~F.coalesce(within.condition(stored), F.lit(False)))
         columns = tuple(within.box.columns) if within.box is not None else (within.column,)
-        found = _shown(outside, self.plan.keys, columns)
-        if not found:
+        shown = _shown(outside, self.plan.keys, columns)
+        if not shown:
             return
         read = node.config.read
         files_decide = read is not None and isinstance(read.incremental, FilesIncrement) and not node.config.transform
         raise _refused(
             self.plan,
-            f"has rows whose keys the table has in other partitions ({_text(found, self.plan.keys, columns)}): nothing "
+            f"has rows whose keys the table has in other partitions ({_text(shown, self.plan.keys, columns)}): nothing "
             "says which row is newer",
             [*([self._together(outside, columns)] if files_decide else []), _ORDER],
         )
@@ -116,12 +116,12 @@ class _Beyond:
             return
         below = replace(window, lower=None)
         beyond = stored.where(cursor_column(stored, window).isNotNull() & ~window_condition(stored, below))
-        found = _shown(beyond, self.plan.keys, window.columns)
-        if found:
+        shown = _shown(beyond, self.plan.keys, window.columns)
+        if shown:
             raise _refused(
                 self.plan,
                 "has rows whose keys the table has with a later cursor "
-                f"({_text(found, self.plan.keys, window.columns)}): older rows would replace newer ones",
+                f"({_text(shown, self.plan.keys, window.columns)}): older rows would replace newer ones",
                 [_ORDER],
             )
 
@@ -139,9 +139,9 @@ def _shown(rows: DataFrame, keys: tuple[str, ...], columns: tuple[str, ...]) -> 
     return [tuple(row) for row in rows.select(*texts).limit(_SHOWN).collect()]
 
 
-def _text(found: list[tuple[str | None, ...]], keys: tuple[str, ...], columns: tuple[str, ...]) -> str:
+def _text(rows: list[tuple[str | None, ...]], keys: tuple[str, ...], columns: tuple[str, ...]) -> str:
     return "; ".join(
-        ", ".join(f"{name}={value}" for name, value in zip((*keys, *columns), row, strict=True)) for row in found
+        ", ".join(f"{name}={value}" for name, value in zip((*keys, *columns), row, strict=True)) for row in rows
     )
 
 

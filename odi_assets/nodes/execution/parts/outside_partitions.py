@@ -50,12 +50,18 @@ def in_partitions_only(rows: DataFrame, plan: ResolvedPlan) -> DataFrame:
 
 def _checks_values(config: NodeConfig, named: ValuesConfig) -> bool:
     """Whether a check that blocks accepts no value but partitions."""
-    found = [one.config.accepted_values for one in config.all_checks if one.blocks and one.columns == (named.column,)]
-    return any({str(value) for value in one.values} <= set(named.values) for one in found if one is not None)
+    accepted = [
+        check.config.accepted_values for check in config.all_checks if check.blocks and check.columns == (named.column,)
+    ]
+    return any(
+        {str(value) for value in values.values} <= set(named.values) for values in accepted if values is not None
+    )
 
 
 def _checks_null(config: NodeConfig, named: ValuesConfig) -> bool:
-    return any(one.blocks and one.kind == "not_null" and one.columns == (named.column,) for one in config.all_checks)
+    return any(
+        check.blocks and check.kind == "not_null" and check.columns == (named.column,) for check in config.all_checks
+    )
 
 
 def _fix(named: ValuesConfig) -> str:

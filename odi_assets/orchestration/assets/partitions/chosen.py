@@ -72,14 +72,14 @@ class Dimension:
         if not isinstance(definition, dg.TimeWindowPartitionsDefinition):
             return None
         windows = [(key, definition.time_window_for_partition_key(key)) for key in self.keys]
-        return sorted(windows, key=lambda one: one[1].start.astimezone(UTC))
+        return sorted(windows, key=lambda pair: pair[1].start.astimezone(UTC))
 
     def _ranges(self, kind: str) -> list[tuple[datetime, datetime, str]]:
         """Start, end and key of each partition, by the clock that a column of this type goes by."""
         if kind not in self._known:
             self._known[kind] = [(*self._bounds(window, kind), key) for key, window in self._windows or ()]
-        found: list[tuple[datetime, datetime, str]] = self._known[kind]
-        return found
+        ranges: list[tuple[datetime, datetime, str]] = self._known[kind]
+        return ranges
 
     def _bounds(self, window: dg.TimeWindow, kind: str) -> tuple[datetime, datetime]:
         start, end = window.start, window.end
@@ -95,8 +95,8 @@ class Dimension:
         name = str(kind)
         if name not in self._known:
             self._known[name] = key_by_text(self.column, {key: self._texts(key, kind) for key in self.keys}, kind)
-        found: dict[str, str] = self._known[name]
-        return found
+        keys_by_text: dict[str, str] = self._known[name]
+        return keys_by_text
 
     def _texts(self, key: str, kind: Any) -> set[str]:
         window = self._window_of.get(key)
@@ -126,7 +126,7 @@ class Dimension:
         moment = time_of(value)
         if moment is None:
             return None
-        at = bisect_right(ranges, moment, key=lambda one: one[0]) - 1
+        at = bisect_right(ranges, moment, key=lambda time_range: time_range[0]) - 1
         return ranges[at][2] if at >= 0 and moment < ranges[at][1] else None
 
     def values(self, kind: Any, keys: Iterable[str]) -> ColumnValues:
@@ -179,9 +179,9 @@ class ChosenPartitions:
         if {part.name for part in parts} != set(columns):
             raise _no_column([part.name for part in parts], columns)
         split = [definition.get_partition_key_from_str(str(key)).keys_by_dimension for key in keys]
-        tuples = tuple(sorted(tuple(one[part.name] for part in parts) for one in split))
+        tuples = tuple(sorted(tuple(key_parts[part.name] for part in parts) for key_parts in split))
         dimensions = [
-            Dimension(columns[part.name], part.partitions_def, tuple(sorted({one[at] for one in tuples})))
+            Dimension(columns[part.name], part.partitions_def, tuple(sorted({key_tuple[at] for key_tuple in tuples})))
             for at, part in enumerate(parts)
         ]
         return cls(tuple(dimensions), tuples)
@@ -194,12 +194,15 @@ class ChosenPartitions:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that say to which partition a row belongs."""
-        return tuple(one.column for one in self.dimensions)
+        return tuple(dimension.column for dimension in self.dimensions)
 
     def key_of(self, partition: PartitionValues, kinds: Mapping[str, Any]) -> str | None:
         """Dagster's key of a partition of the table, if the run is for it."""
-        found = tuple(one.key_of(partition.get(one.column), kinds.get(one.column)) for one in self.dimensions)
-        return "|".join(map(str, found)) if found in self._wanted else None
+        key_parts = tuple(
+            dimension.key_of(partition.get(dimension.column), kinds.get(dimension.column))
+            for dimension in self.dimensions
+        )
+        return "|".join(map(str, key_parts)) if key_parts in self._wanted else None
 
     @cached_property
     def _wanted(self) -> frozenset[tuple[str | None, ...]]:
@@ -211,12 +214,12 @@ class ChosenPartitions:
         Raises:
             ConfigError: a column does not say to which partition a row belongs.
         """
-        found = {
+        distinct_values = {
             tuple(partition.get(column) for column in self.columns): None
             for partition in partitions
             if self.key_of(partition, kinds) is not None
         }
-        return [dict(zip(self.columns, values, strict=True)) for values in found]
+        return [dict(zip(self.columns, values, strict=True)) for values in distinct_values]
 
     def rows_by_key(
         self, rows: Iterable[tuple[PartitionValues, int]], kinds: Mapping[str, Any]
@@ -234,22 +237,22 @@ class ChosenPartitions:
             return [{only.column: only.values(kinds.get(only.column), only.keys)}] if only.keys else []
         first, second = self.dimensions
         seconds: dict[str, list[str]] = defaultdict(list)
-        for one, other in self.keys:
-            seconds[one].append(other)
+        for first_key, second_key in self.keys:
+            seconds[first_key].append(second_key)
         alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
-        for one, others in seconds.items():
-            alike[tuple(sorted(others))].append(one)
+        for first_key, second_keys in seconds.items():
+            alike[tuple(sorted(second_keys))].append(first_key)
         return [
             {
-                first.column: first.values(kinds.get(first.column), ones),
-                second.column: second.values(kinds.get(second.column), others),
+                first.column: first.values(kinds.get(first.column), first_keys),
+                second.column: second.values(kinds.get(second.column), second_keys),
             }
-            for others, ones in alike.items()
+            for second_keys, first_keys in alike.items()
         ]
 
     def condition(self, rows: DataFrame, kinds: Mapping[str, Any]) -> Column:
         """Whether a row is in one of them."""
-        found = F.lit(False)
+        is_in_any = F.lit(False)
         for box in self.values(kinds):
             within = F.lit(True)
             for name, values in box.items():
@@ -260,8 +263,8 @@ class ChosenPartitions:
                 for start, end in values.ranges:
                     inside = inside | ((column >= F.lit(start).cast(kind)) & (column < F.lit(end).cast(kind)))
                 within = within & inside
-            found = found | within
-        return found
+            is_in_any = is_in_any | within
+        return is_in_any
 
     def predicate(self, kinds: Mapping[str, Any]) -> str:
         """The same for deltalake, as SQL."""

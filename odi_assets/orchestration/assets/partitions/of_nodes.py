@@ -71,9 +71,9 @@ def partition_mapping(config: PartitionConfig | None, above: PartitionConfig | N
         return dg.AllPartitionMapping()
     if config.is_timed and above.is_timed and None in (config.also, above.also):
         return None
-    if any(one.named is not None and one.named.is_dynamic for one in (config, above)):
+    if any(partition.named is not None and partition.named.is_dynamic for partition in (config, above)):
         return dg.AllPartitionMapping()
-    own, other = (partitions_definition(one, "") for one in (config, above))
+    own, other = (partitions_definition(partition, "") for partition in (config, above))
     sides = [*_sides(own), *_sides(other)]
     return None if own == other or other in sides or own in sides else dg.AllPartitionMapping()
 
@@ -110,7 +110,7 @@ def run_part(
         bounds: Bounds | None = None
         values: tuple[str, ...] = ()
         for part in definition.partitions_defs:
-            of_part = [one[part.name] for one in ends]
+            of_part = [end[part.name] for end in ends]
             if isinstance(part.partitions_def, dg.TimeWindowPartitionsDefinition):
                 bounds = _bounds(part.partitions_def, *of_part)
             else:
@@ -154,15 +154,15 @@ class PartitionKeys:
         definition and values that do not say have none."""
         if values not in self._known:
             pairs = zip(self._config.columns, values, strict=True)
-            found = {column: self._of_column(column, value) for column, value in pairs}
+            keys_by_column = {column: self._of_column(column, value) for column, value in pairs}
             # Dagster sorts the columns by their names.
-            keys = [found[column] for column in sorted(found)]
+            keys = [keys_by_column[column] for column in sorted(keys_by_column)]
             self._known[values] = None if None in keys else "|".join(map(str, keys))
         return self._known[values]
 
     def of_all(self, values: Iterable[tuple[str | None, ...]]) -> list[str]:
         """The keys of values, each once, in order."""
-        return sorted({key for one in values if (key := self.of(*one)) is not None})
+        return sorted({key for row_values in values if (key := self.of(*row_values)) is not None})
 
     def rows(self, rows: Mapping[tuple[str | None, ...], int]) -> Mapping[str, int]:
         """Rows by values of the partition columns, counted by key; without those that have none."""
@@ -177,8 +177,8 @@ class PartitionKeys:
         sizes: dict[str, PartitionSize] = {}
         for file in table.live_files:
             if (key := self.of(*map(file.partition.get, self._config.columns))) is not None:
-                one = sizes.get(key, PartitionSize())
-                sizes[key] = PartitionSize(one.rows + (file.rows or 0), one.bytes + file.size, one.files + 1)
+                size = sizes.get(key, PartitionSize())
+                sizes[key] = PartitionSize(size.rows + (file.rows or 0), size.bytes + file.size, size.files + 1)
         return sizes
 
     def dynamic(self, table: TableHandle) -> set[str]:
@@ -192,8 +192,8 @@ class PartitionKeys:
     def _of_column(self, column: str, value: str | None) -> str | None:
         named, kind = self._config.named, self._kinds.get(column)
         if named is None or column != named.column:
-            found = self._calendar.partition_of(value, kind)
-            return found.key if found is not None and self._has(found.key) else None
+            partition = self._calendar.partition_of(value, kind)
+            return partition.key if partition is not None and self._has(partition.key) else None
         if named.is_dynamic:
             return value if value is not None and is_key(value) else None
         return self._values.key_of(value, kind)

@@ -44,10 +44,10 @@ def _locations(project: Project) -> dict[str, Location]:
     system = project.config.system
     if system is None:
         return {}
-    places = {"meta_state": system.meta_state_path, "meta_runs": system.meta_runs_path}
-    found = {
-        table: project.location(system.connection, path or f"{system.path}/{table}") for table, path in places.items()
+    paths = {"meta_state": system.meta_state_path, "meta_runs": system.meta_runs_path}
+    locations = {
+        table: project.location(system.connection, path or f"{system.path}/{table}") for table, path in paths.items()
     }
     if any(node.stream is not None for node in project.graph.nodes.values()):
-        found["meta_batches"] = project.open_batches().location
-    return found
+        locations["meta_batches"] = project.open_batches().location
+    return locations

@@ -42,11 +42,11 @@ class Translation:
 
     def _shown(self, key: NodeKey, spec: dg.AssetSpec) -> dg.AssetSpec:
         own, shown = self.specs[key]
-        found = shown.replace_attributes(key=spec.key, deps=spec.deps)
+        shown_spec = shown.replace_attributes(key=spec.key, deps=spec.deps)
         if shown.automation_condition == own.automation_condition:
             # The node's own condition names assets above it, which have their keys by now.
-            found = found.replace_attributes(automation_condition=spec.automation_condition)
-        return found
+            shown_spec = shown_spec.replace_attributes(automation_condition=spec.automation_condition)
+        return shown_spec
 
 
 def translated(project: Project, asset_spec: ShownAs) -> Translation:

@@ -99,16 +99,18 @@ class Broker:
             wanted = {name for pattern in entries.wanted for name in named(pattern, names)}
             asked = kafka.TopicCollection(entries.kept(sorted(wanted)))
             described = self._admin.describe_topics(asked, request_timeout=self.connection.timeout)
-            found = {name: one.result() for name, one in described.items()}
+            descriptions = {name: future.result() for name, future in described.items()}
         return {
-            name: Topic(str(one.topic_id), tuple(sorted(part.id for part in one.partitions)))
-            for name, one in sorted(found.items())
+            name: Topic(str(description.topic_id), tuple(sorted(part.id for part in description.partitions)))
+            for name, description in sorted(descriptions.items())
         }
 
     @staticmethod
     def is_left_out(patterns: Sequence[str], name: str) -> bool:
         """Whether an entry with `!` leaves a topic out."""
-        return any(named(one.removeprefix(LEFT_OUT), [name]) for one in patterns if one.startswith(LEFT_OUT))
+        return any(
+            named(pattern.removeprefix(LEFT_OUT), [name]) for pattern in patterns if pattern.startswith(LEFT_OUT)
+        )
 
     def reach(self, topic: str, partition: int) -> tuple[int, int]:
         """The first offset that a partition has, and the one that its next message gets.
@@ -117,8 +119,8 @@ class Broker:
             SourceError: the server does not answer.
         """
         with self._named():
-            place = kafka.TopicPartition(topic, partition)
-            first, end = self._consumer.get_watermark_offsets(place, timeout=self.connection.timeout)
+            topic_partition = kafka.TopicPartition(topic, partition)
+            first, end = self._consumer.get_watermark_offsets(topic_partition, timeout=self.connection.timeout)
         return int(first), int(end)
 
     def messages(self, spans: Sequence[PartitionSpan], most: int) -> Iterator[Message]:
@@ -127,41 +129,43 @@ class Broker:
         Raises:
             SourceError: the server does not answer, or does not have a message that it had.
         """
-        ends = {(one.topic, one.partition): one.end for one in spans if one.end > one.start}
+        ends = {(span.topic, span.partition): span.end for span in spans if span.end > span.start}
         count, heard = 0, time.monotonic()
         with self._named():
-            starts = [kafka.TopicPartition(one.topic, one.partition, one.start) for one in spans if one.end > one.start]
+            starts = [
+                kafka.TopicPartition(span.topic, span.partition, span.start) for span in spans if span.end > span.start
+            ]
             self._consumer.assign(starts)
             while ends and count < most:
-                found = self._consumer.consume(min(_AT_ONCE, most - count), timeout=_WAIT)
-                if found:
+                batch = self._consumer.consume(min(_AT_ONCE, most - count), timeout=_WAIT)
+                if batch:
                     heard = time.monotonic()
                 elif time.monotonic() - heard > self.connection.timeout:
                     raise self._silent()
-                for one in found:
-                    message = self._message(one, ends)
+                for received in batch:
+                    message = self._message(received, ends)
                     if message is not None:
                         count += message.is_one
                         yield message
 
-    def _message(self, found: Any, ends: dict[tuple[str, int], int]) -> Message | None:
+    def _message(self, received: Any, ends: dict[tuple[str, int], int]) -> Message | None:
         """A message that the client gives, or where a partition ends; None: it is above the bound.
 
         Args:
             ends: the bounds of partitions that are not read to their bounds; it loses those that are.
         """
-        error, at = found.error(), (found.topic(), found.partition())
+        error, at = received.error(), (received.topic(), received.partition())
         if error is not None and error.code() != kafka.KafkaError._PARTITION_EOF:
             raise kafka.KafkaException(error)
         if at not in ends:
             return None
-        end, offset = ends[at], int(found.offset())
+        end, offset = ends[at], int(received.offset())
         if error is not None or offset >= end:
             del ends[at]
             return Message(*at, min(offset, end))
         if offset == end - 1:
             del ends[at]
-        return Message(*at, offset + 1, True, offset, found.key(), found.value(), found.headers() or ())
+        return Message(*at, offset + 1, True, offset, received.key(), received.value(), received.headers() or ())
 
     def _silent(self) -> SourceError:
         self._admin.poll(0)

@@ -58,8 +58,8 @@ def _numbers(value: Any) -> Any:
     if isinstance(value, Raw):
         return float(value)
     if isinstance(value, dict):
-        return {name: _numbers(one) for name, one in value.items()}
-    return [_numbers(one) for one in value] if isinstance(value, list) else value
+        return {name: _numbers(member) for name, member in value.items()}
+    return [_numbers(entry) for entry in value] if isinstance(value, list) else value
 
 
 def _whole(value: Any) -> str:
@@ -121,10 +121,10 @@ def _decimal(scale: int) -> Text:
 
 def _bits(length: int | None) -> Text:
     def text(value: Any) -> str:
-        found = _decoded(value)
+        decoded = _decoded(value)
         # The first byte has the last bits.
-        written = format(int.from_bytes(found, "little"), "b")
-        return written.rjust(8 * len(found) if length is None else length, "0")
+        written = format(int.from_bytes(decoded, "little"), "b")
+        return written.rjust(8 * len(decoded) if length is None else length, "0")
 
     return text
 
@@ -243,9 +243,9 @@ def named(name: str) -> EnvelopeColumn:
         >>> named("MicroTimestamp").text(1_700_000_000_500_000)
         '2023-11-14 22:13:20.5'
     """
-    found = _BY_SHORT_NAME.get(name) or _NAMED.get(name) or _OF_POSTGRES.get(name) or _BASIC.get(name)
-    if found is not None:
-        return found
+    column = _BY_SHORT_NAME.get(name) or _NAMED.get(name) or _OF_POSTGRES.get(name) or _BASIC.get(name)
+    if column is not None:
+        return column
     if numeric := _NUMERIC.fullmatch(name) if not name.startswith("Decimal") else None:
         return _numeric(int(numeric[1]), int(numeric[2] or 0), _number)
     if encoded := _ENCODED.fullmatch(name):

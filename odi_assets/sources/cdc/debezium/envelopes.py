@@ -122,7 +122,7 @@ class EnvelopeReader:
     _met: dict[str, set[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._began = {name: one.position for name, one in self.tables.items() if one.position is not None}
+        self._began = {name: table.position for name, table in self.tables.items() if table.position is not None}
         self._below: Counter[str] = Counter()
         self._placeholders = Placeholders(self.rules.read.unavailable)
         self._where = ""
@@ -143,9 +143,9 @@ class EnvelopeReader:
                 server than the log has under this name.
         """
         try:
-            found = EnvelopeMessage.of(message, key, headers)
+            envelope = EnvelopeMessage.of(message, key, headers)
             self._where = where
-            return [] if found is None else self._changes(found, stream)
+            return [] if envelope is None else self._changes(envelope, stream)
         except RefusedMessage as error:
             raise SourceError(f"{self.rules.label}: {where} {error}", fix=error.fix, path=where) from error.__cause__
 
@@ -250,13 +250,13 @@ class EnvelopeReader:
 
     def _position(self, source: Mapping[str, Any]) -> int | None:
         base, _, number = str(source.get("file") or "").rpartition(".")
-        place = _whole(source.get("pos"))
-        if number.isdecimal() and place is not None:
+        offset = _whole(source.get("pos"))
+        if number.isdecimal() and offset is not None:
             self.binlog = base
-            return _in_64_bits(int(number) << 32 | place)
+            return _in_64_bits(int(number) << 32 | offset)
         scn = source.get("scn")
-        found = _whole(source.get("lsn"))
-        return _in_64_bits(int(scn) if found is None and isinstance(scn, str) and scn.isdecimal() else found)
+        lsn = _whole(source.get("lsn"))
+        return _in_64_bits(int(scn) if lsn is None and isinstance(scn, str) and scn.isdecimal() else lsn)
 
     # -- columns -------------------------------------------------------------------------------------------------------
 
@@ -270,11 +270,11 @@ class EnvelopeReader:
             return
         types = read.types.get(table, {})
         columns: list[tuple[str, EnvelopeColumn]] = []
-        for one in fields:
-            name = str(one["field"] if isinstance(one, dict) else one)
+        for schema in fields:
+            name = str(schema["field"] if isinstance(schema, dict) else schema)
             try:
-                given = types.get(name)
-                column = named(given) if given else of_schema(one) if isinstance(one, dict) else UNTYPED
+                type_name = types.get(name)
+                column = named(type_name) if type_name else of_schema(schema) if isinstance(schema, dict) else UNTYPED
             except _BAD as error:
                 text = f"has a schema of {table} whose column `{name}` is no type that Kafka Connect has"
                 raise RefusedMessage(text, "let Kafka's JsonConverter write it") from error
@@ -296,7 +296,7 @@ class EnvelopeReader:
         if before.key is None:
             self.tables[table] = replace(before, key=key)
         elif set(before.key) != set(key):
-            now, then = (", ".join(one) or "no key" for one in (key, before.key))
+            now, then = (", ".join(columns) or "no key" for columns in (key, before.key))
             raise RefusedMessage(
                 f"is a change of {table} by {now}, and the log has its changes by {then}",
                 f"name the key of all its changes in `read.keys`, as in `keys: {{{table}: [id]}}`, and make the log "
@@ -320,7 +320,7 @@ class EnvelopeReader:
         places = shape.key_places
         position, xid, _ = facts
         deleted, known.deleted = known.deleted, None
-        old = None if before is None or lacks_before else [before[place] for place in places]
+        old = None if before is None or lacks_before else [before[index] for index in places]
         if op is Op.DELETE:
             if old is None or None in old:
                 old = self._key_texts(known, message.key)
@@ -332,7 +332,7 @@ class EnvelopeReader:
             yield RowChange(table, op, *facts, shape, old if places else None)
             return
         assert after is not None
-        key = [after[place] for place in places] if places else None
+        key = [after[index] for index in places] if places else None
         if key is not None and None in key:
             raise RefusedMessage(f"has a row of {table} without a value of its key", "correct `keys` of the node")
         former: Texts | None = None
@@ -358,10 +358,10 @@ class EnvelopeReader:
             return None, []
         texts: Texts = []
         lacks: list[int] = []
-        for place, (name, column) in enumerate(known.columns):
+        for index, (name, column) in enumerate(known.columns):
             value = row.get(name)
             if value is not None and self._placeholders.stands_for(value):
-                lacks.append(place)
+                lacks.append(index)
                 value = None
             texts.append(None if value is None else _text(column, name, value))
         return texts, lacks
@@ -378,10 +378,10 @@ class EnvelopeReader:
         if key is None or known.shape is None:
             return None
         values = dict(zip(known.shape.key_places, key, strict=True))
-        return [values.get(place) for place in range(len(known.columns))]
+        return [values.get(index) for index in range(len(known.columns))]
 
     def _unknown(self, known: _Table, table: str, lacks: Sequence[int]) -> RefusedMessage:
-        names = ", ".join(known.columns[place][0] for place in lacks)
+        names = ", ".join(known.columns[index][0] for index in lacks)
         return RefusedMessage(
             f"makes a row of {table} without the value of {names}, and does not say which row had it before",
             f"ALTER TABLE {table} REPLICA IDENTITY FULL, and let Debezium make a new snapshot of it, before it comes "

@@ -45,9 +45,9 @@ class EnvelopeFiles(LandingFiles):
         return EnvelopeFilesMark.of(value, self.label)
 
     def plan(self, mark: Mark | None) -> PlannedRead:
-        found = super().plan(mark)
-        is_new = not isinstance(found, NothingNew)
-        files = found.increment if isinstance(found, NothingNew) else found
+        planned = super().plan(mark)
+        is_new = not isinstance(planned, NothingNew)
+        files = planned.increment if isinstance(planned, NothingNew) else planned
         assert isinstance(files, NewFiles)
         before = mark if isinstance(mark, EnvelopeFilesMark) else None
         read = NewEnvelopeFiles(
@@ -96,8 +96,8 @@ class EnvelopeFiles(LandingFiles):
                             self._require_one_file(change.table, placed, file.path)
                         rows.add(change, file.path)
         reader.require_whole()
-        found = rows.finished()
-        count = found.num_rows
+        finished_rows = rows.finished()
+        count = finished_rows.num_rows
         assert files.after is not None
         return LoggedMessages(
             snapshot=read.snapshot,
@@ -106,7 +106,7 @@ class EnvelopeFiles(LandingFiles):
             after=_marked(files.after, LogState(log.next_n + count, reader.tables, reader.binlog, reader.all_patterns)),
             follows=True,
             files=files,
-            rows=found,
+            rows=finished_rows,
         )
 
     def _require_one_file(self, table: str, placed: dict[str, str], path: str) -> None:
@@ -152,8 +152,8 @@ class EnvelopeFilesSnapshot(FilesSnapshot):
         return dataframe_of(spark, SCHEMA.empty_table())
 
 
-def _snapshot(found: FilesSnapshot) -> EnvelopeFilesSnapshot:
-    return EnvelopeFilesSnapshot(**{**fields_of(FilesSnapshot, found), "format": "debezium"})
+def _snapshot(snapshot: FilesSnapshot) -> EnvelopeFilesSnapshot:
+    return EnvelopeFilesSnapshot(**{**fields_of(FilesSnapshot, snapshot), "format": "debezium"})
 
 
 def _marked(files: Mark, log: LogState) -> EnvelopeFilesMark:

@@ -31,12 +31,12 @@ class LogState:
     @property
     def value(self) -> dict[str, Any]:
         tables = {
-            name: {"key": list(one.key), "origin": one.origin, "position": one.position}
-            for name, one in self.tables.items()
-            if one.key is not None
+            name: {"key": list(table.key), "origin": table.origin, "position": table.position}
+            for name, table in self.tables.items()
+            if table.key is not None
         }
-        found: dict[str, Any] = {"next_n": self.next_n, "tables": tables, "patterns": [*map(list, self.patterns)]}
-        return {**found, "positions_of": {"base": self.binlog}} if self.binlog else found
+        stored: dict[str, Any] = {"next_n": self.next_n, "tables": tables, "patterns": [*map(list, self.patterns)]}
+        return {**stored, "positions_of": {"base": self.binlog}} if self.binlog else stored
 
     @classmethod
     def of(cls, value: Any, label: str) -> LogState:
@@ -47,10 +47,10 @@ class LogState:
         """
         try:
             tables = {
-                str(name): LoggedTable(tuple(map(str, one["key"])), str(one["origin"]), one["position"])
-                for name, one in value["tables"].items()
+                str(name): LoggedTable(tuple(map(str, table["key"])), str(table["origin"]), table["position"])
+                for name, table in value["tables"].items()
             }
-            patterns = tuple(tuple(map(str, one)) for one in value["patterns"])
+            patterns = tuple(tuple(map(str, group)) for group in value["patterns"])
             return cls(int(value["next_n"]), tables, str(value.get("positions_of", {}).get("base", "")), patterns)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise IncrementError(
@@ -73,8 +73,8 @@ class EnvelopeFilesMark(FilesMark):
 
     @classmethod
     def of(cls, value: Any, label: str) -> EnvelopeFilesMark:
-        found = FilesMark.of(value, label)
-        return cls.made(found, LogState.of(value, label))
+        files = FilesMark.of(value, label)
+        return cls.made(files, LogState.of(value, label))
 
     @classmethod
     def made(cls, files: FilesMark, log: LogState) -> EnvelopeFilesMark:
@@ -106,8 +106,8 @@ class TopicsMark:
     @property
     def value(self) -> dict[str, Any]:
         topics = {
-            name: {"id": one.id, "offsets": {str(number): at for number, at in sorted(one.offsets.items())}}
-            for name, one in sorted(self.topics.items())
+            name: {"id": topic.id, "offsets": {str(number): at for number, at in sorted(topic.offsets.items())}}
+            for name, topic in sorted(self.topics.items())
         }
         return {"topics": topics, **self.log.value, "shown": offsets_text(self.topics)}
 
@@ -121,8 +121,10 @@ class TopicsMark:
         log = LogState.of(value, label)
         try:
             topics = {
-                str(name): TopicMark(str(one["id"]), {int(number): int(at) for number, at in one["offsets"].items()})
-                for name, one in value["topics"].items()
+                str(name): TopicMark(
+                    str(topic["id"]), {int(number): int(at) for number, at in topic["offsets"].items()}
+                )
+                for name, topic in value["topics"].items()
             }
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise IncrementError(
@@ -136,7 +138,7 @@ class TopicsMark:
 def offsets_text(topics: Mapping[str, TopicMark]) -> str:
     """How far topics were read, in a few words: ``shop.public.orders 0:42 1:17``."""
     shown = [
-        " ".join([name, *(f"{number}:{at}" for number, at in sorted(one.offsets.items()))])
-        for name, one in sorted(topics.items())
+        " ".join([name, *(f"{number}:{at}" for number, at in sorted(topic.offsets.items()))])
+        for name, topic in sorted(topics.items())
     ]
     return ", ".join(shown) if len(shown) <= 3 else f"{', '.join(shown[:3])} and {len(shown) - 3} other topics"

@@ -42,7 +42,7 @@ class EnvelopeMessage:
         value, beside = _loaded(text), _key(key)
         if isinstance(value, dict) and "op" not in value:
             # A message with its key beside it, as kcat and sinks write it.
-            name = next((one for one in ("value", "payload") if one in value and "schema" not in value), None)
+            name = next((member for member in ("value", "payload") if member in value and "schema" not in value), None)
             if name is not None:
                 beside, headers = _key(value.get("key")), value.get("headers") or ()
                 value = _loaded(value[name])
@@ -52,7 +52,7 @@ class EnvelopeMessage:
             return None
         if not isinstance(value, dict):
             raise RefusedMessage("is no object of JSON", "land one envelope a line; an array of envelopes is none")
-        old = next((found for name, found in _pairs(headers) if name == _OLD_KEY), None)
+        old = next((header for name, header in _pairs(headers) if name == _OLD_KEY), None)
         return cls(value, _fields(schema), _row(_payload(beside)), _row(_payload(_key(old))))
 
 
@@ -63,15 +63,15 @@ def _pairs(headers: Any) -> list[tuple[Any, Any]]:
         return [*headers.items()]
     if not isinstance(headers, list | tuple):
         return []
-    if not any(isinstance(one, dict | list | tuple) for one in headers):
+    if not any(isinstance(part, dict | list | tuple) for part in headers):
         return [*zip(headers[::2], headers[1::2], strict=False)]
-    found: list[tuple[Any, Any]] = []
-    for one in headers:
-        if isinstance(one, dict):
-            found += [(one["key"], one["value"])] if {"key", "value"} <= one.keys() else one.items()
-        elif isinstance(one, list | tuple) and len(one) == 2:
-            found.append((one[0], one[1]))
-    return found
+    pairs: list[tuple[Any, Any]] = []
+    for header in headers:
+        if isinstance(header, dict):
+            pairs += [(header["key"], header["value"])] if {"key", "value"} <= header.keys() else header.items()
+        elif isinstance(header, list | tuple) and len(header) == 2:
+            pairs.append((header[0], header[1]))
+    return pairs
 
 
 def _key(text: Any) -> Any:
@@ -95,8 +95,8 @@ def _fields(schema: Any) -> list[Mapping[str, Any]] | None:
     if not isinstance(schema, dict):
         return None
     parts = schema.get("fields") or ()
-    rows = (one for one in parts if isinstance(one, dict) and one.get("field") in ("after", "before"))
-    return next((one["fields"] for one in rows if isinstance(one.get("fields"), list)), None)
+    rows = (part for part in parts if isinstance(part, dict) and part.get("field") in ("after", "before"))
+    return next((row["fields"] for row in rows if isinstance(row.get("fields"), list)), None)
 
 
 def _loaded(text: Any) -> Any:

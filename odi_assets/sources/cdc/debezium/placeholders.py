@@ -33,7 +33,7 @@ class Placeholders:
         map_ = {text: text}
         self._texts = {text, encoded, raw.hex(), json.dumps(map_), json.dumps(map_, separators=(",", ":"))}
         self._nested = [[text], [encoded], [*raw], [str(uuid.UUID(bytes=digest, version=3))], map_]
-        self._geometries = {base64.b64encode(bytes.fromhex(one)).decode() for one in _GEOMETRIES}
+        self._geometries = {base64.b64encode(bytes.fromhex(geometry)).decode() for geometry in _GEOMETRIES}
 
     def stands_for(self, value: Any) -> bool:
         """Whether a value of JSON stands for one that the message does not have."""

@@ -57,8 +57,8 @@ class NewMessages(_OfMessages, UnresolvedRead):
         return self.logged()
 
     def without_spark(self) -> tuple[Read, pa.Table | TableParts]:
-        found = self.logged()
-        return found, found.rows
+        logged = self.logged()
+        return logged, logged.rows
 
 
 @dataclass(frozen=True, kw_only=True)

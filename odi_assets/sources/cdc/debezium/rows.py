@@ -48,13 +48,15 @@ class NumberedRows:
         columns, at = self._columns, (stream, change.table)
         # A row with another key comes behind the change that takes it out, which may lie in another stream.
         is_moved = change.op is Op.CREATE and change.before is not None
-        place = max(self._reached.get(at, (-1, False)), (-1 if change.position is None else change.position, is_moved))
-        self._reached[at] = place
+        reached = max(
+            self._reached.get(at, (-1, False)), (-1 if change.position is None else change.position, is_moved)
+        )
+        self._reached[at] = reached
         shape = change.shape
         if shape is not None and (change.table, id(shape)) not in self._shapes:
             self._shapes[change.table, id(shape)] = (shape, len(self._places))
-        self._places.append(place[0])
-        self._phases.append(place[1])
+        self._places.append(reached[0])
+        self._phases.append(reached[1])
         values = (
             change.table,
             change.op.value,
@@ -85,11 +87,11 @@ class NumberedRows:
         begin = self.first + described.num_rows
         if self._spilled is None:
             return pa.concat_tables([described, *self._numbered(self._parts, ranks, begin)])
-        found = TableParts(SCHEMA)
-        found.add(described)
+        parts = TableParts(SCHEMA)
+        parts.add(described)
         for part in self._numbered(self._spilled, ranks, begin):
-            found.add(part)
-        return found
+            parts.add(part)
+        return parts
 
     def _described(self, ranks: npt.NDArray[np.int64]) -> pa.Table:
         """A row for each shape, in the order in which they are met."""
@@ -114,7 +116,7 @@ class NumberedRows:
         count = len(columns["op"])
         if not count:
             return
-        arrays = [_array(columns, one, count) for one in SCHEMA]
+        arrays = [_array(columns, schema_field, count) for schema_field in SCHEMA]
         part = pa.Table.from_arrays(arrays, schema=SCHEMA)
         for values in columns.values():
             values.clear()

@@ -77,25 +77,27 @@ class DebeziumRead(ReadConfig):
 
     @model_validator(mode="after")
     def _is_one_source(self) -> DebeziumRead:
-        found = hidden_parts(self.path) if self.path else []
+        read_mistakes = hidden_parts(self.path) if self.path else []
         if bool(self.path) == bool(self.topics):
-            found.append(Mistake("needs one of `path`, for files, and `topics`, for a connection of type kafka"))
+            read_mistakes.append(
+                Mistake("needs one of `path`, for files, and `topics`, for a connection of type kafka")
+            )
         if self.topics and not kept_tables(self.topics):
-            found.append(Mistake("names no topic that is not left out", at=("topics",)))
+            read_mistakes.append(Mistake("names no topic that is not left out", at=("topics",)))
         if self.topics and self.incremental is not None:
             text = "is for files: a topic is followed by its offsets"
-            found.append(Mistake(text, at=("incremental",), where="key"))
+            read_mistakes.append(Mistake(text, at=("incremental",), where="key"))
         if self.incremental is not None and self.incremental.on_change == "reload":
             text = "would repeat changes that are in the log: leave it out"
-            found.append(about("reload", text, at=("incremental", "on_change")))
+            read_mistakes.append(about("reload", text, at=("incremental", "on_change")))
         for table, columns in self.types.items():
             for column, name in columns.items():
                 try:
                     named(name)
                 except ValueError as error:
-                    found.append(Mistake(str(error), at=("types", table, column)))
-        if found:
-            raise mistakes(found)
+                    read_mistakes.append(Mistake(str(error), at=("types", table, column)))
+        if read_mistakes:
+            raise mistakes(read_mistakes)
         return self
 
     @property

@@ -19,5 +19,5 @@ def debezium_source(read: DebeziumRead, context: SourceContext) -> Source:
     if isinstance(context.connection, KafkaConnection):
         return Topics(**context.common(read), rules=rules, server=context.connection)
     # The format is that of the files; what is read is said by `settings`.
-    place: dict[str, Any] = {"path": str(read.path), "format": FileFormat.JSON, "base": context.locate("")}
-    return EnvelopeFiles(**context.common(read), **place, rules=rules)
+    location: dict[str, Any] = {"path": str(read.path), "format": FileFormat.JSON, "base": context.locate("")}
+    return EnvelopeFiles(**context.common(read), **location, rules=rules)

@@ -71,8 +71,8 @@ class Topics(Source):
 
     def _snapshot(self, topics: Mapping[str, Topic], ends: Ends) -> SourceSnapshot:
         position = {
-            name: {"id": topics[name].id, "ends": {str(number): at for number, at in sorted(one.items())}}
-            for name, one in sorted(ends.items())
+            name: {"id": topics[name].id, "ends": {str(number): at for number, at in sorted(offsets.items())}}
+            for name, offsets in sorted(ends.items())
         }
         return TopicsSnapshot(
             name=self.name, label=self.label, format="debezium", identity=self.identity, stood=position
@@ -123,7 +123,7 @@ class Topics(Source):
         with opened(self.server, self.label) as broker:
             topics = broker.topics(self.rules.read.topics)
             spans = self._spans(broker, topics, before)
-        new = sum(max(0, one.end - one.start) for one in spans)
+        new = sum(max(0, span.end - span.start) for span in spans)
         read = NewTopicMessages(
             snapshot=self._snapshot(topics, _ends(_bounds(spans))),
             summary=f"up to {counted(new, 'new message')} of {counted(len(topics), 'topic')}",
@@ -163,7 +163,7 @@ class Topics(Source):
                 )
             if name in topics and topics[name].id != mark.id:
                 raise self._lost(f"the topic {name} was made again since it was read", name)
-        found = []
+        spans = []
         for (name, number), (first, last) in self._reach(broker, topics, before).items():
             start = known[name].offsets.get(number, 0) if name in known else first
             if start < first:
@@ -175,8 +175,8 @@ class Topics(Source):
             end = last if self.ends is None else self.ends.get(name, {}).get(number)
             if end is not None:
                 # Without an end, it was added after the run began.
-                found.append(PartitionSpan(name, number, start, end))
-        return tuple(found)
+                spans.append(PartitionSpan(name, number, start, end))
+        return tuple(spans)
 
     def _lost(self, text: str, topic: str) -> SourceError:
         fix = f"{_SNAPSHOT}, and make the change log again, of what the topics have then: {self.rules.again}"
@@ -190,7 +190,7 @@ class Topics(Source):
             SourceError: a message is no envelope, or the server does not answer.
         """
         before = read.before if isinstance(read.before, TopicsMark) else None
-        if not any(one.end > one.start for one in read.spans):
+        if not any(span.end > span.start for span in read.spans):
             raise NothingThereError(
                 f"{self.label}: the topics have no message", fix="see that Debezium writes them", path=self.uri
             )
@@ -198,7 +198,7 @@ class Topics(Source):
         reader, rows = EnvelopeReader(self.rules, dict(log.tables), log.binlog, log.patterns), NumberedRows(log.next_n)
         known = {} if before is None else before.topics
         partitions = _Partitions(reader, rows, read.topics, known)
-        reached = {(one.topic, one.partition): one.start for one in read.spans}
+        reached = {(span.topic, span.partition): span.start for span in read.spans}
         # What several partitions have of a key is in one order only if all of it is here.
         is_one = all(len(topic.partitions) == 1 for topic in read.topics.values())
         most, count = MOST_MESSAGES if is_one else sys.maxsize, 0
@@ -209,24 +209,24 @@ class Topics(Source):
                     count += 1
                     partitions.add(message)
         reader.require_whole()
-        found = rows.finished()
+        finished_rows = rows.finished()
         # What is not read any more keeps its place: it may come back.
-        topics = {name: replace(one, offsets=dict(one.offsets)) for name, one in known.items()}
+        topics = {name: replace(mark, offsets=dict(mark.offsets)) for name, mark in known.items()}
         for (name, number), at in reached.items():
             offsets = topics[name].offsets if name in topics else {}
             topics[name] = TopicMark(read.topics[name].id, {**offsets, number: at})
         after = TopicsMark(
             topics,
-            LogState(log.next_n + found.num_rows, reader.tables, reader.binlog, reader.all_patterns),
+            LogState(log.next_n + finished_rows.num_rows, reader.tables, reader.binlog, reader.all_patterns),
             self.identity,
         )
         return LoggedMessages(
             snapshot=read.snapshot,
-            summary=f"{counted(found.num_rows, 'row')} of the topics, up to {offsets_text(topics)}",
+            summary=f"{counted(finished_rows.num_rows, 'row')} of the topics, up to {offsets_text(topics)}",
             before=before,
             after=after,
             follows=True,
-            rows=found,
+            rows=finished_rows,
             more=count >= most,
             bound=_ends(_bounds(read.spans)),
         )
@@ -313,11 +313,11 @@ class TopicsSnapshot(ChangesSnapshot):
 
 
 def _bounds(spans: Iterable[PartitionSpan]) -> dict[tuple[str, int], tuple[int, int]]:
-    return {(one.topic, one.partition): (one.start, one.end) for one in spans}
+    return {(span.topic, span.partition): (span.start, span.end) for span in spans}
 
 
 def _ends(reach: Mapping[tuple[str, int], tuple[int, int]]) -> dict[str, dict[int, int]]:
-    found: dict[str, dict[int, int]] = {}
+    ends: dict[str, dict[int, int]] = {}
     for (name, number), (_, end) in reach.items():
-        found.setdefault(name, {})[number] = end
-    return found
+        ends.setdefault(name, {})[number] = end
+    return ends

@@ -31,7 +31,7 @@ class ChangeCounter:
             return None
         self._waiting.append(transaction)
         self._entries += len(transaction.entries)
-        self._bytes += sum(len(one.rows) for one in transaction.entries if isinstance(one, ChangedRows))
+        self._bytes += sum(len(entry.rows) for entry in transaction.entries if isinstance(entry, ChangedRows))
         is_counted = self._bytes >= _COUNTED_BYTES or self._changes + self._entries >= self._most
         return self.full() if is_counted else None
 
@@ -50,13 +50,13 @@ class ChangeCounter:
 
     def _counts(self) -> list[int]:
         """The changes of each transaction that waits."""
-        entries = [(number, one) for number, made in enumerate(self._waiting) for one in made.entries]
-        rows = [(number, one) for number, one in entries if isinstance(one, ChangedRows)]
-        data, ends = joined([one for _, one in rows])
+        entries = [(number, entry) for number, transaction in enumerate(self._waiting) for entry in transaction.entries]
+        rows = [(number, entry) for number, entry in entries if isinstance(entry, ChangedRows)]
+        data, ends = joined([event for _, event in rows])
         owners = np.array([number for number, _ in rows], np.int64)
-        found = np.zeros(len(self._waiting), np.int64)
-        for group in grouped([one for _, one in rows], np.arange(len(rows)), owners, data, ends):
-            np.add.at(found, group.transaction[group.walk.event], 1)
-        for number, one in entries:
-            found[number] += not isinstance(one, ChangedRows)
-        return [int(count) for count in found]
+        counts = np.zeros(len(self._waiting), np.int64)
+        for group in grouped([event for _, event in rows], np.arange(len(rows)), owners, data, ends):
+            np.add.at(counts, group.transaction[group.walk.event], 1)
+        for number, entry in entries:
+            counts[number] += not isinstance(entry, ChangedRows)
+        return [int(count) for count in counts]

@@ -166,24 +166,24 @@ class MariadbLog(DatabaseLog):
                 f"{self._label}: this is another server than was captured before",
                 fix=f"correct the connection; or {again}",
             )
-        place = mark.text(mark.end)
-        file, number = place.rpartition(":")[0], mark.end >> 32
+        end = mark.text(mark.end)
+        file, number = end.rpartition(":")[0], mark.end >> 32
         numbers = [int(name.rpartition(".")[2]) for name in files]
         if file not in files and mark.binlog.base == self._base and number < min(numbers, default=0):
             raise IdentityMismatchError(
                 f"{self._label}: the server has deleted its log up to {min(files)}, and the capture has read it up "
-                f"to {place}: what lies between is lost",
+                f"to {end}: what lies between is lost",
                 fix=f"{again}; a longer `binlog_expire_logs_seconds` of the server keeps its log until the next run",
             )
         if file not in files or mark.end & 0xFFFFFFFF > files[file] or self._created_of(number) != mark.binlog.created:
             raise IdentityMismatchError(
-                f"{self._label}: the server's log is not the one that was read up to {place}: it was made again (RESET "
+                f"{self._label}: the server's log is not the one that was read up to {end}: it was made again (RESET "
                 "MASTER), or lost its end in a crash",
                 fix=again,
             )
 
-    def _events(self, file: int, place: int) -> Generator[bytes]:
-        return self._session.events(self._name(file), place, self._database.server_id, self._database.again)
+    def _events(self, file: int, offset: int) -> Generator[bytes]:
+        return self._session.events(self._name(file), offset, self._database.server_id, self._database.again)
 
     def _created_of(self, file: int) -> int:
         """When a file of the log was made, in seconds since 1970."""
@@ -211,12 +211,12 @@ class MariadbLog(DatabaseLog):
     # Its tables
 
     def tables(self, patterns: Sequence[str], known: Collection[str] = ()) -> dict[str, CapturedTable]:
-        found = self._session.tables(patterns, known)
-        for table in found:
+        tables = self._session.tables(patterns, known)
+        for table in tables:
             if table.refused is not None:
                 why, fix = table.refused
                 raise ConfigError(f"{self._label}: {table.name} {why}", fix=fix, node=self._database.node)
-        return {table.name: table for table in found}
+        return {table.name: table for table in tables}
 
     def require_captured(self, tables: Sequence[CapturedTable]) -> None:
         for table in cast(Sequence[MariadbTable], tables):
@@ -279,19 +279,19 @@ class MariadbLog(DatabaseLog):
 
     def _settle(self, part: _Part) -> None:
         """Wait until everybody sees the transactions of XA in a part of the log."""
-        of_xa = [one for one in part.transactions if one.xa]
-        self._await_ended({one.xa for one in of_xa}, "are in the log, and not seen by anybody")
-        self.of_xa = [one.position for one in of_xa]
+        of_xa = [transaction for transaction in part.transactions if transaction.xa]
+        self._await_ended({transaction.xa for transaction in of_xa}, "are in the log, and not seen by anybody")
+        self.of_xa = [transaction.position for transaction in of_xa]
         if part.transactions:
             self.settled = max(self.settled, part.transactions[-1].position)
 
     def log_end(self) -> int:
-        file, place, _, _ = self._session.status()
-        return int(file.rpartition(".")[2]) << 32 | place
+        file, offset, _, _ = self._session.status()
+        return int(file.rpartition(".")[2]) << 32 | offset
 
     def first_above(self, mark: CaptureMark, until: int) -> int | None:
-        found = self._part(mark, until, 1, LONGEST_LOOK).transactions
-        return found[0].second * 1_000_000 if found else None
+        transactions = self._part(mark, until, 1, LONGEST_LOOK).transactions
+        return transactions[0].second * 1_000_000 if transactions else None
 
     def lag(self, mark: CaptureMark, until: int, oldest: int | None) -> LogLag | None:
         files = {int(name.rpartition(".")[2]): size for name, size in self._session.files().items()}
@@ -336,11 +336,11 @@ class MariadbLog(DatabaseLog):
                 cut = counter.full()
                 cut = None if cut == len(taken) else cut
         self._created |= reader.created
-        began += [one.began for one in reader.prepared.values()]
+        began += [prepared.began for prepared in reader.prepared.values()]
         if cut is None:
             return _Part(taken, False, min(began))
-        kept, left = taken[:cut], taken[cut:]
-        return _Part(kept, True, min([kept[-1].position, *(one.began for one in left), *began]))
+        kept, later = taken[:cut], taken[cut:]
+        return _Part(kept, True, min([kept[-1].position, *(committed.began for committed in later), *began]))
 
     def is_behind(self, mark: CaptureMark, upto: int, most: int) -> bool:
         part = self._part(mark, upto, most)
@@ -357,11 +357,15 @@ class MariadbLog(DatabaseLog):
         self._settle(part)
         if part.transactions:
             self._gtid = part.transactions[-1].gtid
-        entries = [(number, one) for number, made in enumerate(part.transactions) for one in made.entries]
-        rows = [(place, number, one) for place, (number, one) in enumerate(entries) if isinstance(one, ChangedRows)]
-        data, ends = joined([one for _, _, one in rows])
+        entries = [
+            (number, entry) for number, transaction in enumerate(part.transactions) for entry in transaction.entries
+        ]
+        rows = [
+            (index, number, entry) for index, (number, entry) in enumerate(entries) if isinstance(entry, ChangedRows)
+        ]
+        data, ends = joined([event for _, _, event in rows])
         numbers, owners = (np.array([row[which] for row in rows], np.int64) for which in (0, 1))
-        groups = grouped([one for _, _, one in rows], numbers, owners, data, ends)
+        groups = grouped([event for _, _, event in rows], numbers, owners, data, ends)
         first_row = _first_rows(len(entries), groups)
         pool = TextPool(data)
         changes = [
@@ -371,14 +375,14 @@ class MariadbLog(DatabaseLog):
             if group.table.key_places
         ]
         truncations, restarts, relations = self._of_statements(entries, first_row)
-        made = part.transactions
+        transactions = part.transactions
         yield LogWindow(
             pool.joined(),
             Transactions(
-                np.array([one.position for one in made], np.int64),
-                np.array([one.position for one in made], np.int64),
-                np.array([one.sequence for one in made], np.int64),
-                np.array([one.second for one in made], np.int64) * 1_000_000,
+                np.array([transaction.position for transaction in transactions], np.int64),
+                np.array([transaction.position for transaction in transactions], np.int64),
+                np.array([transaction.sequence for transaction in transactions], np.int64),
+                np.array([transaction.second for transaction in transactions], np.int64) * 1_000_000,
             ),
             tuple(changes),
             truncations,
@@ -395,21 +399,21 @@ class MariadbLog(DatabaseLog):
         truncations: list[Truncation] = []
         restarts: list[Restart] = []
         relations: dict[int, LoggedRelation] = {}
-        for place, (number, one) in enumerate(entries):
-            if not isinstance(one, Statement):
+        for index, (number, entry) in enumerate(entries):
+            if not isinstance(entry, Statement):
                 continue
-            if one.changed:
+            if entry.changed:
                 _log.warning(
                     "%s: a session whose binlog_format is not ROW wrote a statement to the log (%s …) in the place of "
                     "the rows that it changed: %s gets a new snapshot",
                     self._database.node,
-                    one.verb,
-                    ", ".join(one.restarted),
+                    entry.verb,
+                    ", ".join(entry.restarted),
                 )
-            for table in one.emptied:
+            for table in entry.emptied:
                 relations[len(relations)] = NamedTable(table)
-                truncations.append(Truncation(int(first_row[place]), number, (len(relations) - 1,)))
-            restarts += [Restart(number, table) for table in one.restarted]
+                truncations.append(Truncation(int(first_row[index]), number, (len(relations) - 1,)))
+            restarts += [Restart(number, table) for table in entry.restarted]
         return tuple(truncations), tuple(restarts), relations
 
     @cached_property
@@ -439,8 +443,8 @@ class MariadbLog(DatabaseLog):
             while True:
                 session.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
                 seen = dict(session.rows("SHOW STATUS LIKE 'binlog_snapshot_%'"))
-                file, place = seen["Binlog_snapshot_file"], seen["Binlog_snapshot_position"]
-                position = int(str(file).rpartition(".")[2]) << 32 | int(place)
+                file, offset = seen["Binlog_snapshot_file"], seen["Binlog_snapshot_position"]
+                position = int(str(file).rpartition(".")[2]) << 32 | int(offset)
                 if position >= least:
                     break
                 session.rows("ROLLBACK")
@@ -490,6 +494,6 @@ def _first_rows(count: int, groups: Sequence[RowEvents]) -> Numbers:
     """By entry of a window, the number of its first row; a statement counts as one."""
     rows = np.ones(count, np.int64)
     for group in groups:
-        numbers, found = group.rows_of
-        rows[numbers] = found
+        numbers, counts = group.rows_of
+        rows[numbers] = counts
     return np.cumsum(rows) - rows

@@ -130,7 +130,7 @@ class EventReader:
             SourceError: it lacks what a capture needs.
         """
         for event in events:
-            second, kind, server, _, place, flags = _HEADER.unpack_from(event)
+            second, kind, server, _, end, flags = _HEADER.unpack_from(event)
             if kind == _ROTATE:
                 self._rotated(event)
                 continue
@@ -139,13 +139,13 @@ class EventReader:
                 continue
             if self._checksum:
                 if zlib.crc32(event[1:-_CHECKSUM_BYTES]) != int.from_bytes(event[-_CHECKSUM_BYTES:], "little"):
-                    raise TornLogError(f"{self.label}: the event that ends at {place} of file {self.file} is damaged")
+                    raise TornLogError(f"{self.label}: the event that ends at {end} of file {self.file} is damaged")
                 event = event[:-_CHECKSUM_BYTES]
             before = self.place
-            if place:
-                if place < before:
+            if end:
+                if end < before:
                     self._too_long()
-                self.place = place
+                self.place = end
             opened = self._open
             if kind == _TABLE:
                 self._table(event)
@@ -158,13 +158,13 @@ class EventReader:
             elif kind == _XID:
                 yield self._ended(opened, second)
             elif kind in (_QUERY, _QUERY_COMPRESSED, _LOAD, _XA_PREPARE):
-                found = (
+                transaction = (
                     self._prepare(opened, event, second)
                     if kind == _XA_PREPARE
                     else self._statement(opened, event, kind, second)
                 )
-                if found is not None:
-                    yield found
+                if transaction is not None:
+                    yield transaction
             else:
                 self._require_harmless(kind, flags)
 
@@ -202,11 +202,11 @@ class EventReader:
             return
         if self._open is None:
             raise TornLogError(f"{self.label}: the log has rows outside of a transaction")
-        width, place = counted_number(event, _BODY + 8)
+        width, offset = counted_number(event, _BODY + 8)
         op = _ROWS[kind]
         for _ in range(2 if op == "U" else 1):
-            present = int.from_bytes(event[place : place + table.bitmap_bytes], "little")
-            place += table.bitmap_bytes
+            present = int.from_bytes(event[offset : offset + table.bitmap_bytes], "little")
+            offset += table.bitmap_bytes
             if width != len(table.columns) or present & table.all_bits != table.all_bits:
                 raise SourceError(
                     f"{self.label}: the log has changes of {table.table} without all columns of their rows: somebody "
@@ -214,7 +214,7 @@ class EventReader:
                     fix=f"have that session leave `binlog_row_image` as it is; then {self.again}",
                     label=self.label,
                 )
-        rows = event[place:]
+        rows = event[offset:]
         if kind in _COMPRESSED:
             rows = _uncompressed(rows)
         if rows:
@@ -245,9 +245,9 @@ class EventReader:
                 return None
             if text == "BEGIN" or text.startswith("XA "):
                 return None
-        found = statement_of(text, database, self.wanted)
-        if found is not None:
-            opened.entries.append(found)
+        statement = statement_of(text, database, self.wanted)
+        if statement is not None:
+            opened.entries.append(statement)
         return self._ended(opened, second) if opened.is_alone else None
 
     def _prepare(self, opened: _Open, event: bytes, second: int) -> Committed | None:
@@ -286,15 +286,15 @@ class EventReader:
 
 def _opened(event: bytes, server: int, began: int) -> _Open:
     sequence, domain, flags = struct.unpack_from("<QIB", event, _BODY)
-    found = _Open(f"{domain}-{server}-{sequence}", sequence, bool(flags & _STANDALONE), began)
+    opened = _Open(f"{domain}-{server}-{sequence}", sequence, bool(flags & _STANDALONE), began)
     if flags & (_PREPARED | _COMPLETED):
         name = event[_BODY + 13 + (8 if flags & _HAS_GROUP else 0) :]
         name = name[: 6 + name[4] + name[5]]
         if flags & _PREPARED:
-            found.prepared = name
+            opened.prepared = name
         else:
-            found.completes = name
-    return found
+            opened.completes = name
+    return opened
 
 
 def _listed(name: bytes) -> str:
@@ -307,8 +307,8 @@ def _query(event: bytes, kind: int) -> tuple[str, str]:
     """The text of a statement, and the database that it ran in."""
     length = event[_BODY + 8]
     settings = int.from_bytes(event[_BODY + 11 : _BODY + 13], "little")
-    place = _BODY + 13 + (13 if kind == _LOAD else 0) + settings
-    database, text = event[place : place + length], event[place + length + 1 :]
+    offset = _BODY + 13 + (13 if kind == _LOAD else 0) + settings
+    database, text = event[offset : offset + length], event[offset + length + 1 :]
     if kind == _QUERY_COMPRESSED:
         text = _uncompressed(text)
     return text.decode("utf-8", "replace"), database.decode("utf-8", "replace")

@@ -24,8 +24,8 @@ class MariadbReader(SnapshotReader):
         return self._session.rows(query)
 
     def sees(self, transactions: Transactions) -> Any:
-        unknown = [one for one in self._log.of_xa if one > self._settled]
-        return transactions.lsn <= min([self._position, *(one - 1 for one in unknown)])
+        unknown = [position for position in self._log.of_xa if position > self._settled]
+        return transactions.lsn <= min([self._position, *(position - 1 for position in unknown)])
 
     def log_end(self) -> int:
         return self._position

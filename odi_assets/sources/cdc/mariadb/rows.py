@@ -43,44 +43,44 @@ def walked(data: Bytes, starts: Numbers, ends: Numbers, table: BinlogTable, imag
     Raises:
         TornLogError: an event ends in the middle of a row.
     """
-    alive, place = np.arange(len(starts)), starts.copy()
+    alive, positions = np.arange(len(starts)), starts.copy()
     events: list[Numbers] = []
-    found: list[list[tuple[Numbers, Numbers]]] = [[] for _ in range(images)]
+    values_by_image: list[list[tuple[Numbers, Numbers]]] = [[] for _ in range(images)]
     while len(alive):
         for image in range(images):
-            values, place = _image(data, place, table)
-            found[image].append(values)
+            values, positions = _image(data, positions, table)
+            values_by_image[image].append(values)
         events.append(alive)
-        if (place > ends[alive]).any():
+        if (positions > ends[alive]).any():
             raise TornLogError(f"an event of {table.table} ends in the middle of a row")
-        goes_on = place < ends[alive]
-        alive, place = alive[goes_on], place[goes_on]
+        goes_on = positions < ends[alive]
+        alive, positions = alive[goes_on], positions[goes_on]
     event = np.concatenate(events)
     # The rows of an event lie side by side.
     order = np.argsort(event, kind="stable")
-    pairs = [tuple(np.concatenate(part)[order] for part in zip(*image, strict=True)) for image in found]
+    pairs = [tuple(np.concatenate(part)[order] for part in zip(*image, strict=True)) for image in values_by_image]
     return Walk(event[order], tuple((begin, length) for begin, length in pairs))
 
 
-def _image(data: Bytes, place: Numbers, table: BinlogTable) -> tuple[tuple[Numbers, Numbers], Numbers]:
+def _image(data: Bytes, positions: Numbers, table: BinlogTable) -> tuple[tuple[Numbers, Numbers], Numbers]:
     """Where the values of one row of each event are, and where these rows end."""
     count = len(table.columns)
-    flags = data[place[:, None] + np.arange(table.bitmap_bytes)]
+    flags = data[positions[:, None] + np.arange(table.bitmap_bytes)]
     nulls = np.unpackbits(flags, axis=1, bitorder="little")[:, :count].astype(bool)
-    start, length = np.empty((len(place), count), np.int64), np.empty((len(place), count), np.int64)
-    place = place + table.bitmap_bytes
+    start, length = np.empty((len(positions), count), np.int64), np.empty((len(positions), count), np.int64)
+    positions = positions + table.bitmap_bytes
     for number, column in enumerate(table.columns):
         is_null = nulls[:, number]
         if column.prefix:
             # Behind the last row there is nothing to say a size.
-            size = np.where(is_null, 0, little(data, np.minimum(place, len(data) - len(PADDING)), column.prefix))
+            size = np.where(is_null, 0, little(data, np.minimum(positions, len(data) - len(PADDING)), column.prefix))
             skipped = np.where(is_null, 0, column.prefix)
         else:
-            size, skipped = np.where(is_null, 0, column.size), np.zeros(len(place), np.int64)
-        start[:, number] = place + skipped
+            size, skipped = np.where(is_null, 0, column.size), np.zeros(len(positions), np.int64)
+        start[:, number] = positions + skipped
         length[:, number] = np.where(is_null, -1, size)
-        place = np.minimum(place + skipped + size, len(data))
-    return (start, length), place
+        positions = np.minimum(positions + skipped + size, len(data))
+    return (start, length), positions
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ class RowEvents:
 
 def joined(events: Sequence[ChangedRows]) -> tuple[Bytes, Numbers]:
     """The bytes of events, and where each ends."""
-    data = np.frombuffer(b"".join([one.rows for one in events]) + PADDING, np.uint8)
-    return data, np.cumsum(np.fromiter((len(one.rows) for one in events), np.int64, len(events)))
+    data = np.frombuffer(b"".join([event.rows for event in events]) + PADDING, np.uint8)
+    return data, np.cumsum(np.fromiter((len(event.rows) for event in events), np.int64, len(events)))
 
 
 def grouped(
@@ -120,15 +120,15 @@ def grouped(
         data, ends: as :func:`joined` gives them.
     """
     groups: dict[tuple[int, str], list[int]] = {}
-    for place, one in enumerate(events):
-        groups.setdefault((id(one.table), one.op), []).append(place)
+    for index, event in enumerate(events):
+        groups.setdefault((id(event.table), event.op), []).append(index)
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]]) if len(ends) else ends
-    found = []
+    row_events = []
     for (_, op), listed in groups.items():
         at, table = np.array(listed), events[listed[0]].table
         walk = walked(data, starts[at], ends[at], table, 2 if op == "U" else 1)
-        found.append(RowEvents(table, op, numbers[at], transactions[at], walk))
-    return found
+        row_events.append(RowEvents(table, op, numbers[at], transactions[at], walk))
+    return row_events
 
 
 def changes_of(
@@ -171,21 +171,21 @@ def _texts(
 ) -> Values:
     """The texts of rows; NULL in columns other than ``places``."""
     start, length = image
-    found = Values.none(*start.shape)
-    for place in range(len(table.columns)) if places is None else places:
-        has: npt.NDArray[np.bool_] = length[:, place] >= 0
+    values = Values.none(*start.shape)
+    for index in range(len(table.columns)) if places is None else places:
+        has: npt.NDArray[np.bool_] = length[:, index] >= 0
         if not has.any():
             continue
-        begin, size = start[:, place], length[:, place]
+        begin, size = start[:, index], length[:, index]
         is_all = has.all()
         texts = written(
             pool,
             begin if is_all else begin[has],
             size if is_all else size[has],
-            table.columns[place],
-            shape.columns[place].type,
+            table.columns[index],
+            shape.columns[index].type,
             charsets,
         )
-        found.kind[:, place] = np.where(has, TEXT, NULL)
-        found.start[has, place], found.length[has, place] = texts
-    return found
+        values.kind[:, index] = np.where(has, TEXT, NULL)
+        values.start[has, index], values.length[has, index] = texts
+    return values

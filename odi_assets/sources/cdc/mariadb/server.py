@@ -77,8 +77,8 @@ class MariadbSession:
 
     def variable(self, name: str) -> str:
         """A setting of the whole server; empty if it has none of this name."""
-        found = self.rows(f"SHOW GLOBAL VARIABLES WHERE variable_name = {utf8_text(name)}")
-        return str(found[0][1]) if found else ""
+        rows = self.rows(f"SHOW GLOBAL VARIABLES WHERE variable_name = {utf8_text(name)}")
+        return str(rows[0][1]) if rows else ""
 
     # What the server is
 
@@ -111,10 +111,10 @@ class MariadbSession:
                 "[mariadbd] in its settings",
             )
         for name, wanted in (("binlog_format", "ROW"), ("binlog_row_image", "FULL"), ("binlog_row_metadata", "FULL")):
-            found = self.variable(name)
-            if found != wanted:
+            setting = self.variable(name)
+            if setting != wanted:
                 yield (
-                    f"the server's `{name}` is {found}, and its log does not have whole rows with the names of their "
+                    f"the server's `{name}` is {setting}, and its log does not have whole rows with the names of their "
                     "columns",
                     f"SET GLOBAL {name} = {wanted}; and the same in the server's settings. Sessions that are open go "
                     "on as before: let them end",
@@ -146,8 +146,8 @@ class MariadbSession:
         """The file that the log is written to, where it ends, and the databases that are left in and out of it."""
         with self._as_reader():
             rows = self.rows("SHOW MASTER STATUS")
-        file, place, kept, left_out = rows[0]
-        return str(file), int(place), str(kept), str(left_out)
+        file, offset, kept, left_out = rows[0]
+        return str(file), int(offset), str(kept), str(left_out)
 
     def files(self) -> dict[str, int]:
         """The files of the log, and how long each is."""
@@ -197,11 +197,11 @@ class MariadbSession:
             except pymysql.Error as error:
                 raise self._stopped(error, file, place, server_id, again) from None
 
-    def _stopped(self, error: Any, file: str, place: int, server_id: int, again: str) -> Exception:
+    def _stopped(self, error: Any, file: str, offset: int, server_id: int, again: str) -> Exception:
         code, text = (*error.args, 0, "")[:2]
         if code == _PURGED:
             return IdentityMismatchError(
-                f"{self.label}: the server does not give its log from {file}:{place} on: {text}",
+                f"{self.label}: the server does not give its log from {file}:{offset} on: {text}",
                 fix=again,
             )
         if code in _KILLED and server_id:
@@ -259,17 +259,17 @@ class MariadbSession:
         chosen = TablePatterns.of(patterns)
         chosen.require([*rows], known, self.label)
         kept_names = chosen.kept([*rows])
-        found: dict[str, MariadbTable] = {}
+        tables_by_name: dict[str, MariadbTable] = {}
         for pattern in chosen.wanted:
             matched = [(name, rows[name]) for name in named(pattern, kept_names)]
             kept = [(name, row) for name, row in matched if row[2] == "BASE TABLE"]
-            left = [one for one in matched if one not in kept and one[0] in known]
+            left = [pair for pair in matched if pair not in kept and pair[0] in known]
             if not kept or left:
                 raise _no_table(pattern, left or matched, self)
             for name, (database, table, _, engine) in kept:
-                if name not in found:
-                    found[name] = self._table(name, str(database), str(table), str(engine))
-        return [found[name] for name in sorted(found)]
+                if name not in tables_by_name:
+                    tables_by_name[name] = self._table(name, str(database), str(table), str(engine))
+        return [tables_by_name[name] for name in sorted(tables_by_name)]
 
     def _table(self, name: str, database: str, table: str, engine: str) -> MariadbTable:
         where = f"table_schema = {utf8_text(database)} AND table_name = {utf8_text(table)}"
@@ -325,11 +325,13 @@ class MariadbSession:
 
     def shapes(self, tables: Sequence[CapturedTable]) -> dict[str, Shape]:
         """By table, its columns as the log has them, in its order."""
-        found = {}
+        shapes = {}
         for table in tables:
             types = self.types(table.name)
-            found[table.name] = Shape(tuple(ShapeColumn(name, kind, name in table.key) for name, kind in types.items()))
-        return found
+            shapes[table.name] = Shape(
+                tuple(ShapeColumn(name, kind, name in table.key) for name, kind in types.items())
+            )
+        return shapes
 
     def types(self, table: str) -> dict[str, str]:
         """The columns of a table now, and the names of their types."""
@@ -371,14 +373,14 @@ class MariadbSession:
 
     def texts(self, relation: str, shape: Shape, where: str) -> tuple[Any, Values]:
         """The rows of a table, each value as the change log has it: the bytes, and where in them the values are."""
-        asked = ", ".join(_asked(self.dialect.quoted(one.name), one.type) for one in shape.columns)
-        data, found = selected(self.opened, f"SELECT {asked} FROM {relation} WHERE {where}", len(shape.columns))
+        asked = ", ".join(_asked(self.dialect.quoted(column.name), column.type) for column in shape.columns)
+        data, values = selected(self.opened, f"SELECT {asked} FROM {relation} WHERE {where}", len(shape.columns))
         pool = TextPool(data)
-        for place, one in enumerate(shape.columns):
-            has = found.kind[:, place] == TEXT
-            texts = as_in_log(pool, found.start[has, place], found.length[has, place], one.type)
-            found.start[has, place], found.length[has, place] = texts
-        return pool.joined(), found
+        for index, column in enumerate(shape.columns):
+            has = values.kind[:, index] == TEXT
+            texts = as_in_log(pool, values.start[has, index], values.length[has, index], column.type)
+            values.start[has, index], values.length[has, index] = texts
+        return pool.joined(), values
 
 
 def _asked(column: str, kind: str) -> str:

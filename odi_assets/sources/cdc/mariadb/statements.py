@@ -63,23 +63,23 @@ def statement_of(text: str, database: str, tables: Iterable[str]) -> Statement |
         database: where names without one are.
         tables: with their databases.
     """
-    text = _COMMENT.sub(lambda found: found[1] or " ", text)
-    while found := _SETTINGS.match(text):
-        text = text[found.end() :]
+    text = _COMMENT.sub(lambda comment: comment[1] or " ", text)
+    while match := _SETTINGS.match(text):
+        text = text[match.end() :]
     words = text.split(None, 1)
     verb = words[0].upper() if words else ""
-    if found := _TRUNCATE.match(text):
-        emptied = _named(found[1], database, tables)
+    if match := _TRUNCATE.match(text):
+        emptied = _named(match[1], database, tables)
         return Statement(verb, emptied, ()) if emptied else None
-    if found := _DROP.match(text) or _REPLACE.match(text):
-        named = _named(found[1], database, tables)
-    elif found := _DROP_DATABASE.match(text):
-        dropped = _unquoted(found[1]).lower()
+    if match := _DROP.match(text) or _REPLACE.match(text):
+        named = _named(match[1], database, tables)
+    elif match := _DROP_DATABASE.match(text):
+        dropped = _unquoted(match[1]).lower()
         named = tuple(table for table in tables if table.partition(".")[0].lower() == dropped)
     elif _RENAME.match(text) or _CHANGE.match(text):
         named = _mentioned(text, tables)
-    elif (found := _ALTER.match(text)) and not _INDEX_ALONE.match(text):
-        named = _named(found[1], database, tables)
+    elif (match := _ALTER.match(text)) and not _INDEX_ALONE.match(text):
+        named = _named(match[1], database, tables)
         if _OF_OTHERS.search(text):
             named = tuple({*named, *_mentioned(text, tables)})
         if named and not _OF_ALL_ROWS.search(text):
@@ -92,20 +92,20 @@ def statement_of(text: str, database: str, tables: Iterable[str]) -> Statement |
 def _named(listed: str, database: str, tables: Iterable[str]) -> tuple[str, ...]:
     """The tables of a list of names."""
     names = set()
-    for found in re.finditer(_NAME, listed):
-        parts = [_unquoted(part) for part in re.findall(_PLAIN, found[0])]
+    for match in re.finditer(_NAME, listed):
+        parts = [_unquoted(part) for part in re.findall(_PLAIN, match[0])]
         names.add(".".join(parts if len(parts) == 2 else [database, *parts]).lower())
     return tuple(table for table in tables if table.lower() in names)
 
 
 def _mentioned(text: str, tables: Iterable[str]) -> tuple[str, ...]:
     """The tables whose names stand in a text, whatever they mean there."""
-    found = []
+    mentioned = []
     for table in tables:
         name = re.escape(table.partition(".")[2].replace("`", "``"))
         if re.search(rf"(?<![\w$]){name}(?![\w$])", text, re.IGNORECASE):
-            found.append(table)
-    return tuple(found)
+            mentioned.append(table)
+    return tuple(mentioned)
 
 
 def _unquoted(name: str) -> str:

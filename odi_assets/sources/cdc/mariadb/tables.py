@@ -78,7 +78,7 @@ class BinlogTable:
 
     @cached_property
     def key_places(self) -> list[int]:
-        return [place for place, one in enumerate(self.columns) if one.is_key]
+        return [index for index, column in enumerate(self.columns) if column.is_key]
 
     def shape(self, types: Mapping[str, str], bytes_of: Mapping[int, int]) -> Shape:
         """Its columns as the change log lists them.
@@ -87,13 +87,13 @@ class BinlogTable:
             types: by column, the types that the server lists now.
             bytes_of: by collation, the most bytes that a character has.
         """
-        found = []
-        for one in self.columns:
-            now, kind = types.get(one.name, ""), one.type
-            if one.collation not in (0, BINARY) and kind in ("char", "varchar"):
-                kind = f"{kind}({one.digits // bytes_of[one.collation]})"
-            found.append(ShapeColumn(one.name, now if SAME_AS_BYTES.get(now) == kind else kind, one.is_key))
-        return Shape(tuple(found))
+        columns = []
+        for column in self.columns:
+            now, kind = types.get(column.name, ""), column.type
+            if column.collation not in (0, BINARY) and kind in ("char", "varchar"):
+                kind = f"{kind}({column.digits // bytes_of[column.collation]})"
+            columns.append(ShapeColumn(column.name, now if SAME_AS_BYTES.get(now) == kind else kind, column.is_key))
+        return Shape(tuple(columns))
 
 
 @dataclass(frozen=True)
@@ -110,16 +110,16 @@ def table_of(body: bytes, wanted: frozenset[str], label: str, again: str) -> Bin
     Raises:
         SourceError: it has columns whose values the log does not tell exactly, or the log does not name its columns.
     """
-    database, place = _named(body, 2)
-    name, place = _named(body, place + 1)
+    database, offset = _named(body, 2)
+    name, offset = _named(body, offset + 1)
     table = f"{database}.{name}"
     if table not in wanted:
         return None
-    count, place = counted_number(body, place + 1)
-    codes = body[place : place + count]
-    size, place = counted_number(body, place + count)
-    metadata = body[place : place + size]
-    fields = _fields(body[place + size + (count + 7) // 8 :])
+    count, offset = counted_number(body, offset + 1)
+    codes = body[offset : offset + count]
+    size, offset = counted_number(body, offset + count)
+    metadata = body[offset : offset + size]
+    fields = _fields(body[offset + size + (count + 7) // 8 :])
     if _NAMES not in fields:
         raise SourceError(
             f"{label}: the log does not name the columns of {table}: the server's `binlog_row_metadata` was not FULL "
@@ -127,18 +127,18 @@ def table_of(body: bytes, wanted: frozenset[str], label: str, again: str) -> Bin
             fix=f"SET GLOBAL binlog_row_metadata = FULL; then {again}",
             label=label,
         )
-    names = [one.decode() for one in _texts(fields[_NAMES])]
-    made = _columns(codes, metadata, names, f"{label}: {table}")
-    return BinlogTable(table, tuple(_described(made, codes, fields)))
+    names = [text.decode() for text in _texts(fields[_NAMES])]
+    columns = _columns(codes, metadata, names, f"{label}: {table}")
+    return BinlogTable(table, tuple(_described(columns, codes, fields)))
 
 
 def _columns(codes: bytes, metadata: bytes, names: Sequence[str], where: str) -> list[BinlogColumn]:
-    found, place = [], 0
+    columns, offset = [], 0
     for code, name in zip(codes, names, strict=True):
         size = _METADATA_BYTES.get(code, 0)
-        found.append(_column(code, metadata[place : place + size], name, where))
-        place += size
-    return found
+        columns.append(_column(code, metadata[offset : offset + size], name, where))
+        offset += size
+    return columns
 
 
 def _column(code: int, data: bytes, name: str, where: str) -> BinlogColumn:
@@ -197,53 +197,53 @@ _KEY, _KEY_PREFIXES, _MEMBERS_CHARSET, _MEMBERS_CHARSETS = 8, 9, 10, 11
 
 def _fields(data: bytes) -> dict[int, bytes]:
     """What the log says of a table with ``binlog_row_metadata = FULL``, by kind."""
-    found, place = {}, 0
-    while place < len(data):
-        kind = data[place]
-        size, place = counted_number(data, place + 1)
-        found[kind] = data[place : place + size]
-        place += size
-    return found
+    fields, offset = {}, 0
+    while offset < len(data):
+        kind = data[offset]
+        size, offset = counted_number(data, offset + 1)
+        fields[kind] = data[offset : offset + size]
+        offset += size
+    return fields
 
 
 def _described(columns: Sequence[BinlogColumn], codes: bytes, fields: Mapping[int, bytes]) -> list[BinlogColumn]:
     """The columns, with their signs, collations, members and keys."""
-    found: list[BinlogColumn] = []
-    has_sign = [place for place, code in enumerate(codes) if code in _NUMBERS]
+    described: list[BinlogColumn] = []
+    has_sign = [index for index, code in enumerate(codes) if code in _NUMBERS]
     signs = fields.get(_SIGNS, b"")
     unsigned = {
-        place
-        for number, place in enumerate(has_sign)
+        index
+        for number, index in enumerate(has_sign)
         if number // 8 < len(signs) and signs[number // 8] << number % 8 & 0x80
     }
-    lists = [one.type in ("enum", "set") for one in columns]
-    texts = [place for place, code in enumerate(codes) if code in _TEXTS and not lists[place]]
-    members_of = [place for place, flag in enumerate(lists) if flag]
+    lists = [column.type in ("enum", "set") for column in columns]
+    texts = [index for index, code in enumerate(codes) if code in _TEXTS and not lists[index]]
+    members_of = [index for index, flag in enumerate(lists) if flag]
     collations = _collations(texts, fields.get(_CHARSET), fields.get(_CHARSETS))
     collations |= _collations(members_of, fields.get(_MEMBERS_CHARSET), fields.get(_MEMBERS_CHARSETS))
     members = {
         kind: iter(_members(fields.get(field, b""))) for kind, field in (("enum", _ENUM_MEMBERS), ("set", _SET_MEMBERS))
     }
     keys = {*_numbers(fields.get(_KEY, b"")), *_numbers(fields.get(_KEY_PREFIXES, b""))[::2]}
-    for place, one in enumerate(columns):
-        collation = collations.get(place, 0)
-        kind = _full_type(one, codes[place], collation, place in unsigned)
-        of_list = tuple(next(members[one.type])) if lists[place] else ()
-        found.append(
+    for index, column in enumerate(columns):
+        collation = collations.get(index, 0)
+        kind = _full_type(column, codes[index], collation, index in unsigned)
+        of_list = tuple(next(members[column.type])) if lists[index] else ()
+        described.append(
             BinlogColumn(
-                one.name,
+                column.name,
                 kind,
-                one.size,
-                one.prefix,
+                column.size,
+                column.prefix,
                 collation,
-                place in unsigned,
-                place in keys,
+                index in unsigned,
+                index in keys,
                 of_list,
-                one.digits,
-                one.scale,
+                column.digits,
+                column.scale,
             )
         )
-    return found
+    return described
 
 
 def _full_type(column: BinlogColumn, code: int, collation: int, unsigned: bool) -> str:
@@ -263,46 +263,46 @@ def _collations(places: Sequence[int], default: bytes | None, each: bytes | None
     if default is None:
         return {}
     usual, *others = _numbers(default)
-    found = dict.fromkeys(places, usual)
+    collations = dict.fromkeys(places, usual)
     for number, collation in zip(others[::2], others[1::2], strict=True):
-        found[places[number]] = collation
-    return found
+        collations[places[number]] = collation
+    return collations
 
 
 def _members(data: bytes) -> list[list[bytes]]:
-    found, place = [], 0
-    while place < len(data):
-        count, place = counted_number(data, place)
+    lists, offset = [], 0
+    while offset < len(data):
+        count, offset = counted_number(data, offset)
         listed = []
         for _ in range(count):
-            text, place = _named(data, place)
+            text, offset = _named(data, offset)
             listed.append(text.encode("utf-8", "surrogateescape"))
-        found.append(listed)
-    return found
+        lists.append(listed)
+    return lists
 
 
 def _numbers(data: bytes) -> list[int]:
-    found, place = [], 0
-    while place < len(data):
-        number, place = counted_number(data, place)
-        found.append(number)
-    return found
+    numbers, offset = [], 0
+    while offset < len(data):
+        number, offset = counted_number(data, offset)
+        numbers.append(number)
+    return numbers
 
 
 def _texts(data: bytes) -> list[bytes]:
-    found, place = [], 0
-    while place < len(data):
-        size, place = counted_number(data, place)
-        found.append(data[place : place + size])
-        place += size
-    return found
+    texts, offset = [], 0
+    while offset < len(data):
+        size, offset = counted_number(data, offset)
+        texts.append(data[offset : offset + size])
+        offset += size
+    return texts
 
 
-def _named(data: bytes, place: int) -> tuple[str, int]:
-    size, place = counted_number(data, place)
-    if place + size > len(data):
+def _named(data: bytes, offset: int) -> tuple[str, int]:
+    size, offset = counted_number(data, offset)
+    if offset + size > len(data):
         raise TornLogError("a text of the log is longer than its event")
-    return data[place : place + size].decode("utf-8", "surrogateescape"), place + size
+    return data[offset : offset + size].decode("utf-8", "surrogateescape"), offset + size
 
 
 def listed_type(row: Mapping[str, str | int | None]) -> str:

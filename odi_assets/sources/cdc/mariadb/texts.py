@@ -19,7 +19,7 @@ from odi_assets.sources.cdc.mariadb.inet import inet4_text, inet6_text, uuid_tex
 from odi_assets.sources.cdc.mariadb.tables import BINARY, BinlogColumn, remedy
 from odi_assets.sources.cdc.mariadb.wire import big, little
 
-_ZERO, _MINUS, _POINT, _COLON, _DASH, _SPACE = (ord(one) for one in "0-.:- ")
+_ZERO, _MINUS, _POINT, _COLON, _DASH, _SPACE = (ord(character) for character in "0-.:- ")
 ALIKE = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
 """Character sets whose texts stand in the change log byte for byte."""
 UNICODE = {"ucs2": "utf-16-be", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be"}
@@ -117,7 +117,7 @@ def decimals(pool: TextPool, start: Numbers, column: BinlogColumn) -> Place:
     data[negative] ^= 0xFF
     before, scale = column.digits - column.scale, column.scale
     rows = np.full((len(start), 1 + max(before, 1) + (scale + 1 if scale else 0)), _ZERO, np.uint8)
-    place, at = 0, 1 + (before == 0)
+    offset, at = 0, 1 + (before == 0)
     groups = [*([before % 9] if before % 9 else []), *[9] * (before // 9), *[9] * (scale // 9)]
     groups += [scale % 9] if scale % 9 else []
     done = 0
@@ -127,9 +127,9 @@ def decimals(pool: TextPool, start: Numbers, column: BinlogColumn) -> Place:
         size = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)[width]
         number = np.zeros(len(start), np.int64)
         for byte in range(size):
-            number = number << 8 | data[:, place + byte]
+            number = number << 8 | data[:, offset + byte]
         digits(rows, at, number, width)
-        place, at, done = place + size, at + width, done + width
+        offset, at, done = offset + size, at + width, done + width
     last = max(before, 1)
     if scale:
         rows[:, last + 1] = _POINT
@@ -179,7 +179,7 @@ def timestamps(pool: TextPool, start: Numbers, column: BinlogColumn) -> Place:
         (month - year.astype("datetime64[M]")).astype(np.int64) + 1,
         (day - month.astype("datetime64[D]")).astype(np.int64) + 1,
     ]
-    _write_date(rows, *(np.where(is_zero, 0, one) for one in parts))
+    _write_date(rows, *(np.where(is_zero, 0, number) for number in parts))
     second = seconds % 86_400
     _write_time(rows, 11, second // 3600, second // 60 % 60, second % 60)
     _write_fraction(rows, 19, part, column)
@@ -219,10 +219,10 @@ def _write_time(rows: npt.NDArray[np.uint8], at: int, hour: Numbers, minute: Num
         digits(rows, at + offset, number, 2)
 
 
-def _fraction(pool: TextPool, place: Numbers, column: BinlogColumn) -> Numbers:
+def _fraction(pool: TextPool, start: Numbers, column: BinlogColumn) -> Numbers:
     """The digits of seconds, as many as the column has."""
     width = (column.digits + 1) // 2
-    number = big(pool.data, place, width) if width else np.zeros(len(place), np.int64)
+    number = big(pool.data, start, width) if width else np.zeros(len(start), np.int64)
     return number // 10 if column.digits % 2 else number
 
 
@@ -271,9 +271,9 @@ class Charsets:
         if self.is_alike(column.collation):
             return start, length
         decode = self._decoder(column)
-        found = pool.pieces(start, length).dictionary_encode()
-        begin, size = pool.each([decode(one) for one in found.dictionary.to_pylist()])
-        which = found.indices.to_numpy(zero_copy_only=False)
+        encoded = pool.pieces(start, length).dictionary_encode()
+        begin, size = pool.each([decode(text) for text in encoded.dictionary.to_pylist()])
+        which = encoded.indices.to_numpy(zero_copy_only=False)
         return begin[which], size[which]
 
     def one(self, text: bytes, column: BinlogColumn) -> bytes:
@@ -292,26 +292,26 @@ class Charsets:
                 f"`{column.name}` is of the character set {charset}, whose texts are not read from the log",
                 fix=remedy(column.name),
             )
-        return lambda text: b"".join([table[one] for one in text])
+        return lambda text: b"".join([table[byte] for byte in text])
 
 
 def _listed(pool: TextPool, start: Numbers, column: BinlogColumn, charsets: Charsets) -> Place:
     """Members of an ``enum`` or a ``set``, by their numbers."""
     number = little(pool.data, start, column.size)
-    members = [charsets.one(one, column) for one in column.members]
+    members = [charsets.one(member, column) for member in column.members]
     if column.type == "enum":
         begin, size = pool.each([b"", *members])
         return begin[number], size[number]
     unique, which = np.unique(number.view(np.uint64), return_inverse=True)
-    texts = [b",".join(one for bit, one in enumerate(members) if int(value) >> bit & 1) for value in unique]
+    texts = [b",".join(member for bit, member in enumerate(members) if int(value) >> bit & 1) for value in unique]
     begin, size = pool.each(texts)
     return begin[which], size[which]
 
 
 def _by_value(pool: TextPool, start: Numbers, length: Numbers, size: int, make: Callable[[bytes], bytes]) -> Place:
-    found = pool.pieces(start, length).dictionary_encode()
-    begin, sizes = pool.each([make(one.ljust(size, b"\0")) for one in found.dictionary.to_pylist()])
-    which = found.indices.to_numpy(zero_copy_only=False)
+    encoded = pool.pieces(start, length).dictionary_encode()
+    begin, sizes = pool.each([make(value.ljust(size, b"\0")) for value in encoded.dictionary.to_pylist()])
+    which = encoded.indices.to_numpy(zero_copy_only=False)
     return begin[which], sizes[which]
 
 

@@ -32,23 +32,23 @@ def packets(opened: Any) -> Iterator[bytes]:
         ConnectionError: it sends no more.
     """
     stream = opened._rfile
-    buffer, place = b"", 0
+    buffer, offset = b"", 0
     parts: list[bytes] = []
     while True:
-        while len(buffer) - place < 4:
+        while len(buffer) - offset < 4:
             more = stream.read1(_PIECE)
             if not more:
                 raise ConnectionError("Lost connection to the server")
-            buffer, place = buffer[place:] + more, 0
-        size = buffer[place] | buffer[place + 1] << 8 | buffer[place + 2] << 16
-        end = place + 4 + size
+            buffer, offset = buffer[offset:] + more, 0
+        size = buffer[offset] | buffer[offset + 1] << 8 | buffer[offset + 2] << 16
+        end = offset + 4 + size
         if len(buffer) < end:
             rest = stream.read(end - len(buffer))
             if len(rest) < end - len(buffer):
                 raise ConnectionError("Lost connection to the server")
-            buffer, place, end = buffer[place:] + rest, 0, 4 + size
-        packet = buffer[place + 4 : end]
-        place = end
+            buffer, offset, end = buffer[offset:] + rest, 0, 4 + size
+        packet = buffer[offset + 4 : end]
+        offset = end
         if size == _LONGEST or parts:
             parts.append(packet)
             if size == _LONGEST:
@@ -100,39 +100,39 @@ def _row_values(rows: list[bytes], columns: int) -> tuple[Bytes, Values]:
     data = np.frombuffer(b"".join(rows) + PADDING, np.uint8)
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     ends = np.cumsum(lengths)
-    place = ends - lengths
-    found = Values.none(len(rows), columns)
+    positions = ends - lengths
+    values = Values.none(len(rows), columns)
     for column in range(columns):
-        first = data[place].astype(np.int64)
+        first = data[positions].astype(np.int64)
         is_null = first == 0xFB
         size, skipped = np.where(is_null, 0, first), np.ones(len(rows), np.int64)
         for mark, width in ((0xFC, 2), (0xFD, 3), (0xFE, 8)):
             long = first == mark
             if long.any():
-                size[long] = little(data, place[long] + 1, width)
+                size[long] = little(data, positions[long] + 1, width)
                 skipped[long] = 1 + width
-        found.kind[:, column] = np.where(is_null, NULL, TEXT)
-        found.start[:, column], found.length[:, column] = place + skipped, size
-        place = place + skipped + size
-    if not (place == ends).all():
+        values.kind[:, column] = np.where(is_null, NULL, TEXT)
+        values.start[:, column], values.length[:, column] = positions + skipped, size
+        positions = positions + skipped + size
+    if not (positions == ends).all():
         raise TornLogError("a row has another number of columns than was asked for")
-    return data, found
+    return data, values
 
 
 def little(data: Any, place: Any, width: int) -> Any:
     """Numbers of ``width`` bytes, the least significant first."""
-    found = data[place].astype(np.int64)
+    numbers = data[place].astype(np.int64)
     for byte in range(1, width):
-        found |= data[place + byte].astype(np.int64) << 8 * byte
-    return found
+        numbers |= data[place + byte].astype(np.int64) << 8 * byte
+    return numbers
 
 
 def big(data: Any, place: Any, width: int) -> Any:
     """Numbers of ``width`` bytes, the most significant first."""
-    found = data[place].astype(np.int64)
+    numbers = data[place].astype(np.int64)
     for byte in range(1, width):
-        found = found << 8 | data[place + byte]
-    return found
+        numbers = numbers << 8 | data[place + byte]
+    return numbers
 
 
 def counted_number(data: bytes, place: int) -> tuple[int, int]:

@@ -104,7 +104,7 @@ class PostgresReader(SnapshotReader):
         return self._session.publishing(self._publication).get(table.name, "")
 
     def texts(self, relation: str, shape: Shape, where: str) -> tuple[Any, Values]:
-        return self._session.texts(relation, [one.name for one in shape.columns], where)
+        return self._session.texts(relation, [column.name for column in shape.columns], where)
 
 
 class PostgresLog(DatabaseLog):
@@ -218,10 +218,13 @@ class PostgresLog(DatabaseLog):
         self.session.await_flushed(mark.end)
         is_there = mark.xid is None or mark.lsn < slot.confirmed
         for part in self._peek(mark.end, None):
-            for one in begun(part):
-                if mark.lsn < one.lsn < mark.end:
-                    return f"the transaction {one.xid} at {lsn_text(one.lsn)} was not there when the log was captured"
-                is_there = is_there or (one.lsn == mark.lsn and one.xid == mark.xid)
+            for transaction in begun(part):
+                if mark.lsn < transaction.lsn < mark.end:
+                    return (
+                        f"the transaction {transaction.xid} at {lsn_text(transaction.lsn)} was not there when the log "
+                        "was captured"
+                    )
+                is_there = is_there or (transaction.lsn == mark.lsn and transaction.xid == mark.xid)
         if is_there:
             return None
         now = self.session.slot(slot.name)
@@ -247,9 +250,9 @@ class PostgresLog(DatabaseLog):
             )
 
     def tables(self, patterns: Sequence[str], known: Collection[str] = ()) -> dict[str, CapturedTable]:
-        found = {table.name: table for table in self.session.tables(patterns, known)}
-        self._oids |= {name: table.oid for name, table in found.items()}
-        return dict(found)
+        tables = {table.name: table for table in self.session.tables(patterns, known)}
+        self._oids |= {name: table.oid for name, table in tables.items()}
+        return dict(tables)
 
     def require_captured(self, tables: Sequence[CapturedTable]) -> None:
         for table in cast(Sequence[PostgresTable], tables):
@@ -281,12 +284,12 @@ class PostgresLog(DatabaseLog):
         session, publication = self.session, self._publication
         published = session.published(publication)
         missing = [
-            cast(PostgresTable, one) for name, one in tables.items() if published is None or name not in published
+            cast(PostgresTable, table) for name, table in tables.items() if published is None or name not in published
         ]
         if missing:
             if not self._database.log.create:
-                names = ", ".join(one.name for one in missing)
-                quoted = ", ".join(one.quoted for one in missing)
+                names = ", ".join(table.name for table in missing)
+                quoted = ", ".join(table.quoted for table in missing)
                 raise SourceError(
                     f"{self._database.label}: the publication `{publication}` lacks {names}",
                     fix=f"add `create: true` to `log`; or ALTER PUBLICATION {publication} ADD TABLE {quoted}",
@@ -301,7 +304,7 @@ class PostgresLog(DatabaseLog):
             start = session.create_slot(self._slot_name) if slot is None else slot.confirmed
             # The record that commits a transaction may begin exactly where the slot does.
             mark = CaptureMark(start - 1, start, 1, session.system())
-        session.require_all_published(publication, {name: one.key for name, one in tables.items()})
+        session.require_all_published(publication, {name: table.key for name, table in tables.items()})
         return mark
 
     def log_end(self) -> int:
@@ -309,17 +312,17 @@ class PostgresLog(DatabaseLog):
 
     def first_above(self, mark: CaptureMark, until: int) -> int | None:
         """Acknowledged transactions, and those of other tables, may be in the way of a look."""
-        published = [one.published.partition("/")[0] for one in mark.tables.values()]
+        published = [table.published.partition("/")[0] for table in mark.tables.values()]
         # Marks of earlier versions do not know the numbers of their tables.
-        tables = {int(one) for one in published} if all(published) else None
+        tables = {int(oid) for oid in published} if all(published) else None
         deadline = time.monotonic() + LONGEST_LOOK
         most, count = 1, 1
         while count >= most:
             most *= 16
             looked_at = Counted(self._peek(until, most, deadline - time.monotonic()))
-            found = first_of(looked_at, mark.lsn, tables)
-            if found is not None:
-                return found.committed_us
+            transaction = first_of(looked_at, mark.lsn, tables)
+            if transaction is not None:
+                return transaction.committed_us
             count = looked_at.count
         return None
 
@@ -372,14 +375,14 @@ class PostgresLog(DatabaseLog):
 
     def shape_of(self, relation: LoggedRelation, table: CapturedTable) -> Shape:
         columns = cast(LogRelation, relation).columns
-        kinds = [(one.type_oid, one.modifier) for one in columns]
+        kinds = [(column.type_oid, column.modifier) for column in columns]
         names = self.session.type_names(kinds)
         # Where the identity is all columns, each of them is flagged as one of the key.
         of_all = relation.identity == "f"
         return Shape(
             tuple(
-                ShapeColumn(one.name, names[kind], one.name in table.key if of_all else one.is_key)
-                for one, kind in zip(columns, kinds, strict=True)
+                ShapeColumn(column.name, names[kind], column.name in table.key if of_all else column.is_key)
+                for column, kind in zip(columns, kinds, strict=True)
             )
         )
 
@@ -398,7 +401,7 @@ class PostgresLog(DatabaseLog):
 
     def pending(self, mark: CaptureMark, passed: Transactions) -> tuple[int, ...]:
         visible: Visible = self.session.snapshot()
-        known = {int(one) for one in visible.whole(passed.xid)} | set(mark.pending)
+        known = {int(xid) for xid in visible.whole(passed.xid)} | set(mark.pending)
         return tuple(sorted(known & visible.running))
 
     def noted(self, mark: CaptureMark) -> CaptureMark:
@@ -442,13 +445,15 @@ class _Followed:
         Args:
             oids: by name, the numbers that tables have now.
         """
-        known = {name: one.published.partition("/")[0] for name, one in mark.tables.items()}
+        known = {name: table.published.partition("/")[0] for name, table in mark.tables.items()}
         return cls({oid: name for name, oid in oids.items() if known.get(name) == str(oid)})
 
     def named(self, window: LogWindow) -> LogWindow:
         """A window that calls each of them by its name of now, and no other table so."""
-        relations = {oid: self._named(cast(LogRelation, one)) for oid, one in window.relations.items()}
-        changes = [replace(one, relation=self._named(cast(LogRelation, one.relation))) for one in window.changes]
+        relations = {oid: self._named(cast(LogRelation, relation)) for oid, relation in window.relations.items()}
+        changes = [
+            replace(change, relation=self._named(cast(LogRelation, change.relation))) for change in window.changes
+        ]
         return replace(window, changes=tuple(changes), relations=relations)
 
     def _named(self, relation: LogRelation) -> LogRelation:

@@ -44,7 +44,7 @@ def definitions(session: ServerSession, tables: Iterable[PostgresTable]) -> dict
 def _types(session: ServerSession, tables: list[int]) -> dict[int, dict[str, list[str]]]:
     """By table and type of its values, labels of enums, oldest first, and attributes of composite types."""
     multirange = " OR g.rngmultitypid = t.oid" if session.opened.info.server_version >= _KNOWS_MULTIRANGES else ""
-    found: dict[int, dict[str, list[str]]] = {}
+    types: dict[int, dict[str, list[str]]] = {}
     for table, kind, text in session.rows(
         "WITH RECURSIVE used(tab, typ) AS ("
         f"SELECT a.attrelid, a.atttypid FROM pg_attribute a WHERE a.attrelid = ANY(%s::oid[]) AND {_COLUMNS} "
@@ -61,5 +61,5 @@ def _types(session: ServerSession, tables: list[int]) -> dict[int, dict[str, lis
         "WHERE t.typrelid <> 0 GROUP BY 1, 2) parts ORDER BY tab, typ, place",
         [tables],
     ):
-        found.setdefault(int(table), {}).setdefault(str(kind), []).append(str(text))
-    return found
+        types.setdefault(int(table), {}).setdefault(str(kind), []).append(str(text))
+    return types

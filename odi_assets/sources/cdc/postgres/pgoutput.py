@@ -105,7 +105,9 @@ def decode(messages: Sequence[bytes | memoryview], known: Mapping[int, LogRelati
         _int64(data, begins + 9) + _EPOCH_US,
     )
     number = np.cumsum(kinds == ord("B")) - 1
-    described: dict[int, list[tuple[int, LogRelation]]] = {oid: [(-1, one)] for oid, one in (known or {}).items()}
+    described: dict[int, list[tuple[int, LogRelation]]] = {
+        oid: [(-1, known_relation)] for oid, known_relation in (known or {}).items()
+    }
     for at in np.flatnonzero(kinds == ord("R")).tolist():
         relation = _relation(bytes(messages[at]))
         described.setdefault(relation.oid, []).append((at, relation))
@@ -202,37 +204,37 @@ def _of_shape(
     has_before = (marker == ord("K")) | (marker == ord("O"))
     before, after = Values.none(len(at), columns), Values.none(len(at), columns)
     # After the marker of a row that was there comes the marker of the new one, but for a deletion.
-    place = starts + 5
+    positions = starts + 5
     if has_before.any():
-        old, end = _tuples(data, place[has_before] + 1, columns)
+        old, end = _tuples(data, positions[has_before] + 1, columns)
         before.put(has_before, old)
-        place = place.copy()
-        place[has_before] = end
+        positions = positions.copy()
+        positions[has_before] = end
     has_after = ops != ord("D")
     if has_after.any():
-        if not (data[place[has_after]] == ord("N")).all():
+        if not (data[positions[has_after]] == ord("N")).all():
             raise TornLogError(f"a change of {relation.table} without a new row")
-        new, _ = _tuples(data, place[has_after] + 1, columns)
+        new, _ = _tuples(data, positions[has_after] + 1, columns)
         after.put(has_after, new)
     return LogChanges(relation, at, number, ops, before, has_before, after)
 
 
-def _tuples(data: Bytes, place: Numbers, columns: int) -> tuple[Values, Numbers]:
-    """The values of the rows that begin at ``place``, and where they end."""
-    if not (_int16(data, place) == columns).all():
+def _tuples(data: Bytes, positions: Numbers, columns: int) -> tuple[Values, Numbers]:
+    """The values of the rows that begin at ``positions``, and where they end."""
+    if not (_int16(data, positions) == columns).all():
         raise TornLogError("a row has another number of columns than its relation")
-    found = Values.none(len(place), columns)
-    place = place + 2
+    values = Values.none(len(positions), columns)
+    positions = positions + 2
     for column in range(columns):
-        kind = data[place]
+        kind = data[positions]
         is_text = kind == TEXT
-        length = np.where(is_text, _int32(data, np.where(is_text, place + 1, 0)), 0)
-        found.kind[:, column], found.start[:, column], found.length[:, column] = kind, place + 5, length
-        place = place + np.where(is_text, length + 5, 1)
-    known = (found.kind == TEXT) | (found.kind == NULL) | (found.kind == UNCHANGED)
-    if not known.all():
+        length = np.where(is_text, _int32(data, np.where(is_text, positions + 1, 0)), 0)
+        values.kind[:, column], values.start[:, column], values.length[:, column] = kind, positions + 5, length
+        positions = positions + np.where(is_text, length + 5, 1)
+    is_known = (values.kind == TEXT) | (values.kind == NULL) | (values.kind == UNCHANGED)
+    if not is_known.all():
         raise TornLogError("a value that is neither text nor NULL nor unchanged")
-    return found, place
+    return values, positions
 
 
 def row_values(rows: Sequence[bytes | memoryview], columns: int) -> tuple[Bytes, Values]:
@@ -250,36 +252,36 @@ def row_values(rows: Sequence[bytes | memoryview], columns: int) -> tuple[Bytes,
     parts = [part for part in parts if part not in (b"", b"\xff\xff")]
     data = np.frombuffer(b"".join(parts), np.uint8)
     lengths = np.fromiter(map(len, parts), np.int64, len(parts))
-    place = np.cumsum(lengths) - lengths
-    found = Values.none(len(parts), columns)
-    if not (_int16(data, place) == columns).all():
+    positions = np.cumsum(lengths) - lengths
+    values = Values.none(len(parts), columns)
+    if not (_int16(data, positions) == columns).all():
         raise TornLogError("a row has another number of columns than was asked for")
-    place = place + 2
+    positions = positions + 2
     for column in range(columns):
-        length = _int32(data, place)
+        length = _int32(data, positions)
         is_null = length == _COPY_NULL
-        found.kind[:, column] = np.where(is_null, NULL, TEXT)
-        found.start[:, column] = place + 4
-        found.length[:, column] = np.where(is_null, 0, length)
-        place = place + 4 + found.length[:, column]
-    return data, found
+        values.kind[:, column] = np.where(is_null, NULL, TEXT)
+        values.start[:, column] = positions + 4
+        values.length[:, column] = np.where(is_null, 0, length)
+        positions = positions + 4 + values.length[:, column]
+    return data, values
 
 
 def _relation(message: bytes) -> LogRelation:
     oid = int.from_bytes(message[1:5])
-    namespace, place = _string(message, 5)
-    name, place = _string(message, place)
-    identity = chr(message[place])
-    count = int.from_bytes(message[place + 1 : place + 3])
-    place += 3
+    namespace, offset = _string(message, 5)
+    name, offset = _string(message, offset)
+    identity = chr(message[offset])
+    count = int.from_bytes(message[offset + 1 : offset + 3])
+    offset += 3
     columns = []
     for _ in range(count):
-        is_key = bool(message[place] & 1)
-        column, place = _string(message, place + 1)
-        kind = int.from_bytes(message[place : place + 4])
-        modifier = int.from_bytes(message[place + 4 : place + 8], signed=True)
+        is_key = bool(message[offset] & 1)
+        column, offset = _string(message, offset + 1)
+        kind = int.from_bytes(message[offset : offset + 4])
+        modifier = int.from_bytes(message[offset + 4 : offset + 8], signed=True)
         columns.append(LogRelationColumn(column, kind, modifier, is_key))
-        place += 8
+        offset += 8
     # Tables of the catalog have an empty namespace.
     return LogRelation(oid, namespace or "pg_catalog", name, identity, tuple(columns))
 
@@ -289,18 +291,18 @@ def _truncated(message: bytes) -> tuple[int, ...]:
     return tuple(int.from_bytes(message[6 + 4 * i : 10 + 4 * i]) for i in range(count))
 
 
-def _string(message: bytes, place: int) -> tuple[str, int]:
-    end = message.index(0, place)
-    return message[place:end].decode(), end + 1
+def _string(message: bytes, offset: int) -> tuple[str, int]:
+    end = message.index(0, offset)
+    return message[offset:end].decode(), end + 1
 
 
-def _int16(data: Bytes, place: Numbers) -> Numbers:
-    return data[place].astype(np.int64) << 8 | data[place + 1]
+def _int16(data: Bytes, positions: Numbers) -> Numbers:
+    return data[positions].astype(np.int64) << 8 | data[positions + 1]
 
 
-def _int32(data: Bytes, place: Numbers) -> Numbers:
-    return _int16(data, place) << 16 | _int16(data, place + 2)
+def _int32(data: Bytes, positions: Numbers) -> Numbers:
+    return _int16(data, positions) << 16 | _int16(data, positions + 2)
 
 
-def _int64(data: Bytes, place: Numbers) -> Numbers:
-    return _int32(data, place) << 32 | _int32(data, place + 4)
+def _int64(data: Bytes, positions: Numbers) -> Numbers:
+    return _int32(data, positions) << 32 | _int32(data, positions + 4)

@@ -87,8 +87,8 @@ class ServerSession:
 
     def one(self, query: str, parameters: Sequence[Any] | None = None) -> Any:
         """The first value of a small query; None without a row."""
-        found = self.rows(query, parameters)
-        return found[0][0] if found else None
+        rows = self.rows(query, parameters)
+        return rows[0][0] if rows else None
 
     # What the server is
 
@@ -129,17 +129,17 @@ class ServerSession:
 
     def slot(self, name: str) -> Slot | None:
         """The slot of this name; None if there is none."""
-        found = self.rows(
+        rows = self.rows(
             "SELECT slot_name, plugin, database, active_pid, confirmed_flush_lsn::text, "
             "pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, wal_status, "
             "to_jsonb(s) ->> 'invalidation_reason' FROM pg_replication_slots s WHERE slot_name = %s",
             [name],
         )
-        if not found:
+        if not rows:
             return None
-        slot, plugin, database, pid, confirmed, behind, status, why = found[0]
-        place = lsn_of(confirmed or "0/0")
-        return Slot(slot, plugin, database or "", pid, place, int(behind or 0), status or "lost", why or "")
+        slot, plugin, database, pid, confirmed, behind, status, why = rows[0]
+        lsn = lsn_of(confirmed or "0/0")
+        return Slot(slot, plugin, database or "", pid, lsn, int(behind or 0), status or "lost", why or "")
 
     def create_slot(self, name: str) -> int:
         """Make a slot, and return where it begins: all transactions that commit later are in it."""
@@ -235,19 +235,19 @@ class ServerSession:
             ConfigError: a pattern names no table, or one whose changes the log does not have, or has no more.
         """
         chosen, listed = TablePatterns.of(patterns), self.listed(partitions=True)
-        names = [one.table.name for one in listed]
+        names = [entry.table.name for entry in listed]
         chosen.require(names, known, self.label)
         kept_names = chosen.kept(names)
-        found: dict[str, PostgresTable] = {}
+        tables_by_name: dict[str, PostgresTable] = {}
         for pattern in chosen.wanted:
             of_pattern = set(named(pattern, kept_names))
-            matched = [one for one in listed if one.table.name in of_pattern]
-            kept = [one.table for one in matched if one.why_not is None]
-            left = next((one for one in matched if one.why_not is not None and one.table.name in known), None)
+            matched = [entry for entry in listed if entry.table.name in of_pattern]
+            kept = [entry.table for entry in matched if entry.why_not is None]
+            left = next((entry for entry in matched if entry.why_not is not None and entry.table.name in known), None)
             if not kept or left is not None:
                 raise no_table(pattern, matched if left is None else [left], self.label)
-            found |= {table.name: table for table in kept}
-        return [found[name] for name in sorted(found)]
+            tables_by_name |= {table.name: table for table in kept}
+        return [tables_by_name[name] for name in sorted(tables_by_name)]
 
     def shapes(self, tables: Sequence[PostgresTable], publication: str) -> dict[str, Shape]:
         """By table, its columns as the log has them, in its order."""
@@ -267,23 +267,23 @@ class ServerSession:
             # Before PostgreSQL 18, the log has no generated column, and the list of all columns has them.
             if is_named and (not is_generated or self.opened.info.server_version >= _PUBLISHES_GENERATED):
                 columns[table.name].append(ShapeColumn(str(name), str(kind), name in table.key))
-        return {name: Shape(tuple(found)) for name, found in columns.items()}
+        return {name: Shape(tuple(table_columns)) for name, table_columns in columns.items()}
 
     def _published_columns(self, publication: str) -> dict[str, set[str]]:
         """By table of a publication, the columns that it names; before PostgreSQL 15 it cannot name columns."""
         if self.opened.info.server_version < _NAMES_COLUMNS:
             return {}
-        found = self.rows(
+        rows = self.rows(
             "SELECT schemaname || '.' || tablename, attnames::text[] FROM pg_publication_tables WHERE pubname = %s",
             [publication],
         )
-        return {str(name): set(columns) for name, columns in found if columns is not None}
+        return {str(name): set(columns) for name, columns in rows if columns is not None}
 
     def columns_left_out(self, publication: str) -> dict[str, list[str]]:
         """By table of a publication, the columns that its list does not name."""
         if self.opened.info.server_version < _NAMES_COLUMNS:
             return {}
-        found = self.rows(
+        rows = self.rows(
             "SELECT t.schemaname || '.' || t.tablename, array_agg(a.attname::text ORDER BY a.attnum) "
             "FROM pg_publication_tables t JOIN pg_namespace n ON n.nspname = t.schemaname "
             "JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename "
@@ -291,7 +291,7 @@ class ServerSession:
             "AND a.attgenerated = '' AND a.attname <> ALL(t.attnames) WHERE t.pubname = %s GROUP BY 1",
             [publication],
         )
-        return {str(name): list(columns) for name, columns in found}
+        return {str(name): list(columns) for name, columns in rows}
 
     def require_all_published(self, publication: str, tables: Mapping[str, Sequence[str]]) -> None:
         """Raises SourceError if a publication leaves out operations, rows of tables, or columns of their keys.
@@ -332,12 +332,12 @@ class ServerSession:
     def type_names(self, kinds: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         """The names of types, by OID and modifier."""
         wanted = sorted(set(kinds))
-        found = self.rows(
+        rows = self.rows(
             "SELECT oid, modifier, format_type(oid::oid, modifier) "
             "FROM unnest(%s::bigint[], %s::int[]) t(oid, modifier)",
             [[oid for oid, _ in wanted], [modifier for _, modifier in wanted]],
         )
-        return {(int(oid), int(modifier)): str(name) for oid, modifier, name in found}
+        return {(int(oid), int(modifier)): str(name) for oid, modifier, name in rows}
 
     # Its publication
 
@@ -345,10 +345,10 @@ class ServerSession:
         """The tables of a publication; None if there is none of this name."""
         if self.one("SELECT 1 FROM pg_publication WHERE pubname = %s", [publication]) is None:
             return None
-        found = self.rows(
+        rows = self.rows(
             "SELECT schemaname || '.' || tablename FROM pg_publication_tables WHERE pubname = %s", [publication]
         )
-        return {str(name) for (name,) in found}
+        return {str(name) for (name,) in rows}
 
     def publishing(self, publication: str) -> dict[str, str]:
         """By table of a publication, what names the table, its place in the publication, and the publication's last
@@ -357,7 +357,7 @@ class ServerSession:
         if self.opened.info.server_version >= _NAMES_COLUMNS:
             schema = "COALESCE(s.oid, 0)"
             join = "LEFT JOIN pg_publication_namespace s ON s.pnpubid = p.oid AND s.pnnspid = n.oid "
-        found = self.rows(
+        rows = self.rows(
             "SELECT t.schemaname || '.' || t.tablename, c.oid::text || '/' || p.oid || '/' || COALESCE(r.oid, 0) "
             f"|| '/' || p.xmin || '/' || {schema} "
             "FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname "
@@ -366,7 +366,7 @@ class ServerSession:
             f"LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid {join}WHERE t.pubname = %s",
             [publication],
         )
-        return {str(name): str(place) for name, place in found}
+        return {str(name): str(published) for name, published in rows}
 
     def publish(self, publication: str, tables: Sequence[PostgresTable], *, new: bool) -> None:
         """Make a publication of tables, or add tables to one."""

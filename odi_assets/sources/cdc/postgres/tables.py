@@ -71,7 +71,7 @@ def no_table(pattern: str, matched: Sequence[ListedTable], label: str) -> Config
             f"{label}: no table of the database is named `{pattern}`; tables are named with their schema",
             fix="correct `tables`, or take it out",
         )
-    listed = ", ".join(f"{one.table.name} is {one.why_not}" for one in matched)
+    listed = ", ".join(f"{entry.table.name} is {entry.why_not}" for entry in matched)
     quoted = matched[0].table.quoted
     ways = {
         _INHERITED: f"; or drop the inheritance: ALTER TABLE CHILD NO INHERIT {quoted}",

@@ -25,7 +25,7 @@ class Visible:
     @classmethod
     def of(cls, text: str) -> Visible:
         low, high, listed = text.split(":")
-        return cls(int(low), int(high), frozenset(int(one) for one in listed.split(",") if one))
+        return cls(int(low), int(high), frozenset(int(xid) for xid in listed.split(",") if xid))
 
     def whole(self, xid: Any) -> Any:
         """The 64-bit numbers of transactions of which the log has 32 bits; they are near this snapshot."""

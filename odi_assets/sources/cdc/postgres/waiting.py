@@ -54,7 +54,7 @@ def await_others(label: str, ask: Callable[[str], Sequence[tuple[Any, ...]]]) ->
 
     if not left or reaches(ended):
         return
-    prepared = sorted(name for one in left if (name := before[one]) is not None)
+    prepared = sorted(name for number in left if (name := before[number]) is not None)
     which = f"the transaction prepared as {prepared[0]!r}" if prepared else "a transaction that began before"
     raise SourceError(
         f"{label}: {which} goes on, for {_PATIENCE:.0f} seconds now, and what it changed in a table that joins may be "

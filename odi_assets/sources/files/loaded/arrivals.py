@@ -69,7 +69,7 @@ class Arrivals:
     def notes(self) -> str:
         """What else was found, in words; empty if nothing."""
         shifted, again = set(self.shifted), "loaded again beside former rows" if self.repeats else "loaded again"
-        found = {
+        paths_by_note = {
             f"rewritten, {again}": [path for path in self.changed if path not in shifted],
             f"moved to folders of other values, {again}": [path for path in self.changed if path in shifted],
             "rewritten and ignored": [path for path in self.ignored if path not in shifted],
@@ -80,7 +80,7 @@ class Arrivals:
             "empty, skipped": self.empty,
             "not settled yet": self.unsettled,
         }
-        return "; ".join(f"{len(paths):,} {what} ({_some(paths)})" for what, paths in found.items() if paths)
+        return "; ".join(f"{len(paths):,} {what} ({_some(paths)})" for what, paths in paths_by_note.items() if paths)
 
 
 def arrivals(

@@ -75,8 +75,8 @@ def with_whole_digests(base: Location, files: Sequence[LoadedFile], new: Collect
             return file
         path = base.local_path / file.path
         whole, status = _whole(path), path.stat()
-        found = status.st_mtime_ns, status.st_size, status.st_ctime_ns
-        as_listed = found == (file.mtime_ns, file.size, file.changed_ns)
+        current_state = status.st_mtime_ns, status.st_size, status.st_ctime_ns
+        as_listed = current_state == (file.mtime_ns, file.size, file.changed_ns)
         return replace(file, whole=whole) if as_listed else file
 
     with ThreadPoolExecutor(max_workers=_READERS) as pool:

@@ -60,22 +60,24 @@ def known_files(files: FilesSnapshot, before: str | None) -> str | None:
             return paths
         raise _too_many(files)
     kept = _with_gone(folders, _kept_folders(before), MOST_IN_FOLDERS - len(files.chosen))
-    found = [[value, base64.b64encode(b"".join(sorted(one.elements()))).decode()] for value, one in kept.items()]
-    return f"{paths or ''}|{json.dumps(found, separators=(',', ':'))}"
+    encoded = [
+        [value, base64.b64encode(b"".join(sorted(states.elements()))).decode()] for value, states in kept.items()
+    ]
+    return f"{paths or ''}|{json.dumps(encoded, separators=(',', ':'))}"
 
 
 def _with_gone(now: _Folders, then: _Folders, room: int) -> _Folders:
     """The files that are there ``now``, and up to ``room`` of those that were there ``then`` and are nowhere."""
     none = Counter[bytes]()
     joined = set[bytes]().union(*(states - then.get(value, none) for value, states in now.items()))
-    found = dict(now)
+    folders = dict(now)
     for value, states in then.items():
         gone = states - now.get(value, none)
         left = Counter({state: count for state, count in gone.items() if state not in joined})
         if left and left.total() <= room:
-            found[value] = found.get(value, none) + left
+            folders[value] = folders.get(value, none) + left
             room -= left.total()
-    return found
+    return folders
 
 
 def _too_many(files: FilesSnapshot) -> IncrementError:
@@ -90,10 +92,10 @@ def _too_many(files: FilesSnapshot) -> IncrementError:
 
 
 def _folders(files: Sequence[SourceFile], parted_by: str) -> dict[str | None, Counter[bytes]]:
-    found: dict[str | None, Counter[bytes]] = {}
+    folders: dict[str | None, Counter[bytes]] = {}
     for file in files if parted_by else ():
-        found.setdefault(_value(file.path, parted_by), Counter())[_of_content(file)] += 1
-    return found
+        folders.setdefault(_value(file.path, parted_by), Counter())[_of_content(file)] += 1
+    return folders
 
 
 def _value(path: str, column: str) -> str | None:
@@ -103,11 +105,11 @@ def _value(path: str, column: str) -> str | None:
 
 def _kept_folders(kept: str | None) -> dict[str | None, Counter[bytes]]:
     text = (kept or "").partition("|")[2]
-    found: dict[str | None, Counter[bytes]] = {}
+    folders: dict[str | None, Counter[bytes]] = {}
     for value, digests in json.loads(text) if text else ():
         states = base64.b64decode(digests)
-        found[value] = Counter(states[at : at + _DIGEST] for at in range(0, len(states), _DIGEST))
-    return found
+        folders[value] = Counter(states[at : at + _DIGEST] for at in range(0, len(states), _DIGEST))
+    return folders
 
 
 def moved_between(files: Sequence[SourceFile], parted_by: str, known: str) -> tuple[frozenset[str | None], set[str]]:
@@ -165,13 +167,13 @@ def late_in_files(
 
 def _loaded_since(new: Sequence[SourceFile], mark: CursorMark) -> dict[str, tuple[LoadedRange, ...]]:
     """By path of a file, the ranges that were loaded since ``mark`` and saw the file as it is now."""
-    found: dict[str, tuple[LoadedRange, ...]] = {file.path: () for file in new}
-    for one in mark.ranges:
-        states = _kept_states(one.held)
+    ranges_by_path: dict[str, tuple[LoadedRange, ...]] = {file.path: () for file in new}
+    for loaded_range in mark.ranges:
+        states = _kept_states(loaded_range.held)
         for file in new:
             if _of_path(file) + _of_state(file) in states:
-                found[file.path] += (one,)
-    return found
+                ranges_by_path[file.path] += (loaded_range,)
+    return ranges_by_path
 
 
 def _below_by_footers(
@@ -181,15 +183,15 @@ def _below_by_footers(
     if files.format != FileFormat.PARQUET or files.schema_ddl or window.fallback or window.date_format:
         return 0, new
     below, mixed = 0, []
-    found = bounds_of_files(files.base, [file.path for file in new], window.column)
-    for file, bounds in zip(new, found, strict=True):
+    all_bounds = bounds_of_files(files.base, [file.path for file in new], window.column)
+    for file, bounds in zip(new, all_bounds, strict=True):
         if bounds is None:
             mixed.append(file)
             continue
-        place = place_of(bounds.lower, bounds.upper, window.lower, inclusive=window.lower_inclusive)
-        if place == "below" and (start is None or bounds.lower >= start):
+        side = place_of(bounds.lower, bounds.upper, window.lower, inclusive=window.lower_inclusive)
+        if side == "below" and (start is None or bounds.lower >= start):
             below += bounds.rows - bounds.nulls
-        elif place != "above" and bounds.upper is not None:
+        elif side != "above" and bounds.upper is not None:
             mixed.append(file)
     return below, mixed
 

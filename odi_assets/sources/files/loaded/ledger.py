@@ -96,16 +96,16 @@ def read_parts(table: Location, parts: Iterable[LedgerPart], label: str) -> dict
     Raises:
         IncrementError: a part is missing, damaged, or another one than its name says.
     """
-    found: dict[str, LoadedFile] = {}
+    files: dict[str, LoadedFile] = {}
     for part in parts:
-        found |= _read(table, part, label)
-    return found
+        files |= _read(table, part, label)
+    return files
 
 
 def _read(table: Location, part: LedgerPart, label: str) -> dict[str, LoadedFile]:
-    place = table.child(path_of(part.name))
+    location = table.child(path_of(part.name))
     try:
-        with place.open("rb") as stream:
+        with location.open("rb") as stream:
             rows = pq.ParquetFile(stream).read(use_threads=False)
         if not set(rows.column_names) <= set(_SCHEMA.names):
             raise ValueError(f"it has the columns {', '.join(rows.column_names)}, and is no such list")
@@ -114,10 +114,10 @@ def _read(table: Location, part: LedgerPart, label: str) -> dict[str, LoadedFile
             raise ValueError("it holds other entries than its name says: another file was put in its place")
     except (OSError, pa.ArrowException, ValueError, TypeError) as error:
         raise IncrementError(
-            f"the list of files that were loaded from {label} cannot be read: {place.uri}: {error}",
+            f"the list of files that were loaded from {label} cannot be read: {location.uri}: {error}",
             fix="put the file back from a copy; or set the HWM to `mtime_ns` and `path` alone with odi state set "
             "(files up to there count as loaded); or load everything again with odi run --full-refresh",
-            uri=place.uri,
+            uri=location.uri,
         ) from error
     return files
 
@@ -161,15 +161,15 @@ def write(table: Location, new: NewPart) -> None:
     Raises:
         OSError: the storage cannot be written.
     """
-    place = table.child(path_of(new.part.name))
+    location = table.child(path_of(new.part.name))
     columns = [Array([getattr(file, column.name) for file in new.files], column.type) for column in _SCHEMA]
     # pyarrow's own arrays of Python's values import pandas.
     rows = pa.RecordBatchReader.from_stream(Table.from_arrays(columns, schema=_SCHEMA)).read_all()
-    if not place.is_local:
-        with place.open("wb") as stream:
+    if not location.is_local:
+        with location.open("wb") as stream:
             pq.write_table(rows, stream, compression="zstd")
         return
-    target = place.local_path
+    target = location.local_path
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
@@ -193,13 +193,13 @@ def sweep(table: Location, named: Collection[str], older_than: timedelta, *, dry
         TableError: the store cannot be looked at.
     """
     with deltalake_calls("looking after the ledger of loaded files of the table", table):
-        storage, found = file_system(table), {}
+        storage, sizes = file_system(table), {}
         for info in storage.get_file_info(FileSelector(LEDGER_FOLDER, allow_not_found=True)):
             name = info.path.rpartition("/")[2]
             part, _, kind = name.rpartition(".parquet")
             is_left = not kind and part not in named if not name.startswith(".") else bool(part)
             if is_left and info.mtime is not None and datetime.now(UTC) - info.mtime > older_than:
-                found[f"{LEDGER_FOLDER}/{name}"] = int(info.size or 0)
+                sizes[f"{LEDGER_FOLDER}/{name}"] = int(info.size or 0)
                 if not dry_run:
                     storage.delete_file(info.path)
-    return found
+    return sizes

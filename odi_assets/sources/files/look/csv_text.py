@@ -35,28 +35,28 @@ def csv_look(options: Mapping[str, str], remote: Mapping[str, Any] | None) -> Ca
     Args:
         options: of Spark's reader, as the project file has them.
     """
-    given = {name.lower(): value for name, value in options.items()}
-    encoding = given.get("encoding", given.get("charset", "utf-8"))
-    separator = given.get("sep", given.get("delimiter", ",")).replace("\\t", "\t")
-    quote = given.get("quote", '"')
-    escape = given.get("escape", quote)
-    is_multi_line = given.get("multiline", "").lower() == "true"
-    line_end = given["linesep"].encode() if given.get("linesep") and not is_multi_line else b"\n"
-    is_plain = len(separator) == 1 and separator.isascii() and escape == quote and "linesep" not in given
-    how = {**_how(separator, quote, escape), "strict": "unescapedquotehandling" not in given}
+    by_name = {name.lower(): value for name, value in options.items()}
+    encoding = by_name.get("encoding", by_name.get("charset", "utf-8"))
+    separator = by_name.get("sep", by_name.get("delimiter", ",")).replace("\\t", "\t")
+    quote = by_name.get("quote", '"')
+    escape = by_name.get("escape", quote)
+    is_multi_line = by_name.get("multiline", "").lower() == "true"
+    line_end = by_name["linesep"].encode() if by_name.get("linesep") and not is_multi_line else b"\n"
+    is_plain = len(separator) == 1 and separator.isascii() and escape == quote and "linesep" not in by_name
+    how = {**_how(separator, quote, escape), "strict": "unescapedquotehandling" not in by_name}
 
-    def look(place: str) -> dict[str, Any]:
-        found = has_controls = False
+    def look(path: str) -> dict[str, Any]:
+        has_empty = has_controls = False
         is_single: bool | None = None
-        for block in blocks(place, remote, encoding, lines=not is_multi_line, line_end=line_end):
-            if len(said := given.get("linesep", "")) == 1:
+        for block in blocks(path, remote, encoding, lines=not is_multi_line, line_end=line_end):
+            if len(said := by_name.get("linesep", "")) == 1:
                 _require_said_breaks(block, said.encode(), quote, escape)
             block = Block(block.line, _with_line_feeds(block.data, line_end))
             if is_single is None and block.data.strip(_BLANKS):
                 is_single = _has_one_column(block.data, separator, how)
             if not is_multi_line:
                 _require_no_lost_row(block, separator, bool(is_single))
-            elif "linesep" not in given:
+            elif "linesep" not in by_name:
                 _require_kept_breaks(block.data, quote, escape)
             has_quotes = bool(quote) and quote.encode() in block.data
             is_empty: bool | None = has_quotes
@@ -64,11 +64,11 @@ def csv_look(options: Mapping[str, str], remote: Mapping[str, Any] | None) -> Ca
                 is_empty = _empty_in_plain_quotes(block.data, separator, quote, is_multi_line)
             if is_empty is None or (has_quotes and not is_plain) or (is_multi_line and is_single):
                 _require_whole_rows(block, separator, how, is_multi_line, bool(is_single))
-            found = found or is_empty is not False
+            has_empty = has_empty or is_empty is not False
             has_controls = has_controls or bool(block.data.strip(b" \t\r\n"))
         if is_single is None and has_controls:
             raise Fault(1, "it holds nothing but control characters, which Spark takes for no row", "blank")
-        return {"empty": found}
+        return {"empty": has_empty}
 
     return look
 
@@ -104,9 +104,9 @@ def _require_no_lost_row(block: Block, separator: str, is_single: bool) -> None:
     data = block.data
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    for found in _BLANK_LINE.finditer(b"\n" + data):
-        line = found[1]
-        if not line and (not is_single or found.start() == len(data)):
+    for match in _BLANK_LINE.finditer(b"\n" + data):
+        line = match[1]
+        if not line and (not is_single or match.start() == len(data)):
             continue
         if not line:
             why = _EMPTY_ROW
@@ -118,7 +118,7 @@ def _require_no_lost_row(block: Block, separator: str, is_single: bool) -> None:
             why = "a row of blanks"
         else:
             why = f"a line of the character 0x{line.strip(b' ' + bytes((9,)))[:1].hex()}"
-        raise Fault(block.line + data.count(b"\n", 0, found.start()), f"{why}, which Spark takes for no row", "blank")
+        raise Fault(block.line + data.count(b"\n", 0, match.start()), f"{why}, which Spark takes for no row", "blank")
 
 
 def _empty_in_plain_quotes(data: bytes, separator: str, quote: str, is_multi_line: bool) -> bool | None:
@@ -174,9 +174,9 @@ def _require_whole_rows(
 
 
 def _lines(text: str) -> Iterator[str]:
-    for found in _LINE.finditer(text):
-        if found[0]:
-            yield found[0] if found[0][-1] in "\r\n" else f"{found[0]}\n"
+    for match in _LINE.finditer(text):
+        if match[0]:
+            yield match[0] if match[0][-1] in "\r\n" else f"{match[0]}\n"
     yield _END
 
 
@@ -207,12 +207,12 @@ def _require_kept_breaks(data: bytes, quote: str, escape: str) -> None:
 def _require_said_breaks(block: Block, line_end: bytes, quote: str, escape: str) -> None:
     """Raises Fault if another line break than ``lineSep`` stands outside quotes: rows would be one."""
     text = np.frombuffer(block.data, np.uint8)
-    places = np.flatnonzero(((text == _LF) | (text == _CR)) & (text != line_end[0]))
-    faults = np.flatnonzero(~_are_quoted(block.data, places, quote, escape)) if len(places) else places
+    positions = np.flatnonzero(((text == _LF) | (text == _CR)) & (text != line_end[0]))
+    faults = np.flatnonzero(~_are_quoted(block.data, positions, quote, escape)) if len(positions) else positions
     if len(faults):
-        place = int(places[faults[0]])
-        line = block.line + block.data.count(line_end, 0, place)
-        name = _NAMES[int(text[place] == _CR)]
+        position = int(positions[faults[0]])
+        line = block.line + block.data.count(line_end, 0, position)
+        name = _NAMES[int(text[position] == _CR)]
         raise Fault(line, f"a line break {name} stands outside quotes, and `lineSep` says otherwise", "ends")
 
 

@@ -36,9 +36,9 @@ def looked_at(
     Args:
         by_spark: let executors look though the files are few: they are large, and far away.
     """
-    found = _by_spark(spark, look, places) if by_spark or len(places) > ON_DRIVER else None
-    if found is not None:
-        return found
+    findings = _by_spark(spark, look, places) if by_spark or len(places) > ON_DRIVER else None
+    if findings is not None:
+        return findings
     with ThreadPoolExecutor(max_workers=min(_READERS, len(places) or 1)) as pool:
         return list(pool.map(look, places))
 
@@ -46,9 +46,9 @@ def looked_at(
 def as_text(look: Callable[[str], Mapping[str, Any]]) -> Callable[[str], str]:
     """``look`` as a function whose findings, or Fault, are JSON."""
 
-    def found(place: str) -> str:
+    def found(path: str) -> str:
         try:
-            return json.dumps(look(place))
+            return json.dumps(look(path))
         except Fault as fault:
             return json.dumps({"line": fault.line, "why": fault.why, "kind": fault.kind})
         except FileNotFoundError:
@@ -69,14 +69,14 @@ def _by_spark(spark: SparkSession, look: Callable[[str], str], places: Sequence[
 
     def looked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            found = pyarrow.array([look(place) for place in batch.column("place").to_pylist()], pyarrow.string())
-            yield pyarrow.RecordBatch.from_arrays([batch.column("number"), found], names=["number", "shape"])
+            findings = pyarrow.array([look(path) for path in batch.column("place").to_pylist()], pyarrow.string())
+            yield pyarrow.RecordBatch.from_arrays([batch.column("number"), findings], names=["number", "shape"])
 
     rows = spark.createDataFrame(list(enumerate(places)), "number BIGINT, place STRING")
     tasks = rows.repartition(max(2, len(places) // _IN_A_TASK))
     try:
-        found = tasks.mapInArrow(looked, "number BIGINT, shape STRING").collect()
+        shape_rows = tasks.mapInArrow(looked, "number BIGINT, shape STRING").collect()
     except (spark_errors.PySparkException, java_errors.Py4JError, PicklingError) as error:
         _log.warning("Spark's executors could not look at the files, this process does: %s", str(error)[:400])
         return None
-    return [row["shape"] for row in sorted(found)]
+    return [row["shape"] for row in sorted(shape_rows)]

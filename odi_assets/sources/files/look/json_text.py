@@ -46,24 +46,28 @@ def json_look(
         tree: the columns that are wanted.
         rest: what stands for the parts of a column that ``tree`` does not name. None leaves them out.
     """
-    given = {name.lower(): value for name, value in options.items()}
-    encoding = given.get("encoding", given.get("charset", "utf-8"))
-    is_multi_line = given.get("multiline", "").lower() == "true"
-    is_lenient = any(given.get(name, "").lower() == "true" for name in _LENIENT)
+    by_name = {name.lower(): value for name, value in options.items()}
+    encoding = by_name.get("encoding", by_name.get("charset", "utf-8"))
+    is_multi_line = by_name.get("multiline", "").lower() == "true"
+    is_lenient = any(by_name.get(name, "").lower() == "true" for name in _LENIENT)
     line_end = (
-        given["linesep"].encode() if "linesep" in given else b"\n" if {"encoding", "charset"} & given.keys() else None
+        by_name["linesep"].encode()
+        if "linesep" in by_name
+        else b"\n"
+        if {"encoding", "charset"} & by_name.keys()
+        else None
     )
 
-    def look(place: str) -> dict[str, Any]:
+    def look(path: str) -> dict[str, Any]:
         keys, broken = KeysFound(tree, rest), None
-        for block in blocks(place, remote, encoding, lines=not is_multi_line, line_end=line_end or b"\n"):
+        for block in blocks(path, remote, encoding, lines=not is_multi_line, line_end=line_end or b"\n"):
             if is_lenient:
                 continue
             if is_multi_line:
                 _one_text(block, keys)
             elif block.data.strip() and not (_has_plain_ends(block.data, line_end) and _is_plain(block.data, keys)):
-                found = _lines(block, keys, line_end)
-                broken = broken or found
+                fault = _lines(block, keys, line_end)
+                broken = broken or fault
         if broken is not None:
             raise broken
         return {"keys": list(keys.found)}
@@ -119,7 +123,7 @@ def _is_plain(data: bytes, keys: KeysFound) -> bool:
             read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
             parse_options=pj.ParseOptions(explicit_schema=schema),
         )
-        found = {field.name: _example(field.type) for field in rows.schema}
+        row = {field.name: _example(field.type) for field in rows.schema}
     except (ValueError, RecursionError, pa.ArrowException):
         return False
     if b"null" in data and re.search(rb"(?:^|\n)[ \t\r]*null", data):
@@ -128,7 +132,7 @@ def _is_plain(data: bytes, keys: KeysFound) -> bool:
     lines = data.count(b"\n") + (not data.endswith(b"\n"))
     if rows.num_rows != lines or not _is_object_on_each(data, lines):
         return False
-    keys.add(found)
+    keys.add(row)
     return True
 
 
@@ -168,11 +172,11 @@ class _Odd(ValueError):
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         names = [name for name, _ in pairs]
         raise _Odd(f"an object has the key {next(name for name in names if names.count(name) > 1)!r} twice")
-    return found
+    return members
 
 
 def _constant(text: str) -> None:
@@ -212,45 +216,45 @@ def _lines(block: Block, keys: KeysFound, line_end: bytes | None) -> Fault | Non
 def _one_text(block: Block, keys: KeysFound) -> None:
     """Raises Fault unless a text is one JSON value. The elements of an array are looked at one by one."""
     text, decoder = block.data.decode(), _decoder()
-    place = _behind_blanks(text, 0)
-    read = _elements if text[place : place + 1] == "[" else _element
+    position = _behind_blanks(text, 0)
+    read = _elements if text[position : position + 1] == "[" else _element
     try:
-        place = read(decoder, text, place, keys)
-        rest = text[place:].strip(_BLANKS)
+        position = read(decoder, text, position, keys)
+        rest = text[position:].strip(_BLANKS)
         if rest:
-            place = _behind_blanks(text, place)
-            raise Fault(place, f"behind the first value there is {rest[:40]!r}, and `multiLine` reads one", "silent")
+            position = _behind_blanks(text, position)
+            raise Fault(position, f"behind the first value there is {rest[:40]!r}, and `multiLine` reads one", "silent")
     except Fault as fault:
         raise Fault(1 + text.count("\n", 0, fault.line), fault.why, fault.kind) from None
 
 
-def _elements(decoder: json.JSONDecoder, text: str, place: int, keys: KeysFound) -> int:
-    """The place behind an array that begins at ``place``. Lines of a Fault are places in the text."""
-    place = _behind_blanks(text, place + 1)
-    while text[place : place + 1] != "]":
-        place = _behind_blanks(text, _element(decoder, text, place, keys))
-        if text[place : place + 1] == ",":
-            place = _behind_blanks(text, place + 1)
-        elif text[place : place + 1] != "]":
-            raise Fault(place, "it is no JSON: `,` or `]` is missing", "broken")
-    return place + 1
+def _elements(decoder: json.JSONDecoder, text: str, position: int, keys: KeysFound) -> int:
+    """The position behind an array that begins at ``position``. Lines of a Fault are positions in the text."""
+    position = _behind_blanks(text, position + 1)
+    while text[position : position + 1] != "]":
+        position = _behind_blanks(text, _element(decoder, text, position, keys))
+        if text[position : position + 1] == ",":
+            position = _behind_blanks(text, position + 1)
+        elif text[position : position + 1] != "]":
+            raise Fault(position, "it is no JSON: `,` or `]` is missing", "broken")
+    return position + 1
 
 
-def _element(decoder: json.JSONDecoder, text: str, place: int, keys: KeysFound) -> int:
-    value, end = _value(decoder, text, place, place)
-    _rows(value, place, keys)
+def _element(decoder: json.JSONDecoder, text: str, position: int, keys: KeysFound) -> int:
+    value, end = _value(decoder, text, position, position)
+    _rows(value, position, keys)
     return end
 
 
-def _behind_blanks(text: str, place: int) -> int:
-    while place < len(text) and text[place] in _BLANKS:
-        place += 1
-    return place
+def _behind_blanks(text: str, position: int) -> int:
+    while position < len(text) and text[position] in _BLANKS:
+        position += 1
+    return position
 
 
-def _value(decoder: json.JSONDecoder, text: str, place: int, line: int) -> tuple[Any, int]:
+def _value(decoder: json.JSONDecoder, text: str, position: int, line: int) -> tuple[Any, int]:
     try:
-        return decoder.raw_decode(text, place)
+        return decoder.raw_decode(text, position)
     except _Odd as error:
         raise Fault(line, str(error), "silent") from None
     except RecursionError:
@@ -267,8 +271,8 @@ def _rows(value: Any, line: int, keys: KeysFound) -> None:
             if not isinstance(row, dict):
                 raise Fault(line, f"a row is {json.dumps(row)[:40]}, and no object", "silent")
             keys.add(row)
-        found = _SURROGATE.search(json.dumps(value, ensure_ascii=False))
+        match = _SURROGATE.search(json.dumps(value, ensure_ascii=False))
     except RecursionError:
         raise Fault(line, _DEEP, "deep") from None
-    if found:
-        raise Fault(line, f"a text has one half of a character alone: \\u{ord(found[0]):04x}", "silent")
+    if match:
+        raise Fault(line, f"a text has one half of a character alone: \\u{ord(match[0]):04x}", "silent")

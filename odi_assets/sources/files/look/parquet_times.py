@@ -20,17 +20,17 @@ def int96_look(remote: Mapping[str, Any] | None, names: Sequence[str]) -> Callab
     """A function that looks at the columns ``names`` of the Parquet file at a path or URI; it raises Fault, or returns
     an empty object."""
 
-    def opened(place: str) -> Any:
+    def opened(path: str) -> Any:
         if remote is None:
-            return open(place, "rb")  # noqa: PTH123  the caller closes it
+            return open(path, "rb")  # noqa: PTH123  the caller closes it
         import fsspec
 
-        return fsspec.open(place, "rb", **remote).open()
+        return fsspec.open(path, "rb", **remote).open()
 
-    def look(place: str) -> dict[str, Any]:
-        with opened(place) as stream, opened(place) as again:
+    def look(path: str) -> dict[str, Any]:
+        with opened(path) as stream, opened(path) as again:
             fine, coarse = pq.ParquetFile(stream), pq.ParquetFile(again, coerce_int96_timestamp_unit="us")
-            batches = (one.iter_batches(columns=list(names), use_threads=False) for one in (fine, coarse))
+            batches = (file.iter_batches(columns=list(names), use_threads=False) for file in (fine, coarse))
             for left, right in zip(*batches, strict=True):
                 for name in names:
                     _require_whole(name, left.column(name), right.column(name))

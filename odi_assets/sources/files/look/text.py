@@ -79,10 +79,10 @@ def blocks(
         yield Block(line, _checked(rest, line, line_end))
 
 
-def _texts(place: str, remote: Mapping[str, Any] | None, encoding: str) -> Iterator[bytes]:
+def _texts(path: str, remote: Mapping[str, Any] | None, encoding: str) -> Iterator[bytes]:
     decode = _decoder(encoding)
     first = True
-    for piece in _pieces(place, remote):
+    for piece in _pieces(path, remote):
         text = decode(piece)
         if first and text:
             text, first = text.removeprefix(_UTF_8_MARK), False
@@ -114,25 +114,25 @@ def _checked(data: bytes, line: int, line_end: bytes) -> bytes:
         try:
             data.decode()
         except UnicodeDecodeError as error:
-            found = data[error.start : error.start + 1]
+            byte = data[error.start : error.start + 1]
             at = line + data.count(line_end, 0, error.start)
-            raise Fault(at, f"the byte 0x{found.hex()} is not UTF-8", "bytes") from None
+            raise Fault(at, f"the byte 0x{byte.hex()} is not UTF-8", "bytes") from None
     return data
 
 
-def _pieces(place: str, remote: Mapping[str, Any] | None) -> Iterator[bytes]:
+def _pieces(path: str, remote: Mapping[str, Any] | None) -> Iterator[bytes]:
     if remote is None:
-        with open(place, "rb") as stream:  # noqa: PTH123  one text for local files and files in a store
-            yield from _unpacked(stream, place)
+        with open(path, "rb") as stream:  # noqa: PTH123  one text for local files and files in a store
+            yield from _unpacked(stream, path)
         return
     import fsspec
 
-    with fsspec.open(place, "rb", **remote) as stream:
-        yield from _unpacked(stream, place)
+    with fsspec.open(path, "rb", **remote) as stream:
+        yield from _unpacked(stream, path)
 
 
-def _unpacked(stream: Any, place: str) -> Iterator[bytes]:
-    name = place.lower()
+def _unpacked(stream: Any, path: str) -> Iterator[bytes]:
+    name = path.lower()
     if name.endswith(_OF_SPARK_ALONE):
         raise Fault(0, "it is packed in a way that only Spark knows", "unseen")
     codec = next((codec for end, codec in _PACKED.items() if name.endswith(end)), None)

@@ -65,12 +65,14 @@ def parquet_rows(spark: SparkSession, files: FilesSnapshot, group: FileGroup, wa
     """
     names, kinds = _columns(files, group.paths[0])
     own = {name.lower(): name for name in names}
-    named = {name.lower() for name in wanted.names}
-    if len(own) < len(names) and any(sum(name.lower() == one for name in names) > 1 for one in named):
+    wanted_names = {name.lower() for name in wanted.names}
+    if len(own) < len(names) and any(
+        sum(name.lower() == wanted_name for name in names) > 1 for wanted_name in wanted_names
+    ):
         return read_as_is(spark, files, group.paths)
     of_folders = {column_name(key).lower() for key in group.keys}
     missing = [name for name in wanted.names if name.lower() not in own.keys() | of_folders]
-    more = [name for name in names if name.lower() not in named]
+    more = [name for name in names if name.lower() not in wanted_names]
     if missing and more:
         raise renamed(files, group.paths[0], missing, more)
     stored, values = [], {}
@@ -93,12 +95,12 @@ def parquet_rows(spark: SparkSession, files: FilesSnapshot, group: FileGroup, wa
         nanoseconds = kind == _NANOSECONDS
         if nanoseconds and field.dataType.typeName() not in ("timestamp", "timestamp_ntz", "long"):
             raise _other_type(files, group, field.name, T.TimestampType(), field.dataType)
-        given = _spark_type("bigint" if nanoseconds else kind) if kind is not None else field.dataType
-        stored.append(T.StructField(field.name, given))
+        own_type = _spark_type("bigint" if nanoseconds else kind) if kind is not None else field.dataType
+        stored.append(T.StructField(field.name, own_type))
         if nanoseconds and field.dataType.typeName() in ("timestamp", "timestamp_ntz"):
             values[field.name] = value_or_stop(field, _of_nanoseconds(field))
-        elif plain_type(given.jsonValue()) != plain_type(field.dataType.jsonValue()):
-            values[field.name] = _converted(files, group, given, field)
+        elif plain_type(own_type.jsonValue()) != plain_type(field.dataType.jsonValue()):
+            values[field.name] = _converted(files, group, own_type, field)
     rows = files.load(spark, group.paths, T.StructType(stored))
     of_texts = T.StructType([field for field in stored if field.name not in values])
     values = stopping_texts(rows, of_texts) | values
@@ -126,14 +128,14 @@ def require_own_types(files: FilesSnapshot, group: FileGroup, wanted: StructType
         kind = kinds.get(own.get(field.name.lower(), ""))
         if kind in (None, _NULL):
             continue
-        given, is_long = (
+        own_type, is_long = (
             _spark_type("bigint" if kind == _NANOSECONDS else str(kind)),
             field.dataType.typeName() == "long",
         )
-        pair = given.typeName(), field.dataType.typeName()
-        same = fits_without_loss(given.jsonValue(), field.dataType.jsonValue()) or pair in _READ_AS_IS
-        if not (is_long if kind == _NANOSECONDS else same or given == field.dataType):
-            raise _other_type(files, group, field.name, given, field.dataType)
+        pair = own_type.typeName(), field.dataType.typeName()
+        same = fits_without_loss(own_type.jsonValue(), field.dataType.jsonValue()) or pair in _READ_AS_IS
+        if not (is_long if kind == _NANOSECONDS else same or own_type == field.dataType):
+            raise _other_type(files, group, field.name, own_type, field.dataType)
 
 
 def _columns(files: FilesSnapshot, path: str) -> tuple[list[str], dict[str, str]]:
@@ -185,10 +187,10 @@ def _converted(files: FilesSnapshot, group: FileGroup, own: DataType, field: Str
     Raises:
         SourceError: no value of the one type is one of the other.
     """
-    found = conversion(own, field)
-    if found is None:
+    converted = conversion(own, field)
+    if converted is None:
         raise _other_type(files, group, field.name, own, field.dataType)
-    return value_or_stop(field, found)
+    return value_or_stop(field, converted)
 
 
 def conversion(own: DataType, field: StructField) -> Misfit | None:
@@ -220,9 +222,9 @@ def _require_parts(
     leaves out the one, and reinterprets the other."""
     of_file = {field.name.lower(): field.dataType for field in own}
     for name in names:
-        found = _misfit_within(of_file[name.lower()], wanted[name].dataType, name)
-        if found is not None:
-            part, kind, other = found
+        misfit = _misfit_within(of_file[name.lower()], wanted[name].dataType, name)
+        if misfit is not None:
+            part, kind, other = misfit
             missing = unnamed_part(files, group.paths[0], part)
             raise missing if other is None else _other_type(files, group, part, kind, other)
 
@@ -231,7 +233,7 @@ def _misfit_within(own: DataType, wanted: DataType, name: str) -> tuple[str, Dat
     """The first part of a type that the wanted one has not, or has with a type that does not hold it."""
     if isinstance(own, T.StructType) and isinstance(wanted, T.StructType):
         by_name = {field.name.lower(): field.dataType for field in wanted}
-        pairs = [(one.dataType, by_name.get(one.name.lower()), f"{name}.{one.name}") for one in own]
+        pairs = [(field.dataType, by_name.get(field.name.lower()), f"{name}.{field.name}") for field in own]
     elif isinstance(own, T.ArrayType) and isinstance(wanted, T.ArrayType):
         pairs = [(own.elementType, wanted.elementType, name)]
     elif isinstance(own, T.MapType) and isinstance(wanted, T.MapType):
@@ -240,9 +242,9 @@ def _misfit_within(own: DataType, wanted: DataType, name: str) -> tuple[str, Dat
         left, right = own.jsonValue(), wanted.jsonValue()
         return None if plain_type(left) == plain_type(right) or fits_without_loss(left, right) else (name, own, wanted)
     for kind, other, part in pairs:
-        found = (part, kind, None) if other is None else _misfit_within(kind, other, part)
-        if found is not None:
-            return found
+        misfit = (part, kind, None) if other is None else _misfit_within(kind, other, part)
+        if misfit is not None:
+            return misfit
     return None
 
 

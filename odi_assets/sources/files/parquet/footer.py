@@ -22,7 +22,7 @@ def footer_schema(files: FilesSnapshot, path: str) -> pq.ParquetSchema:
         return known
     try:
         with files.base.child(path).open("rb") as stream:
-            found = files.footers[path] = pq.read_metadata(stream).schema
+            schema = files.footers[path] = pq.read_metadata(stream).schema
     except FileNotFoundError as error:
         raise SourceError(
             f"{files.label}: {path} went away since the run was planned",
@@ -36,4 +36,4 @@ def footer_schema(files: FilesSnapshot, path: str) -> pq.ParquetSchema:
             "complete)",
             path=path,
         ) from error
-    return found
+    return schema

@@ -35,23 +35,25 @@ def misread(files: FilesSnapshot, path: str, text: str) -> SourceError | None:
     Args:
         text: what Spark said, with the causes.
     """
-    if _NO_COLUMN in text and (found := without_columns(files, path)) is not None:
-        return found
+    if _NO_COLUMN in text and (error := without_columns(files, path)) is not None:
+        return error
     other, group = _OTHER_TYPE.search(text), _NO_GROUP.search(text)
     if other is not None:
-        column, physical, wanted = other[1].replace(", ", "."), other[2], other[3].strip().upper()
+        column, physical, wanted_type = other[1].replace(", ", "."), other[2], other[3].strip().upper()
     elif group is not None:
-        column, physical, wanted = group[2], group[1].upper(), "another type with parts"
+        column, physical, wanted_type = group[2], group[1].upper(), "another type with parts"
     else:
         return None
     top = column.partition(".")[0]
     if group is not None and files.schema is not None:
-        wanted = next((one.dataType.simpleString().upper() for one in files.schema if one.name == top), wanted)
+        wanted_type = next(
+            (field.dataType.simpleString().upper() for field in files.schema if field.name == top), wanted_type
+        )
     if _is_null(files, path, column):
         what = f"column `{column}` has no value in all of the file, so Parquet's type NULL, which Spark does not read"
-        return _refused(files, path, column, f"{what} as {wanted}", wanted, "such a column fits every type")
-    what = f"column `{column}` is {physical} in the file, and {wanted} in `read.schema`"
-    return _refused(files, path, column, what, wanted, "values are converted that are of the type as they are")
+        return _refused(files, path, column, f"{what} as {wanted_type}", wanted_type, "such a column fits every type")
+    what = f"column `{column}` is {physical} in the file, and {wanted_type} in `read.schema`"
+    return _refused(files, path, column, what, wanted_type, "values are converted that are of the type as they are")
 
 
 def _refused(files: FilesSnapshot, path: str, column: str, what: str, wanted: str, else_: str) -> SourceError:

@@ -41,7 +41,9 @@ def with_nanoseconds(spark: SparkSession, files: FilesSnapshot, paths: Sequence[
     if hidden or not nanos:
         what = f"column `{hidden[0]}` has times in nanoseconds within it" if hidden else str(cause)
         raise _unreadable(files, paths[0], what) from cause
-    stored = [T.StructField(one.name, T.LongType() if one.name in nanos else readable(one.dataType)) for one in schema]
+    stored = [
+        T.StructField(field.name, T.LongType() if field.name in nanos else readable(field.dataType)) for field in schema
+    ]
     rows = files.load(spark, paths, T.StructType(stored))
 
     def value(field: T.StructField) -> Column:

@@ -65,7 +65,7 @@ def marked_as_open(rows: DataFrame) -> DataFrame:
     mark = {UNDECIDED: "true"}
     columns = [(F.col(quoted(field.name)), field) for field in schema]
     return rows.select(
-        *[one.alias(field.name, metadata=mark) if has_nulls(field.dataType) else one for one, field in columns]
+        *[column.alias(field.name, metadata=mark) if has_nulls(field.dataType) else column for column, field in columns]
     )
 
 
@@ -80,20 +80,20 @@ def _inner(kind: DataType) -> Iterator[DataType]:
 
 
 def _has_null(kind: pa.DataType) -> bool:
-    return pa.types.is_null(kind) or any(_has_null(kind.field(place).type) for place in range(kind.num_fields))
+    return pa.types.is_null(kind) or any(_has_null(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def _typed(kind: DataType, own: pa.DataType) -> DataType:
     if pa.types.is_null(own):
         return T.NullType()
     if isinstance(kind, T.StructType) and pa.types.is_struct(own):
-        of_file: dict[str, Any] = {own.field(place).name: own.field(place).type for place in range(own.num_fields)}
+        of_file: dict[str, Any] = {own.field(index).name: own.field(index).type for index in range(own.num_fields)}
         return T.StructType(
             [
                 T.StructField(
-                    one.name, _typed(one.dataType, of_file[one.name]) if one.name in of_file else one.dataType
+                    field.name, _typed(field.dataType, of_file[field.name]) if field.name in of_file else field.dataType
                 )
-                for one in kind
+                for field in kind
             ]
         )
     if isinstance(kind, T.ArrayType) and pa.types.is_list(own):

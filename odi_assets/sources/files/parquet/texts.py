@@ -25,8 +25,8 @@ def stopping_texts(rows: DataFrame, kinds: StructType) -> dict[str, Column]:
     """
     # Of input_file_name() Spark does not know that it is the same for a row each time: no condition would reach the
     # files, and each row group would be read.
-    place = rows.metadataColumn("_metadata").getField("file_path")
-    found = {}
+    path = rows.metadataColumn("_metadata").getField("file_path")
+    columns = {}
     for field in kinds:
         own = F.col(quoted(field.name))
         wrong = not_utf_8(own, field.dataType)
@@ -37,9 +37,9 @@ def stopping_texts(rows: DataFrame, kinds: StructType) -> dict[str, Column]:
             "BINARY keeps the bytes of a text; or `read.strict: false` takes them for a text; nothing was loaded"
         )
         text = F.substring(F.make_valid_utf8(own), 1, 100) if field.dataType.typeName() == "string" else F.lit("a text")
-        stopped = stopped_by(place, f": column `{field.name}`: ", text, " has bytes that are not UTF-8", fix=fix)
-        found[field.name] = F.when(wrong, stopped.cast(field.dataType)).otherwise(own)
-    return found
+        stopped = stopped_by(path, f": column `{field.name}`: ", text, " has bytes that are not UTF-8", fix=fix)
+        columns[field.name] = F.when(wrong, stopped.cast(field.dataType)).otherwise(own)
+    return columns
 
 
 def with_utf_8(rows: DataFrame) -> DataFrame:
@@ -68,14 +68,14 @@ def not_utf_8(column: Column, kind: DataType) -> Column | None:
 def _in_one(values: Column, kind: DataType) -> Column | None:
     if not_utf_8(F.lit(None).cast(kind), kind) is None:
         return None
-    wrong = cast("Callable[[Column], Column]", lambda one: not_utf_8(one, kind))
-    return F.exists(values, lambda one: F.coalesce(wrong(one), F.lit(False)))
+    wrong = cast("Callable[[Column], Column]", lambda inner_value: not_utf_8(inner_value, kind))
+    return F.exists(values, lambda inner_value: F.coalesce(wrong(inner_value), F.lit(False)))
 
 
 def _any(columns: list[Column]) -> Column | None:
     if not columns:
         return None
-    found = F.coalesce(columns[0], F.lit(False))
+    condition = F.coalesce(columns[0], F.lit(False))
     for column in columns[1:]:
-        found = found | F.coalesce(column, F.lit(False))
-    return found
+        condition = condition | F.coalesce(column, F.lit(False))
+    return condition
