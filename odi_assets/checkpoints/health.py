@@ -188,11 +188,7 @@ def measure(
     known = checkpoint.inspect() if isinstance(checkpoint, CheckpointReader) else inspect(checkpoint)
     files = check_files(known)
     batches = {batch.batch_id: _of_files(batch, known, files) for batch in known.batches}
-    stores = [
-        StoreHealth(operator.operator_id, operator.name or "?", name)
-        for operator in known.operators
-        for name in _parts(operator)
-    ]
+    stores = _unread_stores(known)
     reader = checkpoint if isinstance(checkpoint, CheckpointReader) else None
     if read_state and files.readable:
         reader = reader or CheckpointReader(known.path)
@@ -216,6 +212,14 @@ def measure(
         snapshot_lag=files.snapshot_lag,
         lost_batches=tuple(batch for batch in files.lost if batch not in files.cleaned),
     )
+
+
+def _unread_stores(known: Checkpoint) -> list[StoreHealth]:
+    return [
+        StoreHealth(operator.operator_id, operator.name or "?", name)
+        for operator in known.operators
+        for name in _parts(operator)
+    ]
 
 
 def excesses(health: Health, limits: HealthLimits, now: datetime | None = None) -> list[Excess]:

@@ -18,8 +18,12 @@ from odi_assets.nodes.recovery.maintenance import maintain_beside, maintain_node
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from odi_assets.config.graph import NodeKey
     from odi_assets.delta.maintenance.maintain import Maintenance
+    from odi_assets.nodes.project import Project
+    from odi_assets.state.backend import StateBackend
 
 _COLUMNS = (
     Column("node", lambda of: of[0]),
@@ -79,13 +83,7 @@ def maintain(
         )
         require_consent(yes)
     state = project.open_state()
-    done: list[tuple[NodeKey, str, Maintenance | None]] = []
-    for key in keys:
-        own = maintain_node(project, state, key, options)
-        done.append((key, "node", own))
-        quarantine = maintain_quarantine(project, key, options, own.rewindable_from) if own else None
-        beside = {**({"quarantine": quarantine} if quarantine else {}), **maintain_beside(project, key, options)}
-        done += [(key, which, maintenance) for which, maintenance in beside.items()]
+    done = [(key, *table) for key in keys for table in _maintained(project, state, key, options)]
     if as_json:
         data_json([_as_json(*row, dry_run) for row in done])
         return
@@ -96,6 +94,18 @@ def maintain(
     for name, maintenance in named_rows:
         for text in maintenance.notes if maintenance else ("has no table yet",):
             note(f"{name}: {text}")
+
+
+def _maintained(
+    project: Project, state: StateBackend, key: NodeKey, options: MaintenanceOptions
+) -> Iterator[tuple[str, Maintenance | None]]:
+    """What is done to each table of a node, the node's own first."""
+    own = maintain_node(project, state, key, options)
+    yield "node", own
+    quarantine = maintain_quarantine(project, key, options, own.rewindable_from) if own else None
+    if quarantine:
+        yield "quarantine", quarantine
+    yield from maintain_beside(project, key, options).items()
 
 
 def _mb(number: int) -> str:
