@@ -174,9 +174,8 @@ class Capture:
             shape = self.log.shape_of(changes.relation, self.tables[name])
             shapes.setdefault(name, {})[shape.id] = shape
             logged = log_rows(changes, shape, window)
-            parts.append(
-                _Part(logged.rows, self._phases(name, changes.transaction[logged.of], window, chunk), logged.at)
-            )
+            phases = self._phases(name, changes.transaction[logged.of], window, chunk)
+            parts.append(_Part(logged.rows, phases, logged.at))
             tables[name] = replace(tables[name], shape=shape.id, key=shape.key)
             incomplete.setdefault(name, []).extend(logged.incomplete)
         parts.extend(self._emptied(window, new, tables, shapes, chunk))
@@ -190,8 +189,7 @@ class Capture:
             rekeyed = mark.tables[name].shape and tables[name].key != mark.tables[name].key
             tables[name] = replace(tables[name].begun_again, rejoined=bool(rekeyed) or tables[name].rejoined)
         for name, renamed in incomplete.items():
-            again = _read_again(mark.tables[name], tables[name], renamed)
-            tables[name] = replace(tables[name], again=again)
+            tables[name] = replace(tables[name], again=_read_again(mark.tables[name], tables[name], renamed))
         described = [
             shape_row(name, table_shape, int(mark.lsn))
             for name, by_id in shapes.items()
