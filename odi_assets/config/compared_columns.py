@@ -49,9 +49,10 @@ def known_rows(node: NodeConfig) -> tuple[str, ...]:
 
 
 def compared_columns(node: NodeConfig) -> tuple[str, ...]:
-    """All columns whose values are compared with values of rows in the table."""
-    newer = node.write.only_if_newer
-    return tuple(dict.fromkeys([*identifying_columns(node), *([] if newer is None else [newer])]))
+    """All columns whose values are compared with values of rows in the table, in a range of partitions too."""
+    newer, partition = node.write.only_if_newer, node.partition
+    replaced = partition.columns if partition is not None and not node.write.mode.traits.needs_keys else ()
+    return tuple(dict.fromkeys([*identifying_columns(node), *replaced, *([] if newer is None else [newer])]))
 
 
 @dataclass(frozen=True)

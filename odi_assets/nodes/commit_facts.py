@@ -146,6 +146,7 @@ class CommitFacts:
         bounds: start and end of a bounded run.
         ranges: of a bounded run, by source whose cursor was in ``bounds``: what the source consisted of.
         partitions: the values of a column that a run was bounded to.
+        sources: of a run that was bounded: what each source is that the node follows. No mark says it.
         hwm: the HWM that belongs to the table's rows from this commit on.
         before_first_run: of a rewind: the version it went back to holds no row of the node's runs.
         rewound_to: of a rewind: the version it went back to.
@@ -173,6 +174,7 @@ class CommitFacts:
     bounds: tuple[str, str] | None = None
     ranges: Mapping[str, Any] | None = None
     partitions: tuple[str, ...] | None = None
+    sources: Mapping[str, Any] | None = None
     hwm: CommittedHwm | None = None
     before_first_run: bool | None = None
     rewound_to: int | None = None
@@ -183,8 +185,8 @@ class CommitFacts:
     known_by: Mapping[str, Any] | None = None
 
     def origin(self, table_id: str | None) -> HwmOrigin:
-        """What the HWM of this commit is of."""
-        measures = self.hwm.measures if self.hwm else {}
+        """What the HWM of this commit is of; of a part of the rows, what they are of."""
+        measures = self.hwm.measures if self.hwm else _identities(self.sources)
         return HwmOrigin(self.node or None, self.project, self.root, table_id, measures)
 
     def to_json(self) -> dict[str, Any]:

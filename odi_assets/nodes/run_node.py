@@ -96,9 +96,14 @@ class NodeRun:
 
     @contextmanager
     def failures_recorded(self) -> Iterator[None]:
-        """Record an error that ends the attempt, and the nodes that do not run because of it."""
+        """Record an error that ends the attempt, and the nodes that do not run because of it.
+
+        Raises:
+            SparkDiedError: the JVM died, in this attempt or before it.
+        """
         try:
-            yield
+            with death_named(f"{self.key} ran"):
+                yield
         except BaseException as error:
             skipped = self.gives_up(error)
             self.history.fail(self.plan or self.key, self.info, error, skipped, self.partition_key)

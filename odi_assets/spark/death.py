@@ -4,6 +4,7 @@ client that there is no session."""
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,8 +31,8 @@ _SERVER_GONE = (
     *_STOPPED,
 )
 """What the errors of Spark Connect's client say where the server has ended, or another one is in its place."""
-_SECONDS = 2.0
-"""How long a JVM that closed its connections, or is ending, may take to end."""
+_SECONDS, _LAST_SECONDS = 2.0, 30.0
+"""How long a JVM that closed its connections, or is ending, may take to end; and one that does not listen any more."""
 
 _CLIENT = "pyspark.errors.exceptions.connect"
 _MEMORY = "`spark.driver.memory`"
@@ -135,9 +136,22 @@ def _exit_code() -> int | None:
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if process is None:
         return None
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_SECONDS)
+    for seconds in (_SECONDS, _LAST_SECONDS):
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        if process.returncode is not None or _takes_calls(gateway):
+            break
     return process.returncode
+
+
+def _takes_calls(gateway: Any) -> bool:
+    """Whether the JVM still listens. One that has no memory left stops to before it ends."""
+    parameters = gateway.gateway_parameters
+    try:
+        socket.create_connection((parameters.address, parameters.port), _SECONDS).close()
+    except OSError:
+        return False
+    return True
 
 
 def way_of_death(code: int) -> tuple[str, str]:

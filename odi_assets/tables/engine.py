@@ -60,6 +60,8 @@ class WriteSpec:
             types of the columns are.
         delivery: a column of the rows that is not stored, and of an integer type: the number of the delivery that a
             row came in. What is stored is what one write for each delivery would leave, in the order of the numbers.
+        mixes_deliveries: the rows came in several deliveries, and do not say which: of rows with the same keys, none is
+            known to be the first.
         replacing: for upsert into a table that is there, what looks at the rows, and at the stored rows with their
             keys, which are about to be replaced; it may stop the write. None for these if there are none.
     """
@@ -73,6 +75,7 @@ class WriteSpec:
     only_if_newer: str | None = None
     declared: WriteMode | None = None
     delivery: str | None = None
+    mixes_deliveries: bool = False
     admit: Admission | None = None
     span: PartitionChoice | None = None
     replacing: Callable[[DataFrame, DataFrame | None], None] | None = None

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest
 
+from odi_assets.cli.state import inspect
 from odi_assets.nodes.project import Project
 from odi_assets_tests.cli.conftest import Odi
 
@@ -89,6 +90,19 @@ def test_set_goes_back_as_well_as_forward_and_says_what_it_did(shop: Path, odi: 
     assert answer.out == ""
     assert "shop.orders: 10 → 4" in answer.err
     assert stored(shop, "shop.orders") == 4
+
+
+def test_set_names_the_value_that_it_replaced_and_not_the_one_that_it_saw_first(
+    shop: Path, odi: Odi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = Project.load(shop / "odibi.yaml").open_state()
+    state.set_hwm("shop.orders", 1)
+
+    def another_writer(*_: object) -> None:
+        state.reset_hwm("shop.orders", 7)
+
+    monkeypatch.setattr(inspect, "require_inputs", another_writer)
+    assert "shop.orders: 7 → 9" in odi("state", "set", "shop.orders", "9").err
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,19 @@ def test_who_kills_the_jvm_of_a_run_reads_that_it_died_and_the_next_run_goes_on(
     assert sorted(shown.stdout.split('"')[3::4]) == ["0", "1", "2"]
 
 
+def test_nodes_that_come_after_the_death_of_the_jvm_name_it_too(project: Path) -> None:
+    file = project / "odibi.yaml"
+    own, _, _ = file.read_text(encoding="utf-8").partition("- pipeline: streams")
+    later = own[own.index("- pipeline: batch") : own.index("  - name: second")]
+    file.write_text(own + later.replace("batch", "later").replace("first", "third"), encoding="utf-8")
+    done = odi(project, "run")
+    assert done.returncode == 1
+    assert "later.third failed: SparkDiedError: the JVM in which Spark runs died" in done.stderr
+    assert "ConnectionRefused" not in done.stderr
+    (project / "kill").unlink()
+    assert odi(project, "run").returncode == 0
+
+
 def test_memory_that_spark_lacks_is_named_with_the_setting_that_gives_it_more(project: Path) -> None:
     (project / "kill").unlink()
     file = project / "odibi.yaml"

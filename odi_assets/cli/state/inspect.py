@@ -94,7 +94,11 @@ def set_(
     typed_value = from_text(value, kind, before.value if before else None)
     require_inputs(project, key, typed_value)
     entry = state.reset_hwm(key, typed_value, origin=origin_of(project, key))
-    note(f"{key}: {to_text(before.value) if before else 'not set'} → {to_text(entry.value)}")
+    # Another writer may have been in between.
+    former = (kept for kept in state.history(key) if kept.revision < entry.revision)
+    replaced = max(former, key=lambda kept: kept.revision, default=before)
+    text = "not set" if replaced is None or replaced.deleted else to_text(replaced.value)
+    note(f"{key}: {text} → {to_text(entry.value)}")
     warn_if_unused(project, key)
 
 

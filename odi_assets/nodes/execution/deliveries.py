@@ -19,10 +19,19 @@ def follow_each_other(plan: ResolvedPlan) -> bool:
 
     A transform makes one result of all files, whose rows are of none.
     """
+    return _reads_several_files(plan) and plan.node.config.transform is None
+
+
+def are_mixed(plan: ResolvedPlan) -> bool:
+    """Whether a transform has made one result of several files, which is written by its keys."""
+    return _reads_several_files(plan) and plan.node.config.transform is not None
+
+
+def _reads_several_files(plan: ResolvedPlan) -> bool:
     config = plan.node.config
     by_files = config.read is not None and isinstance(config.read.incremental, FilesIncrement)
-    alone = len(plan.reads) == 1 and config.transform is None
-    return by_files and alone and config.write.mode.traits.needs_keys and (plan.reads[0].file_count or 0) > 1
+    alone = len(plan.reads) == 1 and config.write.mode.traits.needs_keys
+    return by_files and alone and (plan.reads[0].file_count or 0) > 1
 
 
 def numbered(rows: DataFrame, plan: ResolvedPlan) -> DataFrame:

@@ -13,7 +13,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.advance import advance
 from odi_assets.nodes.execution.deduplicate import each_once, without_loaded
-from odi_assets.nodes.execution.deliveries import DELIVERY, numbered
+from odi_assets.nodes.execution.deliveries import DELIVERY, are_mixed, numbered
 from odi_assets.nodes.execution.errors import computation_named
 from odi_assets.nodes.execution.kept_aside import KnownKeys
 from odi_assets.nodes.execution.ordering import require_typed_order
@@ -263,6 +263,7 @@ def _written(
     ):
         delivery = DELIVERY if DELIVERY in rows.df.columns else None
         admit = None if guard is None else guard.admit
-        spec = replace(plan.write_spec, delivery=delivery, admit=admit, replacing=replacing)
+        mixed = are_mixed(plan)
+        spec = replace(plan.write_spec, delivery=delivery, mixes_deliveries=mixed, admit=admit, replacing=replacing)
         written = engine.write(rows.df, plan.target, spec, stamp)
         return written, rows.counts.total(written.rows_written + (0 if guard is None else guard.rows_quarantined))

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from odi_assets.connections.location import is_there
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
-from odi_assets.nodes.commit_facts import HwmOrigin
+from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.known_rows import require_known_rows
 from odi_assets.nodes.planning.writers import Writer, other_writer, require_no_quarantine
-from odi_assets.sources.marks import Identity
+from odi_assets.sources.marks import Identity, VersionMark
 from odi_assets.sources.reading import changes, same_cursor
 
 if TYPE_CHECKING:
@@ -111,9 +111,58 @@ def matched(node: Node, origin: HwmOrigin | None) -> dict[str, str]:
         if name not in names and unmatched:
             then = name if name in unmatched else next(iter(unmatched))
             raise _other_source(node, difference(unmatched[then], identity, moved=moved) or "changed")
-    if unmatched and not now and not traits.takes_rows_again:
-        raise _other_source(node, f"was followed by {_order(next(iter(unmatched.values())))}, and is read whole now")
+    require_followed(node, origin)
     return names
+
+
+def require_followed(node: Node, origin: HwmOrigin | None) -> None:
+    """Raises IdentityMismatchError if ``node`` appends, and follows none of its sources any more: whoever adopted that
+    would have each run append all rows again."""
+    appends = not node.config.write.mode.traits.takes_rows_again
+    if origin is None or not origin.measures or node.following or not appends:
+        return
+    then = _order(next(iter(origin.measures.values())))
+    raise IdentityMismatchError(
+        f"{node}: what its HWM measures was followed by {then}, and is read whole now: each run would append all rows "
+        "again",
+        fix="put `incremental` back; or write in a mode that takes rows again, as `overwrite`, or `append_once` with "
+        f"`keys`; or, if each run is to append all rows, begin with them: odi run {node.command} --full-refresh",
+        node=str(node),
+    )
+
+
+def require_sources_of_table(node: Node, start: Start, target: TableHandle) -> None:
+    """Raises IdentityMismatchError if rows that are read now, without moving a mark, would stand beside rows of another
+    source: the marks would not show it, and no later run would notice."""
+    origin = start.origin if start.hwm is not None else _origin_of_parts(target)
+    if origin is None or not origin.measures or not node.following:
+        return
+    is_replaced = node.config.write.mode.traits.increment == "table"
+    names = same_sources(node, origin) if is_replaced else matched(node, origin)
+    by_version = any(then.increment == "version" for then in origin.measures.values())
+    marks = node.marks(start.hwm, None, origin.measures, names=names) if by_version else {}
+    for source in node.sources:
+        then = origin.measures.get(names.get(source.name, source.name)) if source.follows else None
+        if then is None:
+            continue
+        mark = marks.get(source.name)
+        is_same = source.name in names and same_source(then, source.identity, moved=is_moved(node, origin))
+        how = source.why_unreachable(mark) if is_same and isinstance(mark, VersionMark) else None
+        if is_same and how is None:
+            continue
+        raise IdentityMismatchError(
+            f"{node}: {how or f'its table has rows of {_place(then)}, and {_place(source.identity)} is read now'}; "
+            "rows of both would stand side by side",
+            fix=f"put the definition back; or load all rows from there first: odi run {node.command}",
+            node=str(node),
+        )
+
+
+def _origin_of_parts(target: TableHandle) -> HwmOrigin | None:
+    """What a table without an HWM is made of, by the last commit of a part of its rows."""
+    commits = (CommitFacts.of(stamp) for stamp in target.stamps()) if target.exists else ()
+    part = next((facts for facts in commits if facts.sources), None)
+    return None if part is None else part.origin(target.table_id)
 
 
 def same_sources(node: Node, origin: HwmOrigin | None) -> dict[str, str]:

@@ -100,11 +100,20 @@ def _listed(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def require_known_rows(node: Node, target: TableHandle) -> None:
-    """Raises IdentityMismatchError if the node would not find rows of its table that earlier commits wrote."""
-    if node.config.write.mode.traits.increment == "table":
-        return
-    differences = known_differently(node, target)
+def require_known_rows(node: Node, target: TableHandle, *, bounded: bool = False) -> None:
+    """Raises IdentityMismatchError if the node would not find rows of its table that earlier commits wrote.
+
+    Args:
+        bounded: only a part of the table is written. What replaces it as a whole finds no rows of it.
+    """
+    is_replaced = node.config.write.mode.traits.increment == "table"
+    differences = known_differently(node, target) if bounded or not is_replaced else []
+    if differences and is_replaced:
+        raise IdentityMismatchError(
+            f"{node}: {'; '.join(differences)}, and by this a range knows the rows that it replaces",
+            fix=f"put the definition back; or load all rows as they are known now first: odi run {node.command}",
+            node=str(node),
+        )
     if differences:
         raise IdentityMismatchError(
             f"{node}: {'; '.join(differences)}, and by this its write knows rows that are in the table; they would be "

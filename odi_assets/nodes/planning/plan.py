@@ -11,6 +11,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.identity import measured
 from odi_assets.nodes.planning.known_rows import known_by
 from odi_assets.nodes.planning.start import Start
 from odi_assets.nodes.request import RunRequest
@@ -248,6 +249,9 @@ class ResolvedPlan(NodePlan):
             bounds=(bounds.start.isoformat(), bounds.end.isoformat()) if bounds else None,
             ranges={read.name: held for read in self.reads if (held := read.range_held) is not None} or None,
             partitions=self.request.partitions or None,
+            sources={name: identity.to_json() for name, identity in measured(self.node).items()}
+            if self.request.is_bounded
+            else None,
             hwm=hwm,
             known_by=known_by(self.node),
         )

@@ -12,6 +12,8 @@ from odi_assets.config.models import PartitionConfig, ValuesConfig, WriteMode
 from odi_assets.delta.files.spans import NamedPartitions, PartitionBox, Span, TimePartition
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.identity import require_sources_of_table
+from odi_assets.nodes.planning.known_rows import require_known_rows
 from odi_assets.nodes.planning.partition_calendar import PartitionCalendar
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.same_history import in_same_history
@@ -101,7 +103,11 @@ def planned_range(plan: NodePlan) -> NodePlan:
 
     Raises:
         ConfigError: the node takes no such part, or rows that it is made of are gone from a source.
+        IdentityMismatchError: its table has rows of another source, or rows that it would not find.
     """
+    if plan.target.exists:
+        require_sources_of_table(plan.node, plan.start, plan.target)
+        require_known_rows(plan.node, plan.target, bounded=True)
     wanted, bounds = _partitions_within(plan.node, plan.request), plan.request.bounds
     way, sources = range_way(plan.node), plan.node.sources
     write = replace(plan.write, mode=way.mode)

@@ -32,6 +32,7 @@ from odi_assets.nodes.planning.identity import (
     is_moved,
     matched,
     origin_now,
+    require_followed,
     require_own_hwm,
     same_order,
     same_source,
@@ -108,7 +109,7 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
         spark: gives a session; asked only if a source cannot tell its position otherwise.
 
     Raises:
-        IdentityMismatchError: the former definition would still read something that is not loaded.
+        IdentityMismatchError: the former definition would still read rows, or the new one append all rows again.
         ConfigError: there is no such node.
     """
     node = Node.of(project, key)
@@ -121,6 +122,7 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     former, kept = _kept_before(state, node, writer, entry)
     fence = app_id(node.key if writer is None else NodeKey.parse(writer.nodes[0]))
     start = start_of(node, kept, target, fence)
+    require_followed(node, start.origin)
     changes = [f"the table was written by {writer}"] if writer is not None else []
     changes += _foreign_hwm(node, start.origin) if writer is None else []
     changes += known_differently(node, target)
@@ -128,8 +130,7 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     changes += of_quarantine
     if not changes and _still_measures(node, start):
         return None
-    marks: dict[str, Mark] = {}
-    reads: list[PlannedRead] = []
+    marks, reads = dict[str, Mark](), list[PlannedRead]()
     names, committed = _former_names(node, start), committed_as(fence, start.hwm, target)
     loaded = {} if committed is None else committed.remembered
     for source in node.sources:

@@ -61,6 +61,27 @@ def one_per_key(
     )
 
 
+def one_of_equal(batch: DataFrame, keys: Sequence[str], uri: str) -> DataFrame:
+    """The rows of ``batch``, one for each key; rows that are equal count once.
+
+    Raises:
+        RepeatedKeysError: rows with the same keys differ.
+    """
+    rows = batch.withColumn(_TEXT, row_text(batch.columns)).dropDuplicates([*keys, _TEXT]).drop(_TEXT)
+    row = _repeated(rows, keys)
+    if row is None:
+        return rows
+    example = ", ".join(f"{key}={row[key]!r}" for key in keys)
+    raise RepeatedKeysError(
+        f"{row[_COUNT]} different rows of several files for {uri} have the same keys ({example}); the first counts, "
+        "and after a transform no row says which file it is of",
+        fix=f"leave one row of a key in the transform, for example by row_number() over (partition by "
+        f"{', '.join(keys)} order by …); without a transform, the row of the first file counts",
+        uri=uri,
+        keys=tuple(keys),
+    )
+
+
 def _newest(batch: DataFrame, keys: Sequence[str], column: str) -> DataFrame:
     """Of each key, the rows with the greatest ``column``; NULL is less than any value. Equal rows count once."""
     order = Window.partitionBy(*map(quoted, keys)).orderBy(F.col(quoted(column)).desc_nulls_last())

@@ -115,3 +115,21 @@ def test_a_transform_of_all_files_still_has_to_leave_one_row_for_each_key(tmp_pa
     with pytest.raises(TableError, match="2 rows of one increment") as error:
         box.run("raw")
     assert "without a transform" in str(error.value.fix)
+
+
+def test_of_a_transform_of_all_files_the_first_row_of_a_key_is_not_guessed(tmp_path: Path, spark: SparkSession) -> None:
+    box = zone(tmp_path, spark, 'mode: append_once, keys: [id]}\n    transform: {sql: "SELECT id, v FROM df"')
+    box.land("in/1.csv", ["id,v,at,gone", "1,first,,"])
+    assert box.load() == [{"id": 1, "v": "first"}]
+    # Of a key that is there, no row is added, and equal rows are one.
+    box.land("in/2.csv", ["id,v,at,gone", "1,second,,", "2,same,,"])
+    box.land("in/3.csv", ["id,v,at,gone", "1,third,,", "2,same,,"])
+    wanted = [{"id": 1, "v": "first"}, {"id": 2, "v": "same"}]
+    assert box.load() == wanted
+    box.land("in/4.csv", ["id,v,at,gone", "3,a,,"])
+    box.land("in/5.csv", ["id,v,at,gone", "3,b,,"])
+    for full_refresh in (False, True):
+        with pytest.raises(TableError, match=r"different rows of several files .* have the same keys") as error:
+            box.run("raw", full_refresh=full_refresh, accept_loss=full_refresh)
+        assert "row_number()" in str(error.value.fix)
+        assert box.stored() == wanted

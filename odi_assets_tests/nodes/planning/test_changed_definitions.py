@@ -216,7 +216,13 @@ def test_other_files_stop_and_those_that_were_moved_count_as_loaded(files: Sandb
 
 def test_an_appending_node_that_reads_everything_now_stops(box: Sandbox) -> None:
     redefine(box, (", incremental: {mode: stateful, column: id}}}", "}}"))
-    stops(box, "copy", "is read whole now")
+    with pytest.raises(
+        IdentityMismatchError, match="is read whole now: each run would append all rows again"
+    ) as raised:
+        box.run("copy")
+    assert "put `incremental` back" in str(raised.value)
+    assert "state adopt" not in str(raised.value), "who adopted it would have all rows twice"
+    assert ids(box, "copy") == [1, 2]
 
 
 def test_a_node_that_replaces_its_table_is_never_wrong(box: Sandbox) -> None:

@@ -17,6 +17,7 @@ from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
+from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -339,17 +340,18 @@ def test_a_key_that_another_run_makes_otherwise_is_refused_before_anything_runs(
         Sandbox(tmp_path, spark, text)
 
 
-@pytest.mark.parametrize("way", ["full refresh", "adopt"])
+@pytest.mark.parametrize("way", ["full refresh", "put back"])
 def test_a_node_that_follows_nothing_any_more_goes_on_after_each_way_that_its_stop_names(
     way: str, tmp_path: Path, spark: SparkSession
 ) -> None:
     box = box_of(tmp_path, spark, FILES)
     edit(box, ("      incremental: files\n", ""))
-    stops(box, "odi state adopt p.n")
-    if way == "adopt":
-        adopt(box)
-    else:
-        box.run("n", full_refresh=True)
+    stops(box, "put `incremental` back", "odi run p --node n --full-refresh")
+    if way == "put back":
+        edit(box, ("    write:", "      incremental: files\n    write:"))
+        assert box.run("n").status is RunStatus.NO_DATA
+        return
+    box.run("n", full_refresh=True)
     assert ids(box) == [1, 2, 3]
     assert box.hwm("n") is None
     box.run("n")
