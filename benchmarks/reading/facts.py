@@ -106,11 +106,18 @@ def key_of(fact: Fact, node: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def wanted_of(
-    facts: list[Fact], loaded: set[int], node: Mapping[str, Any], offered: Set[int] = frozenset()
+    facts: list[Fact],
+    loaded: set[int],
+    node: Mapping[str, Any],
+    offered: Set[int] = frozenset(),
+    before: Mapping[str, Any] | None = None,
 ) -> set[int]:
     """The facts that the next run of a node has to load, of those that are not loaded: above all that are.
 
     A row that was ``offered`` to a run, and whose key is there now, was read: another row of its key is stored.
+
+    Args:
+        before: the node as it was when rows were offered; None: as it is.
     """
     increment = increment_of(node)
     fresh = [fact for fact in facts if fact.uid not in loaded]
@@ -118,9 +125,11 @@ def wanted_of(
         # An append after upserts does not load again what a newer row of its key replaced.
         newest = max(loaded, default=0) if increment and node["write"]["mode"] == "append" else 0
         return {fact.uid for fact in fresh if fact.uid > newest}
-    is_keyed = node["write"]["mode"] in ("upsert", "append_once")
-    keys = {key_of(fact, node) for fact in facts if fact.uid in loaded} if is_keyed else set()
-    read = loaded | {fact.uid for fact in facts if fact.uid in offered and key_of(fact, node) in keys}
+    read = set(loaded)
+    for offered_to in (node, before or node):
+        if offered_to["write"]["mode"] in ("upsert", "append_once"):
+            keys = {key_of(fact, offered_to) for fact in facts if fact.uid in loaded}
+            read |= {fact.uid for fact in facts if fact.uid in offered and key_of(fact, offered_to) in keys}
     marks = [found for fact in facts if fact.uid in read and (found := cursor_of(fact, node)) is not None]
     highest = max(marks, default=None)
     # Where the first run begins says nothing to the runs after it.

@@ -353,7 +353,7 @@ def _judged(
 
 def _difference(world: World, loaded: Counter[int], then: dict[str, Any], *, full: bool) -> str | None:
     node, counts, mode = world.node, world.counts(), world.node["write"]["mode"]
-    wanted = wanted_of(world.facts, set(loaded), node, world.offered)
+    wanted = wanted_of(world.facts, set(loaded), node, world.offered, then)
     if mode == "append" and not increment_of(node):
         # Each run adds all of its source: such a node is defined to.
         return f"rows {sorted(wanted - counts.keys())} are missing" if wanted - counts.keys() else None
@@ -389,6 +389,11 @@ def _keyed_difference(world: World, there: set[int], loaded: set[int], wanted: s
         return f"no row has the keys of {gone}"
     if world.node["write"]["mode"] != "upsert":
         return None
-    newest = {key_of(by_uid[uid], world.node): uid for uid in sorted(wanted)}
-    old = [(uids[0], newest[key]) for key, uids in keys.items() if key in newest and uids[0] < newest[key]]
+    newer = world.node["write"].get("only_if_newer")
+    as_text = newer is not None and declared_type(world.node, newer) == "STRING"
+    rank = {uid: str(fact.values()[newer]) if as_text else uid for uid, fact in by_uid.items()}
+    newest = {key_of(by_uid[uid], world.node): uid for uid in sorted(wanted, key=rank.__getitem__)}
+    old = [
+        (uids[0], newest[key]) for key, uids in keys.items() if key in newest and rank[uids[0]] < rank[newest[key]]
+    ]
     return f"older rows are there instead of newer ones: {old}" if old else None
