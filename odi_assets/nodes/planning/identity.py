@@ -146,16 +146,19 @@ def require_sources_of_table(node: Node, start: Start, target: TableHandle) -> N
         if then is None:
             continue
         mark = marks.get(source.name)
-        is_same = source.name in names and same_source(then, source.identity, moved=is_moved(node, origin))
-        how = source.why_unreachable(mark) if is_same and isinstance(mark, VersionMark) else None
-        if is_same and how is None:
-            continue
-        raise IdentityMismatchError(
-            f"{node}: {how or f'its table has rows of {_place(then)}, and {_place(source.identity)} is read now'}; "
-            "rows of both would stand side by side",
-            fix=f"put the definition back; or load all rows from there first: odi run {node.command}",
-            node=str(node),
-        )
+        if isinstance(mark, VersionMark) and mark.table_id is not None:
+            # A table is known by its id, wherever it is.
+            how = source.why_unreachable(mark)
+        elif source.name in names and same_source(then, source.identity, moved=is_moved(node, origin)):
+            how = None
+        else:
+            how = f"its table has rows of {_place(then)}, and {_place(source.identity)} is read now"
+        if how is not None:
+            raise IdentityMismatchError(
+                f"{node}: {how}; rows of both would stand side by side",
+                fix=f"put the definition back; or load all rows from there first: odi run {node.command}",
+                node=str(node),
+            )
 
 
 def _origin_of_parts(target: TableHandle) -> HwmOrigin | None:

@@ -5,6 +5,7 @@ No later run would notice: a part moves no mark, and once the definition is put 
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -62,6 +63,17 @@ def test_a_part_of_another_source_is_refused_and_nothing_is_lost_once_it_is_put_
     redefine(box, ("b/", "a/"))
     box.run("n", start=D1, end=D4)
     assert box.run("n").status is RunStatus.NO_DATA
+    assert box.rows("n") == before
+
+
+def test_a_table_that_was_moved_is_the_same_source(tmp_path: Path, spark: SparkSession) -> None:
+    box = made(tmp_path, spark, *NODES["partitions of a table"])
+    box.run("n")
+    before = box.rows("n")
+    shutil.rmtree(tmp_path / "landing" / "b" / "table")
+    (tmp_path / "landing" / "a" / "table").rename(tmp_path / "landing" / "b" / "table")
+    redefine(box, ("a/", "b/"))
+    box.run("n", start=D1, end=D4)
     assert box.rows("n") == before
 
 
