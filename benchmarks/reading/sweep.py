@@ -393,7 +393,5 @@ def _keyed_difference(world: World, there: set[int], loaded: set[int], wanted: s
     as_text = newer is not None and declared_type(world.node, newer) == "STRING"
     rank = {uid: str(fact.values()[newer]) if as_text else uid for uid, fact in by_uid.items()}
     newest = {key_of(by_uid[uid], world.node): uid for uid in sorted(wanted, key=rank.__getitem__)}
-    old = [
-        (uids[0], newest[key]) for key, uids in keys.items() if key in newest and rank[uids[0]] < rank[newest[key]]
-    ]
+    old = [(uids[0], newest[key]) for key, uids in keys.items() if key in newest and rank[uids[0]] < rank[newest[key]]]
     return f"older rows are there instead of newer ones: {old}" if old else None
