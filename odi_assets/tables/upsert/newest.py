@@ -74,9 +74,9 @@ def one_of_equal(batch: DataFrame, keys: Sequence[str], uri: str) -> DataFrame:
     example = ", ".join(f"{key}={row[key]!r}" for key in keys)
     raise RepeatedKeysError(
         f"{row[_COUNT]} different rows of several files for {uri} have the same keys ({example}); the first counts, "
-        "and after a transform no row says which file it is of",
+        "and no row says which file it is of",
         fix=f"leave one row of a key in the transform, for example by row_number() over (partition by "
-        f"{', '.join(keys)} order by …); without a transform, the row of the first file counts",
+        f"{', '.join(keys)} order by …)",
         uri=uri,
         keys=tuple(keys),
     )
