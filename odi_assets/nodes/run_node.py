@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.retry import raced
-from odi_assets.errors import TableConflictError
+from odi_assets.errors import OdiError, TableConflictError
 from odi_assets.nodes.execution.advance import no_data
 from odi_assets.nodes.execution.checks.bad_rows import out_of_step
 from odi_assets.nodes.execution.checks.quarantine import bring_in_step
@@ -102,7 +102,7 @@ class NodeRun:
             SparkDiedError: the JVM died, in this attempt or before it.
         """
         try:
-            with death_named(f"{self.key} ran"):
+            with death_named(f"{self.key} ran", but=OdiError):
                 yield
         except BaseException as error:
             skipped = self.gives_up(error)

@@ -40,8 +40,11 @@ _GOES_ON = "what was committed stays, and the next run goes on from there"
 
 
 @contextmanager
-def death_named(what: str) -> Iterator[None]:
+def death_named(what: str, *, but: type[Exception] = SparkDiedError) -> Iterator[None]:
     """A block in which the errors that the death of the JVM causes say that it died.
+
+    Args:
+        but: errors that say what is wrong themselves.
 
     Raises:
         SparkDiedError: it died, or had no memory left.
@@ -49,8 +52,8 @@ def death_named(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        died = death_of_spark(error, what)
-        if died is None or isinstance(error, SparkDiedError):
+        died = None if isinstance(error, but) else death_of_spark(error, what)
+        if died is None:
             raise
         raise died from error
 
