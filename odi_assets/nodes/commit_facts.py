@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.history import CommittedStamp, commit_digest
+from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateError
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.stream_facts import StreamFacts
@@ -146,9 +147,10 @@ class CommitFacts:
         bounds: start and end of a bounded run.
         ranges: of a bounded run, by source whose cursor was in ``bounds``: what the source consisted of.
         partitions: the values of a column that a run was bounded to.
-        sources: of a run that was bounded: what each source is that the node follows. No mark says it.
+        sources: of a run that was bounded, and of a rewind to a table without an HWM: what each source is that the node
+            follows. No mark says it.
         hwm: the HWM that belongs to the table's rows from this commit on.
-        before_first_run: of a rewind: the version it went back to holds no row of the node's runs.
+        before_first_run: of a rewind, and of an adoption: the table holds no row of the node's increments from then on.
         rewound_to: of a rewind: the version it went back to.
         rows_written, rows_updated: counted by the write.
         store: the version of the node's state store that belongs to the table's rows from this commit on.
@@ -185,9 +187,15 @@ class CommitFacts:
     known_by: Mapping[str, Any] | None = None
 
     def origin(self, table_id: str | None) -> HwmOrigin:
-        """What the HWM of this commit is of; of a part of the rows, what they are of."""
-        measures = self.hwm.measures if self.hwm else _identities(self.sources)
+        """What the HWM of this commit is of."""
+        measures = self.hwm.measures if self.hwm else {}
         return HwmOrigin(self.node or None, self.project, self.root, table_id, measures)
+
+    @property
+    def origin_of_part(self) -> HwmOrigin | None:
+        """What the rows of a part are of, where no HWM says it; None if this commit does not either."""
+        sources = _identities(self.sources)
+        return HwmOrigin(self.node or None, self.project, self.root, None, sources) if sources else None
 
     def to_json(self) -> dict[str, Any]:
         """The facts as the log stores them. The commit itself adds the counts of rows and ``rewound_to``."""
@@ -202,6 +210,14 @@ class CommitFacts:
         known = {name: value for name, value in facts.items() if value is not None}
         updated_at = self.state_updated_at.isoformat() if self.state_updated_at else None
         return {**known, "state_updated_at": updated_at}
+
+    @classmethod
+    def last_in(cls, target: TableHandle, fences: Collection[str]) -> CommitFacts | None:
+        """The facts of the newest commit of ``target`` under one of ``fences``; None if the log holds none."""
+        if not any(target.transaction_number(fence) for fence in fences):
+            return None
+        own = (stamp for stamp in target.stamps() if stamp.app_id in fences)
+        return next(map(cls.of, own), None)
 
     @classmethod
     def of(cls, stamp: CommittedStamp) -> CommitFacts:

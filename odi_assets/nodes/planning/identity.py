@@ -7,7 +7,7 @@ lake or a landing zone that was moved, a connection that was renamed or leads to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,23 +15,25 @@ from odi_assets.connections.location import is_there
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
-from odi_assets.nodes.node import Node
+from odi_assets.nodes.node import Node, app_ids
 from odi_assets.nodes.planning.known_rows import require_known_rows
 from odi_assets.nodes.planning.writers import Writer, other_writer, require_no_quarantine
 from odi_assets.sources.marks import Identity, VersionMark
 from odi_assets.sources.reading import changes, same_cursor
 
 if TYPE_CHECKING:
+    from odi_assets.nodes.mark import NodeMark
     from odi_assets.nodes.planning.start import Start
 
 _ORDERS = {"files": "files that are new", "version": "the table's versions"}
 
 
 def require_own(node: Node, start: Start, target: TableHandle) -> None:
-    """Raises IdentityMismatchError if the table or the HWM that ``node`` would go on with is another node's, or the
-    node would not know the rows of the table."""
+    """Raises IdentityMismatchError if the table or the HWM that ``node`` would go on with is another node's, the table
+    holds parts of another source, or the node would not know the rows of the table."""
     require_own_table(node, target)
     require_own_hwm(node, start.origin)
+    require_sources_of_parts(node, start, target)
     require_known_rows(node, target)
 
 
@@ -132,40 +134,69 @@ def require_followed(node: Node, origin: HwmOrigin | None) -> None:
 
 
 def require_sources_of_table(node: Node, start: Start, target: TableHandle) -> None:
-    """Raises IdentityMismatchError if rows that are read now, without moving a mark, would stand beside rows of another
+    """Raises IdentityMismatchError if a part that is read now, and moves no mark, would stand beside rows of another
     source: the marks would not show it, and no later run would notice."""
-    origin = start.origin if start.hwm is not None else _origin_of_parts(target)
-    if origin is None or not origin.measures or not node.following:
-        return
+    if start.hwm is None or start.origin is None or not node.following:
+        differences = other_sources_of_parts(node, start, target)
+    else:
+        differences = list(_other_sources_of_marks(node, start.hwm, start.origin))
+    if differences:
+        raise IdentityMismatchError(
+            f"{node}: {'; '.join(differences)}; rows of both would stand side by side",
+            fix=f"put the definition back; or load all rows from there first: odi run {node.command}",
+            node=str(node),
+        )
+
+
+def _other_sources_of_marks(node: Node, hwm: NodeMark, origin: HwmOrigin) -> Iterator[str]:
+    """How sources are others than those that the marks measure, each in words, where an increment would not stop: it
+    would replace the table.
+
+    Raises:
+        IdentityMismatchError: an increment would stop too.
+    """
     is_replaced = node.config.write.mode.traits.increment == "table"
     names = same_sources(node, origin) if is_replaced else matched(node, origin)
-    by_version = any(then.increment == "version" for then in origin.measures.values())
-    marks = node.marks(start.hwm, None, origin.measures, names=names) if by_version else {}
+    by_version = any(identity.increment == "version" for identity in origin.measures.values())
+    marks = node.marks(hwm, None, origin.measures, names=names) if by_version else {}
+    moved = is_moved(node, origin)
     for source in node.sources:
-        then = origin.measures.get(names.get(source.name, source.name)) if source.follows else None
-        if then is None:
+        then, mark = origin.measures.get(names.get(source.name, source.name)), marks.get(source.name)
+        if then is None or not source.follows:
             continue
-        mark = marks.get(source.name)
         if isinstance(mark, VersionMark) and mark.table_id is not None:
             # A table is known by its id, wherever it is.
-            how = source.why_unreachable(mark)
-        elif source.name in names and same_source(then, source.identity, moved=is_moved(node, origin)):
-            how = None
-        else:
-            how = f"its table has rows of {_place(then)}, and {_place(source.identity)} is read now"
-        if how is not None:
-            raise IdentityMismatchError(
-                f"{node}: {how}; rows of both would stand side by side",
-                fix=f"put the definition back; or load all rows from there first: odi run {node.command}",
-                node=str(node),
-            )
+            yield from filter(None, [source.why_unreachable(mark)])
+        elif source.name not in names or not same_source(then, source.identity, moved=moved):
+            yield f"its table has rows of {_place(then)}, and {_place(source.identity)} is read now"
 
 
-def _origin_of_parts(target: TableHandle) -> HwmOrigin | None:
-    """What a table without an HWM is made of, by the last commit of a part of its rows."""
-    commits = (CommitFacts.of(stamp) for stamp in target.stamps()) if target.exists else ()
-    part = next((facts for facts in commits if facts.sources), None)
-    return None if part is None else part.origin(target.table_id)
+def require_sources_of_parts(node: Node, start: Start, target: TableHandle) -> None:
+    """Raises IdentityMismatchError if a table that has no HWM holds parts of another source than ``node`` reads, and is
+    not replaced as a whole."""
+    is_replaced = node.config.write.mode.traits.increment == "table"
+    differences = [] if is_replaced else other_sources_of_parts(node, start, target)
+    if differences:
+        raise IdentityMismatchError(
+            f"{node}: {'; '.join(differences)}; rows of both would stand side by side",
+            fix=f"if the rows are the same, go on with them: odi state adopt {node}; or put the definition back; "
+            f"or rebuild the table from its sources: odi run {node.command} --full-refresh",
+            node=str(node),
+        )
+
+
+def other_sources_of_parts(node: Node, start: Start, target: TableHandle) -> list[str]:
+    """How sources are others than those that parts of a table without an HWM are of, each in words."""
+    facts = CommitFacts.last_in(target, app_ids(node.key)) if start.hwm is None and target.exists else None
+    origin = None if facts is None else facts.origin_of_part
+    if origin is None:
+        return []
+    moved, parts = is_moved(node, origin), list(origin.measures.values())
+    return [
+        f"its table has parts of {', '.join(map(_place, parts))}, and {_place(identity)} is read now"
+        for identity in measured(node).values()
+        if not any(same_source(then, identity, moved=moved) for then in parts)
+    ]
 
 
 def same_sources(node: Node, origin: HwmOrigin | None) -> dict[str, str]:

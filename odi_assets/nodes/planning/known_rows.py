@@ -16,7 +16,7 @@ from odi_assets.config.models.ddl import column_types
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.commit_facts import CommitFacts
-from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.node import Node, app_ids
 from odi_assets.sources.marks import READ
 from odi_assets.sources.reading import Settings, changes, type_of
 
@@ -75,9 +75,9 @@ def known_differently(node: Node, target: TableHandle) -> list[str]:
 
 
 def known_in(target: TableHandle, node: Node) -> Mapping[str, Any] | None:
-    """By what the rows of a version of the node's table are known; None if the log does not say."""
-    stamp = target.last_stamp(app_id(node.key)) if target.exists else None
-    return None if stamp is None else CommitFacts.of(stamp).known_by
+    """By what the rows of a version of the node's table are known, parts of it too; None if the log does not say."""
+    facts = CommitFacts.last_in(target, app_ids(node.key)) if target.exists else None
+    return None if facts is None else facts.known_by
 
 
 def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -26,12 +26,13 @@ from odi_assets.errors import IdentityMismatchError, IncrementError, NoCursorCol
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.kinds import Former
 from odi_assets.nodes.mark import NodeMark, mark_text
-from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.node import Node, app_id, app_ids
 from odi_assets.nodes.planning.identity import (
     difference,
     is_moved,
     matched,
     origin_now,
+    other_sources_of_parts,
     require_followed,
     require_own_hwm,
     same_order,
@@ -125,7 +126,7 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     require_followed(node, start.origin)
     changes = [f"the table was written by {writer}"] if writer is not None else []
     changes += _foreign_hwm(node, start.origin) if writer is None else []
-    changes += known_differently(node, target)
+    changes += [*other_sources_of_parts(node, start, target), *known_differently(node, target)]
     quarantine, of_quarantine = _foreign_quarantine(node)
     changes += of_quarantine
     if not changes and _still_measures(node, start):
@@ -232,8 +233,15 @@ def _facts(adoption: Adoption) -> CommitFacts:
         state_revision=entry.revision if entry else 0,
         state_updated_at=entry.updated_at if entry else datetime.now(UTC),
         hwm=hwm,
+        # Parts alone are no load up to somewhere: the first run adds to them, as it would have before.
+        before_first_run=True if keeps_hwm and _has_parts_alone(node, adoption.target) else None,
         known_by=known_by(node),
     )
+
+
+def _has_parts_alone(node: Node, target: TableHandle) -> bool:
+    increments, parts = map(target.transaction_number, app_ids(node.key))
+    return bool(parts) and not increments
 
 
 def _kept_before(

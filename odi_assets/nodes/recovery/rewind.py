@@ -28,7 +28,6 @@ from odi_assets.nodes.history import attempts
 from odi_assets.nodes.kinds import GoesAlong
 from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node, app_id, app_ids
-from odi_assets.nodes.planning.known_rows import known_in
 from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_since, what_is_behind
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.rewind_log import require_log_kept
@@ -433,6 +432,7 @@ def _apply(project: Project, state: StateBackend, rewind: Rewind, run_id: str) -
 
 def _facts(node: Node, rewind: Rewind, run_id: str) -> CommitFacts:
     entry, keeps_hwm = rewind.entry, bool(node.following)
+    before = CommitFacts.last_in(rewind.before, app_ids(node.key)) if rewind.before.exists else None
     return CommitFacts(
         node=str(node),
         project=node.project.config.project,
@@ -448,7 +448,8 @@ def _facts(node: Node, rewind: Rewind, run_id: str) -> CommitFacts:
         before_first_run=not rewind.before.transaction_number(app_id(node.key)) if keeps_hwm else None,
         rewound_to=rewind.to_version if rewind.to_version == rewind.from_version else None,
         stream=rewind.along.facts if rewind.along else None,
-        known_by=known_in(rewind.before, node),
+        known_by=None if before is None else before.known_by,
+        sources=None if before is None else before.sources,
     )
 
 

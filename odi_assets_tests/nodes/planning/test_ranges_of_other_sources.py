@@ -15,11 +15,14 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import IdentityMismatchError
-from odi_assets.nodes.recovery.adopt import plan_adoption
+from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
+from odi_assets.nodes.recovery.doctor import examine
+from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.planning.test_changed_definitions import redefine
 from odi_assets_tests.nodes.support import Sandbox
 
+KEY = NodeKey("p", "n")
 D1, D4 = "2024-01-01", "2024-01-04"
 COLUMNS = 'schema: "id BIGINT, day DATE, at TIMESTAMP", options: {header: "true"}'
 FILES = f'read: {{connection: landing, format: csv, path: "a/*.csv", {COLUMNS}, incremental: files}}'
@@ -36,6 +39,10 @@ NODES = {
     "rows that are appended": (FILES, DAYS, "mode: append"),
 }
 ROWS = [(1, "2024-01-01"), (2, "2024-01-02"), (3, "2024-01-03")]
+
+
+def ids(box: Sandbox) -> list[int]:
+    return sorted(row[0] for row in box.rows("n"))
 
 
 def made(root: Path, spark: SparkSession, read: str, partition: str, write: str) -> Sandbox:
@@ -77,12 +84,55 @@ def test_a_table_that_was_moved_is_the_same_source(tmp_path: Path, spark: SparkS
     assert box.rows("n") == before
 
 
-def test_parts_alone_make_no_table_of_two_sources(tmp_path: Path, spark: SparkSession) -> None:
+@pytest.mark.parametrize("way", ["adopt", "put back", "full refresh"])
+def test_a_table_of_parts_alone_is_of_one_source(tmp_path: Path, spark: SparkSession, way: str) -> None:
     box = made(tmp_path, spark, *NODES["partitions of files"])
     box.run("n", start=D1, end="2024-01-03")
+    before = box.rows("n")
     redefine(box, ("a/", "b/"))
-    with pytest.raises(IdentityMismatchError, match=r"what its HWM measures|its table has rows of"):
-        box.run("n", start="2024-01-03", end=D4)
+    for bounds in ({"start": "2024-01-03", "end": D4}, {}):
+        with pytest.raises(
+            IdentityMismatchError, match=r"its table has parts of .*/a/\*\.csv, and .*/b/\*\.csv is read now"
+        ):
+            box.run("n", **bounds)
+    (disagreement,) = examine(box.project, box.state, [KEY])
+    assert "its table has parts of" in disagreement.message
+    assert box.rows("n") == before
+    if way == "put back":
+        redefine(box, ("b/", "a/"))
+        box.run("n")
+        assert ids(box) == [1, 2, 3]
+        return
+    if way == "adopt":
+        adoption = plan_adoption(box.project, box.state, KEY, lambda: spark)
+        assert adoption is not None
+        apply_adoption(box.state, adoption)
+        assert list(examine(box.project, box.state, [KEY])) == []
+    box.run("n", full_refresh=way == "full refresh", accept_loss=way == "full refresh")
+    # The first increment replaces the partitions of its rows, and no others.
+    assert ids(box) == ([2, 100] if way == "adopt" else [100])
+    assert box.run("n").status is RunStatus.NO_DATA
+
+
+def test_a_rewind_to_parts_alone_keeps_what_they_are_of(tmp_path: Path, spark: SparkSession) -> None:
+    box = made(tmp_path, spark, *NODES["partitions of files"])
+    box.run("n", start=D1, end="2024-01-03")
+    box.run("n")
+    apply_rewind(box.project, box.state, plan_rewind(box.project, box.state, KEY, lambda _: 0))
+    assert ids(box) == [1, 2]
+    redefine(box, ("a/", "b/"))
+    with pytest.raises(IdentityMismatchError, match="its table has parts of"):
+        box.run("n")
+
+
+def test_parts_alone_are_known_by_what_made_their_partitions(tmp_path: Path, spark: SparkSession) -> None:
+    read, partition, write = NODES["partitions of files"]
+    box = made(tmp_path, spark, f'{read}\n    transform: {{sql: "SELECT id, day AS day FROM df"}}', partition, write)
+    box.run("n", start=D1, end=D4)
+    redefine(box, ("day AS day", "date_add(day, 1) AS day"))
+    for bounds in ({"start": D1, "end": D4}, {}):
+        with pytest.raises(IdentityMismatchError, match=r"is DATE_ADD\(df\.day, 1\) now"):
+            box.run("n", **bounds)
 
 
 @pytest.mark.parametrize("kind", ["rows that are appended", "a table that is replaced"])
@@ -108,4 +158,4 @@ def test_what_follows_its_source_no_more_and_appends_cannot_be_adopted(tmp_path:
     with pytest.raises(IdentityMismatchError, match="each run would append all rows again"):
         box.run("n")
     with pytest.raises(IdentityMismatchError, match="each run would append all rows again"):
-        plan_adoption(box.project, box.state, NodeKey("p", "n"), lambda: spark)
+        plan_adoption(box.project, box.state, KEY, lambda: spark)
