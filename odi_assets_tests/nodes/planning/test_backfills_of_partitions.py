@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.partitions.cases import Case
+from benchmarks.partitions.edited import EditedCase, lived_with_an_edit
 from benchmarks.partitions.sweep import lived
 from benchmarks.partitions.values import ValueCase, lived_by_values
 
@@ -26,6 +27,23 @@ def test_a_partition_gets_its_own_rows_once_and_leaves_those_of_its_neighbours(
     tmp_path: Path, spark: SparkSession, mode: str, case: Case
 ) -> None:
     assert lived(case, mode, spark, tmp_path / "home", random.Random(7)) == []
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        EditedCase("files", "overwrite", ("increment",), "another source"),
+        EditedCase("a table by version", "partition_overwrite", ("part",), "another source"),
+        EditedCase("files by a cursor", "append", ("increment", "part"), "another day"),
+        EditedCase("a node by version", "upsert, keys: [id]", ("part", "increment"), "another node"),
+    ],
+    ids=str,
+)
+def test_parts_that_are_run_under_an_edit_stop_or_leave_rows_that_are_right(
+    tmp_path: Path, spark: SparkSession, case: EditedCase
+) -> None:
+    """The long form is ``python -m benchmarks partitions --only edits``."""
+    assert lived_with_an_edit(case, spark, tmp_path / "home", random.Random(7)) == []
 
 
 @pytest.mark.parametrize(
