@@ -14,11 +14,13 @@ from odi_assets.cli.terminal.confirm import require_consent
 from odi_assets.cli.terminal.options import DryRunOption, JsonOption, Settings, YesOption
 from odi_assets.cli.terminal.output import data_json, note, stdout_kept_for_data
 from odi_assets.errors import OdiError
-from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
+from odi_assets.nodes.recovery.adopt import Adoption, apply_adoption, plan_adoption
 from odi_assets.spark.session import open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from odi_assets.config.graph import NodeKey
 
 NodesArgument = Annotated[
     list[str],
@@ -61,15 +63,29 @@ def adopt(
     if as_json:
         data_json([adoption.to_json() for adoption in adoptions.values()])
     for key, adoption in planned.items():
-        if adoption is None:
-            note(f"{key}: nothing to adopt: its table, its HWM and its sources are its own.")
-            continue
-        note(f"{key}: {'; '.join(adoption.changes)}.")
-        note(f"  Its HWM: {adoption.hwm_before or 'none'} → {adoption.hwm_after or 'none'}.")
+        _show(key, adoption)
     if not adoptions or dry_run:
         return
-    note("The rows of these tables count as rows of the nodes as they are defined now; none is read again.")
+    is_read_again = any(map(_reads_all_again, adoptions.values()))
+    text = "The rows of these tables count as rows of the nodes as they are defined now"
+    note(f"{text}." if is_read_again else f"{text}; none is read again.")
     require_consent(yes)
     for key, adoption in adoptions.items():
         apply_adoption(state, adoption)
         note(f"{key}: adopted.")
+
+
+def _show(key: NodeKey, adoption: Adoption | None) -> None:
+    if adoption is None:
+        note(f"{key}: nothing to adopt: its table, its HWM and its sources are its own.")
+        return
+    note(f"{key}: {'; '.join(adoption.changes)}.")
+    note(f"  Its HWM: {adoption.hwm_before or 'none'} → {adoption.hwm_after or 'none'}.")
+    if _reads_all_again(adoption):
+        mode = adoption.node.config.write.mode
+        effect = "adds no row twice" if mode.traits.takes_rows_again else "adds all of their rows again"
+        note(f"  Its next run reads its sources whole, and `{mode}` {effect}.")
+
+
+def _reads_all_again(adoption: Adoption) -> bool:
+    return adoption.node.kind.keeps_hwm and adoption.hwm_after is None

@@ -124,9 +124,7 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     fence = app_id(node.key if writer is None else NodeKey.parse(writer.nodes[0]))
     start = start_of(node, kept, target, fence)
     require_followed(node, start.origin)
-    changes = [f"the table was written by {writer}"] if writer is not None else []
-    changes += _foreign_hwm(node, start.origin) if writer is None else []
-    changes += [*other_sources_of_parts(node, start, target), *known_differently(node, target)]
+    changes = _changes(node, start, target, writer)
     quarantine, of_quarantine = _foreign_quarantine(node)
     changes += of_quarantine
     if not changes and _still_measures(node, start):
@@ -153,6 +151,17 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
         tuple(reads),
         quarantine=quarantine,
     )
+
+
+def _changes(node: Node, start: Start, target: TableHandle, writer: Writer | None) -> list[str]:
+    """What changed about the node, its table and what it follows, each in words; not how its sources are read."""
+    followed = start.origin is not None and bool(start.origin.measures)
+    return [
+        *(_foreign_hwm(node, start.origin) if writer is None else [f"the table was written by {writer}"]),
+        *(["it follows none of its sources any more"] if followed and not node.following else []),
+        *other_sources_of_parts(node, start, target),
+        *known_differently(node, target),
+    ]
 
 
 def _remembered(marks: Mapping[str, Mark], reads: Sequence[PlannedRead]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
+from odi_assets.cli import main
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
@@ -123,6 +124,19 @@ def test_a_rewind_to_parts_alone_keeps_what_they_are_of(tmp_path: Path, spark: S
     redefine(box, ("a/", "b/"))
     with pytest.raises(IdentityMismatchError, match="its table has parts of"):
         box.run("n")
+
+
+def test_the_shell_says_what_is_read_again_once_it_is_adopted(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    box = made(tmp_path, spark, *NODES["partitions by keys"])
+    box.run("n")
+    redefine(box, (", incremental: files", ""))
+    assert main(["--config", str(tmp_path / "odibi.yaml"), "state", "adopt", "p.n", "--yes"]) == 0
+    said = capsys.readouterr().err
+    assert "p.n: it follows none of its sources any more." in said
+    assert "reads its sources whole, and `upsert` adds no row twice" in said
+    assert "none is read again" not in said
 
 
 def test_parts_alone_are_known_by_what_made_their_partitions(tmp_path: Path, spark: SparkSession) -> None:
