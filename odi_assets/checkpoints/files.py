@@ -256,7 +256,7 @@ class StoreFiles:
         """What is in a file, or what is wrong with it."""
         if file not in self._read:
             try:
-                self._read[file] = _read(file, _state(file), _state(checksums_of(file)))
+                self._read[file] = _content(file)
             except Damage as damage:
                 self._read[file] = FileFault(self._name(file), f"is torn: {damage}")
             except OSError as error:
@@ -340,6 +340,11 @@ class StoreFiles:
 
     def _name(self, file: Path) -> str:
         return file.relative_to(self.root).as_posix()
+
+
+def _content(file: Path) -> StateFileContents:
+    """What is in a file. An archive names files beside it, which are looked at each time."""
+    return read_state_file(file) if file.suffix == ".zip" else _read(file, _state(file), _state(checksums_of(file)))
 
 
 @lru_cache(maxsize=4096)

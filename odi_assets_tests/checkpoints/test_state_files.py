@@ -125,6 +125,19 @@ def test_checksums_that_change_after_a_first_look_are_seen(join_checkpoint: Path
     assert fault.path == f"state/0/0/{ROWS}/2.changelog"
 
 
+def test_table_files_that_go_after_a_first_look_are_seen(join_checkpoint: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(join_checkpoint, tmp_path / "copy"))
+    folder = copy / "state" / "0" / "0" / ROWS
+    (folder / "SSTs").mkdir(exist_ok=True)
+    (folder / "SSTs" / "1-a.sst").write_bytes(b"rows")
+    archive(folder / "2.zip", {"1-a.sst": 4})
+    assert check_files(copy).faults == ()
+    (folder / "SSTs" / "1-a.sst").write_bytes(b"row")
+    (fault,) = check_files(copy).faults
+    assert fault.path == f"state/0/0/{ROWS}/2.zip"
+    assert "SSTs/1-a.sst has 3 bytes and had 4" in fault.fault
+
+
 def test_a_sound_checkpoint_has_no_faults(join_checkpoint: Path, count_checkpoint: Path) -> None:
     for checkpoint in (join_checkpoint, count_checkpoint):
         found = check_files(checkpoint)
