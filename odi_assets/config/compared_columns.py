@@ -51,8 +51,8 @@ def known_rows(node: NodeConfig) -> tuple[str, ...]:
 def compared_columns(node: NodeConfig) -> tuple[str, ...]:
     """All columns whose values are compared with values of rows in the table, in a range of partitions too."""
     newer, partition = node.write.only_if_newer, node.partition
-    replaced = partition.columns if partition is not None and not node.write.mode.traits.needs_keys else ()
-    return tuple(dict.fromkeys([*identifying_columns(node), *replaced, *([] if newer is None else [newer])]))
+    parted = () if partition is None else partition.columns
+    return tuple(dict.fromkeys([*identifying_columns(node), *parted, *([] if newer is None else [newer])]))
 
 
 @dataclass(frozen=True)
