@@ -21,6 +21,7 @@ conf = {"spark.jars.ivy": sys.argv[1]}
 open_session(SparkConfig(master="local[1]", packages=sys.argv[2:], conf=conf)).stop()
 """
 _SECONDS = 180
+DEBEZIUM = "3.6.1.Final"
 
 
 def fetched(packages: Sequence[str], wanted: Sequence[str]) -> list[Path]:
@@ -50,9 +51,20 @@ def s3a_jars() -> list[Path]:
 
 def kafka_jars() -> list[Path]:
     """A server of Kafka, with all that it needs (60 MB); none if it cannot be had."""
-    folder = _KEPT / "kafka-4.1.1"
+    return _all_of("kafka-4.1.1", ["org.apache.kafka:kafka_2.13:4.1.1"])
+
+
+def debezium_jars() -> list[Path]:
+    """Debezium's engine and its connector for PostgreSQL, with all that they need; none if they cannot be had."""
+    parts = ("embedded", "connector-postgres")
+    return _all_of(f"debezium-{DEBEZIUM}", [f"io.debezium:debezium-{part}:{DEBEZIUM}" for part in parts])
+
+
+def _all_of(name: str, packages: Sequence[str]) -> list[Path]:
+    """All JARs of packages, which are kept in a folder of that name."""
+    folder = _KEPT / name
     if not folder.is_dir():
-        _fetch(["org.apache.kafka:kafka_2.13:4.1.1"], None, folder)
+        _fetch(packages, None, folder)
     return sorted(folder.glob("*.jar"))
 
 

@@ -30,7 +30,12 @@ def cursors(options: Options) -> list[Row]:
     return _rows(options, CURSORS)
 
 
-def _rows(options: Options, kinds: Sequence[str]) -> list[Row]:
+def pairs(options: Options) -> list[Row]:
+    """Two edits that one run meets together."""
+    return _rows(options, KINDS, at_once=2)
+
+
+def _rows(options: Options, kinds: Sequence[str], *, at_once: int = 1) -> list[Row]:
     from benchmarks.reading.server import started
     from benchmarks.snapshots.lab import session
     from odi_assets.cli.run.command import quiet_libraries
@@ -44,7 +49,7 @@ def _rows(options: Options, kinds: Sequence[str]) -> list[Row]:
         spark.conf.set(name, value)
     try:
         with started() as server:
-            tally = sweep(spark, options.steps, options.seed, folder, options.say, server, kinds=kinds)
+            tally = sweep(spark, options.steps, options.seed, folder, options.say, server, kinds=kinds, at_once=at_once)
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -56,14 +56,19 @@ def sweep(
     server: Any = None,
     edits: Sequence[Edit] = EDITS,
     kinds: Sequence[str] = KINDS,
+    at_once: int = 1,
 ) -> Tally:
-    """Make ``count`` edits, of nodes whose seeds begin at ``seed`` and whose sources are drawn from ``kinds``."""
+    """Make ``count`` edits of nodes whose seeds begin at ``seed`` and whose sources are drawn from ``kinds``.
+
+    Args:
+        at_once: how many edits one run meets together; they count as one.
+    """
     tally = Tally()
     kinds = [kind for kind in kinds if server is not None or kind != "sql"]
     while tally.edits < count:
         world, draw = World(folder / "world", spark, server), random.Random(seed)
         _born(world, draw, kinds)
-        _of_base(world, draw, seed, count, tally, edits, say)
+        _of_base(world, draw, seed, count, tally, edits, at_once, say)
         shutil.rmtree(folder / "world", ignore_errors=True)
         seed += 1
     return tally
@@ -76,6 +81,7 @@ def _of_base(
     count: int,
     tally: Tally,
     edits: Sequence[Edit],
+    at_once: int,
     say: Callable[[str], None],
 ) -> None:
     again = _may_repeat_ids(world.node)
@@ -87,10 +93,12 @@ def _of_base(
         world.run()
     kept = world.keep()
     order = draw.sample(range(len(edits)), len(edits))
-    for place in order[:EDITS_OF_A_BASE]:
+    for number in range(min(EDITS_OF_A_BASE, len(edits) // at_once)):
         if tally.edits >= count:
             return
-        for finding in _edited(world, random.Random(seed * 1000 + place), [edits[place]], tally):
+        places = order[number * at_once : (number + 1) * at_once]
+        draw_of_edits = random.Random(seed * 1000 + places[0])
+        for finding in _edited(world, draw_of_edits, [edits[place] for place in places], tally):
             say(f"  --seed {seed} {finding}")
         world.put_back(kept)
 
