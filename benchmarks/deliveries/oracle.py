@@ -184,7 +184,7 @@ def _csv(delivery: Delivery, text: str, by_name: bool) -> Expected:
         asks = bool(set("\r\n") - set(line_end) & set(text))
         text = text.replace("\n", "\x1e").replace(line_end.replace("\n", "\x1e"), "\n").replace("\r", "\x1f")
     elif line_end is not None:
-        asks = True
+        asks, text = True, text.replace(line_end, "\n")
     try:
         found = records(text, delivery.options.get("sep", ","))
     except ValueError as error:

@@ -228,6 +228,8 @@ def csv_delivery(draw: random.Random, only: str | None = None) -> Delivery:
         if fault in ("odd value", "infers"):
             name = draw.choice(list(columns))
             draw.choice(rows)[name] = draw.choice(ODD[columns[name]])
+        elif fault == "controls" and "name" in columns:
+            draw.choice(rows)["name"] = "a" + "".join(draw.choices("ab\0\x01\x1f\"',", k=draw.randint(1, 4))) + "b"
         elif fault in _IN_VALUES and "name" in columns:
             draw.choice(rows)["name"] = _IN_VALUES[fault].replace("\n", draw.choice(("\n", "\r\n", "\r")))
 
@@ -297,6 +299,7 @@ _IN_VALUES = {
 _CSV: dict[str, _Lines | None] = {
     "odd value": None,
     **dict.fromkeys(_IN_VALUES),
+    "controls": None,
     "latin": None,
     "latin, said": None,
     "mark": None,

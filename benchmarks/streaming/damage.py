@@ -313,7 +313,7 @@ def damage(options: Options) -> list[Row]:
     handle = open_session(SparkConfig(master="local[1]"))
     try:
         for kind, provider in KINDS:
-            with TemporaryDirectory(prefix="odi-benchmark-") as folder:
+            with TemporaryDirectory(prefix="odi-benchmark-", ignore_cleanup_errors=True) as folder:
                 tried, wrong = disagreements(handle.spark, Path(folder), kind, provider, options.steps, options.say)
             name = f"{kind}, {provider}: {tried} damaged files; verdicts that Spark does not share"
             rows.append(Row(name, len(wrong), None, "Spark itself", None, "0", not wrong))

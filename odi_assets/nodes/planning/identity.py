@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odi_assets.connections.location import is_there
+from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
-from odi_assets.nodes.node import Node, app_ids
+from odi_assets.nodes.node import Node, app_id, app_ids
 from odi_assets.nodes.planning.known_rows import require_known_rows
 from odi_assets.nodes.planning.writers import Writer, other_writer, require_no_quarantine
 from odi_assets.sources.marks import Identity, VersionMark
@@ -30,9 +31,10 @@ _ORDERS = {"files": "files that are new", "version": "the table's versions"}
 
 def require_own(node: Node, start: Start, target: TableHandle) -> None:
     """Raises IdentityMismatchError if the table or the HWM that ``node`` would go on with is another node's, the table
-    holds parts of another source, or the node would not know the rows of the table."""
+    holds parts of another source or rows above the HWM, or the node would not know the rows of the table."""
     require_own_table(node, target)
     require_own_hwm(node, start.origin)
+    require_no_unmarked_rows(node, start, target)
     require_sources_of_parts(node, start, target)
     require_known_rows(node, target)
 
@@ -86,6 +88,34 @@ def require_own_hwm(node: Node, origin: HwmOrigin | None) -> None:
         node=str(node),
         key=node.state_key,
     )
+
+
+def require_no_unmarked_rows(node: Node, start: Start, target: TableHandle) -> None:
+    """Raises IdentityMismatchError if ``node`` appends above an HWM, and a run that followed no source wrote its table
+    since: what that run read above the HWM would be appended again."""
+    if start.hwm is None or not node.following or node.config.write.mode.traits.takes_rows_again:
+        return
+    last = target.last_stamp(app_id(node.key))
+    if last is None or CommitFacts.of(last).hwm is not None or _is_said_since(start, last):
+        return
+    raise IdentityMismatchError(
+        f"{node}: version {last.version} of its table was written when the node followed none of its sources, and its "
+        f"HWM is from before; rows above {start.hwm} that are there already would be appended again",
+        fix=f"put the definition back; or rebuild the table from its sources: odi run {node.command} --full-refresh; "
+        f"or, if you know up to where it was loaded, say so: odi state set {node.state_key} VALUE, with a VALUE as "
+        "`odi state get` prints it",
+        node=str(node),
+    )
+
+
+def _is_said_since(start: Start, last: CommittedStamp) -> bool:
+    """Whether somebody set the HWM by hand, or accepted the table, since its commit ``last``."""
+    entry = None if start.repaired else start.current
+    if entry is None:
+        return False
+    if entry.target_commit is not None:
+        return entry.target_commit >= last.version
+    return entry.updated_at > last.committed_at
 
 
 # -- what the marks measure --------------------------------------------------------------------------------------------

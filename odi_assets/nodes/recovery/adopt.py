@@ -34,6 +34,7 @@ from odi_assets.nodes.planning.identity import (
     origin_now,
     other_sources_of_parts,
     require_followed,
+    require_no_unmarked_rows,
     require_own_hwm,
     same_order,
     same_source,
@@ -124,6 +125,7 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     fence = app_id(node.key if writer is None else NodeKey.parse(writer.nodes[0]))
     start = start_of(node, kept, target, fence)
     require_followed(node, start.origin)
+    require_no_unmarked_rows(node, start, target)
     changes = _changes(node, start, target, writer)
     quarantine, of_quarantine = _foreign_quarantine(node)
     changes += of_quarantine

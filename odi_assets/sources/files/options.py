@@ -18,7 +18,6 @@ _STRICT: Mapping[str, Mapping[str, str]] = {
     FileFormat.CSV: {
         "mode": "FAILFAST",
         "enforceSchema": "false",
-        "escape": '"',
         "unescapedQuoteHandling": "RAISE_ERROR",
     },
     FileFormat.JSON: {"mode": "FAILFAST"},
@@ -66,12 +65,23 @@ def _strict(files: FilesSnapshot, options: Mapping[str, str], *, infers: bool) -
     if files.format == FileFormat.JSON and by_name.keys() & {"encoding", "charset"} and not is_one:
         # Spark demands it. A CR before LF is white space of JSON.
         strict_options["lineSep"] = "\n"
-    if "quote" in by_name and "escape" in strict_options:
-        strict_options["escape"] = by_name["quote"] or "\\"
+    if files.format == FileFormat.CSV:
+        strict_options |= _quotes(by_name)
     if infers and files.format == FileFormat.CSV:
         # Column names can only be compared with a schema; inferring one takes Spark a pass of its own.
         strict_options["enforceSchema"] = "true"
     return strict_options
+
+
+def _quotes(by_name: Mapping[str, str]) -> dict[str, str]:
+    """How quotes within quotes are read, where ``by_name``, the options in lower case, does not say it."""
+    quote = by_name.get("quote", '"')
+    escape = by_name.get("escape", quote or "\\")
+    options = {} if "escape" in by_name else {"escape": escape}
+    if escape == quote and "chartoescapequoteescaping" not in by_name:
+        # Spark's default is NUL then, and its parser leaves each NUL of a quoted value out.
+        options["charToEscapeQuoteEscaping"] = quote
+    return options
 
 
 def _for_names(files: FilesSnapshot, paths: Iterable[str]) -> Mapping[str, str]:

@@ -17,7 +17,7 @@ from odi_assets.errors import SourceError
 from odi_assets.sources.files.deliveries import SPLIT, as_read, checked_columns, empty_option, reading_of
 from odi_assets.sources.files.folders import column_name, filled_from_folders
 from odi_assets.sources.files.groups import FileGroup, csv_columns, read_as_is
-from odi_assets.sources.files.parquet.columns import conversion
+from odi_assets.sources.files.parquet.columns import conversion, holds_parts
 from odi_assets.sources.files.parquet.texts import stopping_texts
 from odi_assets.sources.files.settings import FileFormat
 from odi_assets.spark.lazy import F, T, spark_errors
@@ -217,6 +217,9 @@ def _parquet_rows(
             values[field.name] = F.when(is_utf_8, fitting) if is_text else fitting
             if is_text:
                 left.append(F.when(~is_utf_8, F.base64(value.cast("binary"))).alias(own.name))
+            continue
+        if field is not None and own.dataType.typeName() in _PARTS and holds_parts(own.dataType, field.dataType):
+            values[field.name] = as_type(value, own.dataType, field.dataType)
             continue
         if field is not None and (converted := conversion(own.dataType, field)) is not None:
             values[field.name] = F.when(~converted.misfits, converted.value)

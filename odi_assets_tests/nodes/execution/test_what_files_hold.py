@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import itertools
 import json
 import zlib
 from decimal import Decimal
@@ -97,6 +100,22 @@ def test_an_empty_line_is_a_row_of_a_file_with_one_column_and_the_option_that_is
         assert r'{nullValue: "\\N"}' in str(error.fix)
         rows = landed(root, spark, read % r', nullValue: "\\N"', "v\na\n\\N\nb\n").load()
         assert [row["v"] for row in rows] == ["a", "b", None]
+
+
+@pytest.mark.parametrize(
+    ("quote", "more"),
+    [('"', ""), ("'", ', quote: "\'"'), ("'", ', quote: "\'", escape: "\'"'), ('"', ', multiLine: "true"')],
+)
+def test_each_character_between_quotes_of_csv_is_one_of_the_value(
+    tmp_path: Path, spark: SparkSession, quote: str, more: str
+) -> None:
+    texts = ["".join(drawn) for count in (1, 2, 3) for drawn in itertools.product(f"{quote}a\0,\x1f", repeat=count)]
+    file = io.StringIO()
+    writer = csv.writer(file, quotechar=quote, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    writer.writerows([("id", "v", "w"), *((number, text, text) for number, text in enumerate(texts))])
+    read = f'format: csv, schema: "id BIGINT, v STRING, w STRING", options: {{header: "true"{more}}}'
+    rows = landed(tmp_path, spark, read, file.getvalue()).load()
+    assert {row["id"]: (row["v"], row["w"]) for row in rows} == {n: (text, text) for n, text in enumerate(texts)}
 
 
 def test_a_blank_behind_a_closing_quote_stops_the_run(tmp_path: Path, spark: SparkSession) -> None:
@@ -308,6 +327,19 @@ def test_parts_of_parquet_that_are_absent_are_null_and_narrow_ones_fit(tmp_path:
     other = zone(tmp_path, spark, 'format: parquet, schema: "v STRUCT<a: BIGINT, b: STRING>"')
     other.parquet("in/a.x", v=pa.array([{"A": 1}], pa.struct([("A", pa.int32())])))
     assert [tuple(row["v"]) for row in other.load()] == [(1, None)]
+
+
+def test_parts_of_parquet_that_are_absent_or_narrow_fit_under_rescued_too(tmp_path: Path, spark: SparkSession) -> None:
+    columns = "v STRUCT<at: TIMESTAMP, n: BIGINT>, l ARRAY<STRUCT<n: BIGINT>>"
+    other = zone(tmp_path, spark, f'format: parquet, schema: "{columns}", rescued: rest')
+    items = pa.array([[{"n": 2}, None], None], pa.list_(pa.struct([("n", pa.int16())])))
+    other.parquet("in/a.x", v=pa.array([{"N": 1}, None], pa.struct([("N", pa.int32())])), l=items)
+    first, second = sorted(other.load(), key=lambda row: row["v"] is None)
+    assert (tuple(first["v"]), first["l"], first["rest"]) == ((None, 1), [(2,), None], None)
+    assert second == {"v": None, "l": None, "rest": None}
+    other.parquet("in/b.x", v=pa.array([{"n": 1, "m": 2}]))
+    other.run("raw")
+    assert {row["rest"] for row in other.load()} == {None, '{"v":{"m":2,"n":1}}'}
 
 
 def test_types_that_spark_does_not_have_are_an_error_that_names_the_file(tmp_path: Path, spark: SparkSession) -> None:

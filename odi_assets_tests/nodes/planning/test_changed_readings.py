@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from odi_assets.cli import main
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError, OdiError
@@ -356,3 +357,32 @@ def test_a_node_that_follows_nothing_any_more_goes_on_after_each_way_that_its_st
     assert box.hwm("n") is None
     box.run("n")
     assert ids(box) == [1, 1, 2, 2, 3, 3], "each run of such a node adds all of its source"
+
+
+@pytest.mark.parametrize("mode", ["append_once, keys: [id]", "upsert, keys: [id]", "overwrite"])
+@pytest.mark.parametrize("way", ["full refresh", "put back", "state set"])
+def test_rows_of_a_run_that_followed_nothing_are_not_appended_again_above_an_older_mark(
+    way: str, mode: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    box = box_of(tmp_path, spark)
+    increment = "      incremental: {mode: stateful, column: id}\n"
+    edit(box, (increment, ""), ("mode: append", f"mode: {mode}"))
+    box.land("a/2.csv", [HEAD, "4,2024-04-01 00:00:00,04/01/2024,c"])
+    box.run("n")
+    edit(box, ("    write:", f"{increment}    write:"), (f"mode: {mode}", "mode: append"))
+    stops(box, "put the definition back", "odi run p --node n --full-refresh", "odi state set p.n VALUE")
+    box.land("a/3.csv", [HEAD, "5,2024-05-01 00:00:00,05/01/2024,c"])
+    with pytest.raises(IdentityMismatchError, match="followed none of its sources"):
+        plan_adoption(box.project, box.state, NodeKey("p", "n"), lambda: spark)
+    if way == "put back":
+        edit(box, (increment, ""), ("mode: append", f"mode: {mode}"))
+    if way == "state set":
+        set_hwm(box, "4")
+    box.run("n", full_refresh=way == "full refresh")
+    assert ids(box) == [1, 2, 3, 4, 5]
+    if way != "put back":
+        assert box.run("n").status is RunStatus.NO_DATA
+
+
+def set_hwm(box: Sandbox, value: str) -> None:
+    assert main(["--config", str(box.root / "odibi.yaml"), "state", "set", "p.n", value]) == 0

@@ -215,6 +215,12 @@ def conversion(own: DataType, field: StructField) -> Misfit | None:
     return None
 
 
+def holds_parts(own: DataType, wanted: DataType) -> bool:
+    """Whether a type with parts holds each value of another one: it names all of their parts, with types that hold
+    them."""
+    return own.typeName() == wanted.typeName() and _misfit_within(own, wanted, "") is None
+
+
 def _require_parts(
     files: FilesSnapshot, group: FileGroup, own: StructType, wanted: StructType, names: Sequence[str]
 ) -> None:
