@@ -149,31 +149,31 @@ def judge(path: str | Path) -> CheckpointVerdict:
     )
 
 
-def why_unusable(place: Location) -> str | None:
+def why_unusable(checkpoint: Location) -> str | None:
     """What keeps a query from going on from a checkpoint of this machine; None if nothing does, or if there is none:
     a query that failed as it started leaves empty folders.
 
     No query should be running on it.
     """
-    if not place.is_local or not place.local_path.is_dir():
+    if not checkpoint.is_local or not checkpoint.local_path.is_dir():
         return None
     try:
-        if not any(names for _, _, names in os.walk(place.local_path, onerror=_raised)):
+        if not any(names for _, _, names in os.walk(checkpoint.local_path, onerror=_raised)):
             return None
-        return judge(place.local_path).why or None
+        return judge(checkpoint.local_path).why or None
     except CheckpointError as error:
         return error.message
     except OSError as error:
         return str(error)
 
 
-def newest_whole_batch(place: Location) -> int | None:
+def newest_whole_batch(checkpoint: Location) -> int | None:
     """The newest batch whose state can be read, of a checkpoint of this machine whose newest state cannot.
 
     None if there is none, if the checkpoint lies elsewhere, or if nothing is wrong with what it has.
     """
     try:
-        verdict = judge(place.local_path) if place.is_local else None
+        verdict = judge(checkpoint.local_path) if checkpoint.is_local else None
     except (CheckpointError, OSError):
         return None
     return verdict.readable[-1] if verdict and verdict.readable and not verdict.restarts else None

@@ -96,9 +96,9 @@ def _columns_text(difference: KeyDifference) -> str:
 def _show(comparison: Audit) -> None:
     columns = (
         Column("range", lambda audit_range: audit_range.name),
-        Column("source", lambda audit_range: audit_range.found.source_rows, "right"),
-        Column("table", lambda audit_range: audit_range.found.table_rows, "right"),
-        Column("differs", lambda audit_range: differences(audit_range.found), wrap=True),
+        Column("source", lambda audit_range: audit_range.difference.source_rows, "right"),
+        Column("table", lambda audit_range: audit_range.difference.table_rows, "right"),
+        Column("differs", lambda audit_range: differences(audit_range.difference), wrap=True),
         Column("repair", lambda audit_range: audit_range.command, wrap=True),
     )
     if comparison.differing:
@@ -116,7 +116,7 @@ def _show(comparison: Audit) -> None:
 
 def _conclusion(comparison: Audit) -> str:
     if comparison.is_by_key:
-        difference = comparison.ranges[0].found
+        difference = comparison.ranges[0].difference
         differing = difference.missing + difference.extra + difference.repeated + difference.changed
         return (
             f"{counted(differing, comparison.by)} of {difference.source_rows + difference.extra:,} differ."

@@ -47,11 +47,11 @@ def leaves(
             yield Leaf(name, here, value)
 
 
-def sorted_out(found: Iterator[Leaf]) -> tuple[dict[str, Scalar], dict[str, str]]:
+def sorted_out(state_leaves: Iterator[Leaf]) -> tuple[dict[str, Scalar], dict[str, str]]:
     """The single values of a state, which are cursors, and what else it holds, as canonical JSON."""
     cursors: dict[str, Scalar] = {}
     other: dict[str, str] = {}
-    for name, _, value in found:
+    for name, _, value in state_leaves:
         if isinstance(value, dict | list | bool):
             other[name] = write(value, sort=True)
         else:

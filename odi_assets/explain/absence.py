@@ -42,7 +42,7 @@ _STOPPED = (ConfigError, IdentityMismatchError, IncrementError, LossError, Targe
 class Absence:
     """Why keys are not in the table of a node."""
 
-    found: Trace
+    trace: Trace
     followed: Followed
     handle: TableHandle
 
@@ -60,16 +60,16 @@ class Absence:
                     # The table was recomputed without the key, and that has a reason.
                     waiting.append(key)
                 else:
-                    self.found.add(key, gone[key])
+                    self.trace.add(key, gone[key])
             elif self._has_source(key) or isinstance(self.node.kind, StreamKind):
                 waiting.append(key)
             else:
-                self.found.add(key, self._never_came(key))
+                self.trace.add(key, self._never_came(key))
         if not waiting:
             return
         reasons = self._of_stream if isinstance(self.node.kind, StreamKind) else self._reasons
         for key, place in reasons(waiting):
-            self.found.add(key, _with_reason(gone[key], place) if key in gone else place)
+            self.trace.add(key, _with_reason(gone[key], place) if key in gone else place)
 
     def _has_source(self, key: str) -> bool:
         return any(place.rows for place in self._sources(key).values())
@@ -78,7 +78,7 @@ class Absence:
         """Where the key was looked for in what the node reads, by name of the source."""
         above = upstream(self.node)
         names = {s.name: str(above.get(s.name, s.label)) for s in self.node.sources if s.name in self.followed.sources}
-        at = self.found.at[key]
+        at = self.trace.at[key]
         return {name: at[label] for name, label in names.items() if label in at}
 
     def _never_came(self, key: str) -> SearchedPlace:
@@ -110,10 +110,10 @@ class Absence:
         """Whether a row with the keys of the row that is gone is in the table now."""
         before = TableHandle.open(self.handle.location, (stay.gone or 1) - 1)
         columns = [quoted(column) for column in self.node.config.write.keys]
-        was = engine_of(before).read(self.found.spark, before).where(self._is_key(key)).select(*columns)
+        was = engine_of(before).read(self.trace.spark, before).where(self._is_key(key)).select(*columns)
         return bool(
             engine_of(self.handle)
-            .read(self.found.spark, self.handle)
+            .read(self.trace.spark, self.handle)
             .join(was.distinct(), list(self.node.config.write.keys))
             .take(1)
         )
@@ -130,7 +130,7 @@ class Absence:
         node = self.node
         unasked = f"its query has another key. To ask by a column that it reads: odi explain {node} --key COLUMN=VALUE"
         try:
-            explainer = StreamExplainer.of(self.found.project, node.key, self.found.spark)
+            explainer = StreamExplainer.of(self.trace.project, node.key, self.trace.spark)
             answers = explainer.of_columns(self.followed.columns, keys)
         except _STOPPED as error:
             answers, unasked = {}, error.message
@@ -164,7 +164,7 @@ class Absence:
         table = None if location is None else TableHandle.open(location)
         if location is None or table is None or not {*self.followed.columns, FAILED_CHECKS} <= set(table.columns):
             return {}
-        rows = engine_of(table).read(self.found.spark, table)
+        rows = engine_of(table).read(self.trace.spark, table)
         rows = only_asked(rows.withColumn("_odi_key", F.expr(self._key_sql)), keys, "_odi_key")
         failed = F.array_distinct(F.flatten(F.collect_list(FAILED_CHECKS))).alias("failed")
         where = f"{self.node} has it in its quarantine {location.uri}"
@@ -225,8 +225,8 @@ class Absence:
     def _unread(self, keys: Sequence[str]) -> dict[str, str]:
         """By key whose rows are all yet to be read, where they are."""
         try:
-            plan = plan_node(self.found.project, self.found.state, self.node.key)
-            reads = resolve(plan, self.found.spark).reads
+            plan = plan_node(self.trace.project, self.trace.state, self.node.key)
+            reads = resolve(plan, self.trace.spark).reads
         except _STOPPED:
             # It has read what it has read; `odi plan` says what is wrong with it.
             return {}
@@ -240,11 +240,11 @@ class Absence:
             ):
                 continue
             rows = read.increment if isinstance(read, NothingNew) else read
-            rows = rows.resolve(self.found.spark) if isinstance(rows, UnresolvedRead) else rows
+            rows = rows.resolve(self.trace.spark) if isinstance(rows, UnresolvedRead) else rows
             if not isinstance(rows, Read):
                 continue
             why = f"above the high-water mark. Run: odi run {self.node.command}" if waits_for is None else waits_for
-            new = self._count(rows.load(self.found.spark), read.name, keys)
+            new = self._count(rows.load(self.trace.spark), read.name, keys)
             for key, count in new.items():
                 place = self._sources(key).get(read.name)
                 if place is not None and count >= place.rows:
@@ -262,7 +262,7 @@ class Absence:
         condition_by_key: dict[str, str] = {}
         for source in self.node.sources:
             conditions = self._conditions(source.name)
-            rows = rows_of(self.found.spark, source) if source.name in self.followed.sources else None
+            rows = rows_of(self.trace.spark, source) if source.name in self.followed.sources else None
             if not conditions or rows is None:
                 continue
             key = key_sql([quoted(column) for column in self.followed.sources[source.name]])
@@ -281,7 +281,7 @@ class Absence:
     def _lacking(self, keys: Sequence[str]) -> dict[str, str]:
         """By key whose rows have no counterpart in a join, what is lacking."""
         reason_by_key: dict[str, str] = {}
-        frames = {source.name: rows_of(self.found.spark, source) for source in self.node.sources}
+        frames = {source.name: rows_of(self.trace.spark, source) for source in self.node.sources}
         labels = {source.name: source.label for source in self.node.sources}
         for equality in self.followed.outline.equalities if self.followed.outline else ():
             for name in self.followed.sources:
@@ -318,17 +318,17 @@ class Absence:
 
     def _given(self, keys: Sequence[str]) -> dict[str, str]:
         """The keys that the transform gives now: ``given``, or ``replaced`` if the table has their ``write.keys``."""
-        frames = {source.name: rows_of(self.found.spark, source) for source in self.node.sources}
+        frames = {source.name: rows_of(self.trace.spark, source) for source in self.node.sources}
         whole = {name: frame for name, frame in frames.items() if frame is not None}
         if len(whole) < len(frames):
             return {}
         node = self.node
-        rows = transformed(self.found.spark, node.config, node.project.root, whole, str(node))
+        rows = transformed(self.trace.spark, node.config, node.project.root, whole, str(node))
         rows = only_asked(rows.withColumn("_odi_key", F.expr(self._key_sql)), keys, "_odi_key")
         outcome_by_key = {row["_odi_key"]: "given" for row in rows.select("_odi_key").distinct().collect()}
         columns = list(node.config.write.keys)
         if outcome_by_key and columns and self.handle.exists:
-            table = engine_of(self.handle).read(self.found.spark, self.handle).select(*map(quoted, columns)).distinct()
+            table = engine_of(self.handle).read(self.trace.spark, self.handle).select(*map(quoted, columns)).distinct()
             kept = rows.select("_odi_key", *map(quoted, columns)).join(table, columns)
             outcome_by_key |= {row["_odi_key"]: "replaced" for row in kept.select("_odi_key").distinct().collect()}
         return outcome_by_key

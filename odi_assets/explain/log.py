@@ -26,13 +26,13 @@ class CapturedKeys:
     """Keys of a table in a change log.
 
     Attributes:
-        found: what is asked; the places that were looked at are added to it.
+        trace: what is asked; the places that were looked at are added to it.
         capture: the node that writes the log.
         table: the captured table.
         columns: the columns that the keys are of.
     """
 
-    found: Trace
+    trace: Trace
     capture: Node
     table: str
     columns: tuple[str, ...]
@@ -51,24 +51,24 @@ class CapturedKeys:
                 fix=f"give it a primary key; or look at the log itself: odi show {self.capture}",
                 node=str(self.capture),
             )
-        changes = TableLog(engine_of(log).read(self.found.spark, log), self.table, self.capture, mark_of_log(log))
-        by_key = changes.histories(self.columns, self.found.keys)
+        changes = TableLog(engine_of(log).read(self.trace.spark, log), self.table, self.capture, mark_of_log(log))
+        by_key = changes.histories(self.columns, self.trace.keys)
         applied = {
-            str(node): applied_below(node, TableHandle.open(node.target.location), log, self.found.state)
+            str(node): applied_below(node, TableHandle.open(node.target.location), log, self.trace.state)
             for node in appliers
         }
         history_by_key: dict[str, KeyHistory] = {}
-        for asked_key in self.found.keys:
+        for asked_key in self.trace.keys:
             history = by_key.get(asked_key, KeyHistory())
             marked = [
                 replace(change, applied_by=tuple(name for name, below in applied.items() if change.n < below))
                 for change in history.changes
             ]
-            self.found.changes[asked_key], history_by_key[asked_key] = marked, replace(history, changes=tuple(marked))
+            self.trace.changes[asked_key], history_by_key[asked_key] = marked, replace(history, changes=tuple(marked))
         if {name.lower() for name in self.columns} == {name.lower() for name in changes.key}:
             self._at_server(changes.key)
-        for asked_key in self.found.keys:
-            self.found.add(asked_key, self._in_log(asked_key))
+        for asked_key in self.trace.keys:
+            self.trace.add(asked_key, self._in_log(asked_key))
         return history_by_key
 
     def _at_server(self, key: Sequence[str]) -> None:
@@ -78,7 +78,7 @@ class CapturedKeys:
             # Its rows were captured by somebody else: their server is not known.
             return
         order = [[column.lower() for column in self.columns].index(name.lower()) for name in key]
-        asked = {asked_key: tuple(key_parts(asked_key)[index] for index in order) for asked_key in self.found.keys}
+        asked = {asked_key: tuple(key_parts(asked_key)[index] for index in order) for asked_key in self.trace.keys}
         name, why, there = f"{source.connection}:{self.table}", "", set[tuple[str, ...]]()
         try:
             there = keys_there(source, self.table, list(asked.values()))
@@ -93,21 +93,21 @@ class CapturedKeys:
                 place = SearchedPlace(name, KeyVerdict.PRESENT, f"{name} has a row of it now", 1, is_source=True)
             else:
                 place = SearchedPlace(name, KeyVerdict.NOT_LANDED, f"{name} has no row of it now", is_source=True)
-            self.found.add(asked_key, place)
+            self.trace.add(asked_key, place)
 
     def _in_log(self, key: str) -> SearchedPlace:
-        changes, name = self.found.changes[key], str(self.capture)
+        changes, name = self.trace.changes[key], str(self.capture)
         if changes:
             text = f"{name} has {counted(len(changes), 'change')} of it; the last one is {change_text(changes[-1])}"
             return SearchedPlace(name, KeyVerdict.PRESENT, text, len(changes))
-        server = next((place for place in self.found.places[key] if place.is_source and place.rows), None)
+        server = next((place for place in self.trace.places[key] if place.is_source and place.rows), None)
         if server is None:
             return SearchedPlace(name, KeyVerdict.NOT_LANDED, f"{name} has no change of it")
         text = f"{server.name} has a row of it, and {name} has not captured it yet. Run: odi run {self.capture.command}"
         return SearchedPlace(name, KeyVerdict.NOT_READ, text)
 
 
-def followed_in_log(found: Trace, node: Node, columns: tuple[str, ...], there: dict[str, Stay]) -> None:
+def followed_in_log(trace: Trace, node: Node, columns: tuple[str, ...], there: dict[str, Stay]) -> None:
     """Add what is known of keys in the table of a node that applies a log, and in its log.
 
     Args:
@@ -116,23 +116,23 @@ def followed_in_log(found: Trace, node: Node, columns: tuple[str, ...], there: d
     apply, captured_by = node.config.apply, node.applies
     assert apply is not None
     assert captured_by is not None
-    capture = Node.of(found.project, captured_by)
-    histories = CapturedKeys(found, capture, apply.table, columns).look([node])
+    capture = Node.of(trace.project, captured_by)
+    histories = CapturedKeys(trace, capture, apply.table, columns).look([node])
     for key, history in histories.items():
-        above = found.at[key][str(capture)]
-        found.add(key, _in_table(node, above, history, there.get(key)))
+        above = trace.at[key][str(capture)]
+        trace.add(key, _in_table(node, above, history, there.get(key)))
 
 
-def captured_in_log(found: Trace, node: Node, table: str, columns: tuple[str, ...]) -> None:
+def captured_in_log(trace: Trace, node: Node, table: str, columns: tuple[str, ...]) -> None:
     """Add what a change log has of keys of one of its tables, and who has applied it."""
     appliers = [
         applier
-        for key in found.project.graph.order()
-        if (applier := Node.of(found.project, key)).applies == node.key
+        for key in trace.project.graph.order()
+        if (applier := Node.of(trace.project, key)).applies == node.key
         and applier.config.apply is not None
         and applier.config.apply.table == table
     ]
-    CapturedKeys(found, node, table, columns).look(appliers)
+    CapturedKeys(trace, node, table, columns).look(appliers)
 
 
 def _in_table(node: Node, above: SearchedPlace, history: KeyHistory, stay: Stay | None) -> SearchedPlace:

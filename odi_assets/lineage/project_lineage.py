@@ -77,21 +77,21 @@ class ProjectLineage:
                 self._nodes[current_key] = self._read(current_key)
         return self._nodes[key]
 
-    def of_run(self, key: NodeKey, given: Rows | None, stored: Columns) -> NodeLineage:
+    def of_run(self, key: NodeKey, transform_rows: Rows | None, stored: Columns) -> NodeLineage:
         """The lineage of a node that has run: its table is not looked at.
 
         Args:
-            given: what its transform gave; None if it is read here.
+            transform_rows: what its transform gave; None if it is read here.
             stored: the columns of its table.
 
         Raises:
             NotFollowed: it is not known.
         """
         node = self.project.graph.node(key)
-        views = {} if given is not None or node.transform is None else self.views(key)
-        if given is None:
-            given = self._given(key, node, views or dict.fromkeys(self._own_views(key)), stored)
-        return NodeLineage(key, stored, stored_rows(given, node, views), self.owners(key))
+        views = {} if transform_rows is not None or node.transform is None else self.views(key)
+        if transform_rows is None:
+            transform_rows = self._given(key, node, views or dict.fromkeys(self._own_views(key)), stored)
+        return NodeLineage(key, stored, stored_rows(transform_rows, node, views), self.owners(key))
 
     def table(self, key: NodeKey) -> TableHandle:
         """The table of a node, which may not be there yet."""

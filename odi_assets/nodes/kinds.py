@@ -275,15 +275,15 @@ def _kind(name: str) -> NodeKind:
 
 
 def gated(
-    source: Source, by: DrivingCursor, place: Callable[[str | None, str], Location], schema: str | None = None
+    source: Source, by: DrivingCursor, locate: Callable[[str | None, str], Location], schema: str | None = None
 ) -> Source:
     """A source behind a document of another tool, which says when there is something to read.
 
     Args:
-        place: where a path of a connection is, or of the project's folder without one.
+        locate: where a path of a connection is, or of the project's folder without one.
         schema: the columns of the source, in Spark's DDL, if the project file names them.
     """
-    gated_source: Source = load_place("document")(source, by, place, schema)
+    gated_source: Source = load_place("document")(source, by, locate, schema)
     return gated_source
 
 

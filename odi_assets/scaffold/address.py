@@ -29,12 +29,12 @@ class DatabaseAddress:
     Attributes:
         connection: with the password, if one is known.
         variable: the environment variable that the project file takes the password from.
-        given: the password stood in the address.
+        password_given: the password stood in the address.
     """
 
     connection: ServerConnection
     variable: str
-    given: bool = field(default=False)
+    password_given: bool = field(default=False)
 
     @property
     def shown(self) -> str:

@@ -156,9 +156,9 @@ def by_file_uri(location: Location, files: Iterable[LiveFile]) -> dict[str, Live
     return {place_key(location.child(file.path)): file for file in files}
 
 
-def place_key(place: Location) -> str:
-    """The URI of a place, in the form of :func:`file_uri_key`."""
-    return file_uri_key(quote(place.uri, safe="/:@="))
+def place_key(location: Location) -> str:
+    """The URI of a location, in the form of :func:`file_uri_key`."""
+    return file_uri_key(quote(location.uri, safe="/:@="))
 
 
 def file_uri_key(uri: str) -> str:

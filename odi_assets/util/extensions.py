@@ -118,18 +118,18 @@ class ExtensionPoint:
             )
         return imported
 
-    def imported(self, extension: Extension, place: str) -> Any:
-        """The object at ``place``, ``module:object``, that ``extension`` names.
+    def imported(self, extension: Extension, reference: str) -> Any:
+        """The object at ``reference``, ``module:object``, that ``extension`` names.
 
         Raises:
             ConfigError: it cannot be imported, whatever its module raises.
         """
         try:
-            return EntryPoint(extension.name, place, self.group).load()
+            return EntryPoint(extension.name, reference, self.group).load()
         except Exception as error:
             own = extension.package is None
             raise ConfigError(
-                f"the {self.what} `{extension.name}` cannot be loaded from `{place}`, {extension.shown}: "
+                f"the {self.what} `{extension.name}` cannot be loaded from `{reference}`, {extension.shown}: "
                 f"{type(error).__name__}: {error}",
                 fix="install odi_assets again"
                 if own

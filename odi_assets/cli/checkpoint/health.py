@@ -107,23 +107,23 @@ def _print(figures: Health) -> None:
         note(f"{name} is {stored}, from the checkpoint; this session has {wanted}.")
 
 
-def health_json(found: Health) -> dict[str, Any]:
+def health_json(health: Health) -> dict[str, Any]:
     """The figures as JSON."""
     return {
-        "path": str(found.path),
-        "query": found.query_id,
-        "watermark": _iso(found.watermark),
-        "oldest_event_time": _iso(found.oldest),
-        "stuck_batches": found.stuck_batches,
-        "stalled_sources": list(found.stalled_sources),
-        "rows_dropped": found.rows_dropped,
-        "skew": found.skew,
-        "files": found.files,
-        "bytes": found.bytes,
-        "snapshot_lag": found.snapshot_lag,
-        "lost_batches": list(found.lost_batches),
+        "path": str(health.path),
+        "query": health.query_id,
+        "watermark": _iso(health.watermark),
+        "oldest_event_time": _iso(health.oldest),
+        "stuck_batches": health.stuck_batches,
+        "stalled_sources": list(health.stalled_sources),
+        "rows_dropped": health.rows_dropped,
+        "skew": health.skew,
+        "files": health.files,
+        "bytes": health.bytes,
+        "snapshot_lag": health.snapshot_lag,
+        "lost_batches": list(health.lost_batches),
         "overridden": {
-            name: {"wanted": wanted, "in_force": in_force} for name, (wanted, in_force) in found.overridden.items()
+            name: {"wanted": wanted, "in_force": in_force} for name, (wanted, in_force) in health.overridden.items()
         },
         "stores": [
             {
@@ -136,12 +136,12 @@ def health_json(found: Health) -> dict[str, Any]:
                 "oldest_event_time": _iso(store.oldest),
                 "heaviest": [{"key": key, "rows": rows} for key, rows in store.heaviest],
             }
-            for store in found.stores
+            for store in health.stores
         ],
         "batches": [
             {name: _iso(value) if isinstance(value, datetime) else value for name, value in row.items()}
             | {"rows": dict(batch.rows), "bytes": dict(batch.bytes), "written": dict(batch.written)}
-            for row, batch in zip(health_rows(found), found.batches, strict=True)
+            for row, batch in zip(health_rows(health), health.batches, strict=True)
         ],
     }
 

@@ -55,7 +55,7 @@ class Asked:
 class NamedKeys:
     """The values of ``--key`` and ``--keys-from``."""
 
-    given: Sequence[str]
+    key_texts: Sequence[str]
     keys_from: str | None
 
     def asked(self, project: Project | None, names: Sequence[str], columns: Sequence[str] = ()) -> Asked:
@@ -70,7 +70,7 @@ class NamedKeys:
             ConfigError: none is named, or one does not fit the key.
         """
         keys, by_column = [], []
-        for text in self.given:
+        for text in self.key_texts:
             parts = _named(text, columns or names)
             if parts is None:
                 keys.append(_alone(text, names))

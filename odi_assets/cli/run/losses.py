@@ -32,8 +32,8 @@ def consented(project: Project, keys: Sequence[NodeKey], request: RunRequest) ->
     return replace(request, accept_loss=True)
 
 
-def show_losses(found: Sequence[Forecast]) -> None:
+def show_losses(forecasts: Sequence[Forecast]) -> None:
     """Say what a full refresh of each node loses."""
-    for node_forecast in found:
+    for node_forecast in forecasts:
         for loss in node_forecast.losses:
             note(f"{node_forecast.key}: a full refresh loses {loss}")

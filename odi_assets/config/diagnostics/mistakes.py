@@ -107,11 +107,11 @@ def about(value: object, text: str, *, at: Path = (), suggestion: str | None = N
     return Mistake(f"`{value}` {text}", plain=text, at=at, suggestion=suggestion)
 
 
-def mistakes(found: Iterable[Mistake]) -> PydanticCustomError:
+def mistakes(all_mistakes: Iterable[Mistake]) -> PydanticCustomError:
     """Return the error that a validator raises for several mistakes at once."""
-    found = tuple(found)
-    text = "; ".join(found_mistake.plain or found_mistake.message for found_mistake in found)
-    return PydanticCustomError(ERROR_TYPE, "{text}", {"mistakes": found, "text": text})
+    all_mistakes = tuple(all_mistakes)
+    text = "; ".join(found_mistake.plain or found_mistake.message for found_mistake in all_mistakes)
+    return PydanticCustomError(ERROR_TYPE, "{text}", {"mistakes": all_mistakes, "text": text})
 
 
 def mistake(message: str, *, plain: str | None = None, at: Path = ()) -> PydanticCustomError:

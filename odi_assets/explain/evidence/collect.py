@@ -68,23 +68,23 @@ class FoundRows:
 
 
 def collect_rows(
-    spark: SparkSession, definition: QueryDefinition, given: Input, source: SourceRows, keys: Sequence[str]
+    spark: SparkSession, definition: QueryDefinition, query_input: Input, source: SourceRows, keys: Sequence[str]
 ) -> FoundRows:
     """The rows of ``keys``, those with keys that are almost the same, and those that a deduplication compares them
     with."""
     asked = dataframe_of(spark, pa.table({"asked": pa.array(keys, pa.string())}))
     asked = asked.selectExpr("asked", f"{normalized_sql('asked')} AS plain")
-    read = source.frame.select(*map(quoted, sorted({*given.columns, FILE}))).alias(given.view)
+    read = source.frame.select(*map(quoted, sorted({*query_input.columns, FILE}))).alias(query_input.view)
     needs_columns = definition.is_join or bool(definition.withheld)
-    columns = _computed(definition, given) | {"file": f"{given.view}.{FILE}"}
-    columns |= {f"c_{name}": f"{given.view}.`{name}`" for name in given.columns if needs_columns}
+    columns = _computed(definition, query_input) | {"file": f"{query_input.view}.{FILE}"}
+    columns |= {f"c_{name}": f"{query_input.view}.`{name}`" for name in query_input.columns if needs_columns}
     computed = read.selectExpr(*(f"{sql} AS `{name}`" for name, sql in columns.items()))
     plain = expr(normalized_sql("key"))
     candidates = computed.join(broadcast(asked), plain == asked["plain"]).drop("plain").toArrow()
     exact = candidates.filter(pc.equal(candidates["key"], candidates["asked"])).drop_columns("asked")
     near = candidates.filter(pc.not_equal(candidates["key"], candidates["asked"]))
-    once = given.once
-    if once is not None and len(exact) and not set(given.key) <= set(once.identity):
+    once = query_input.once
+    if once is not None and len(exact) and not set(query_input.key) <= set(once.identity):
         alike = only_asked(computed, pc.unique(exact["once_identity"]).to_pylist(), "once_identity").toArrow()
         of_others = pc.invert(pc.is_in(alike["key"], value_set=pa.array(keys, pa.string())))
         exact = pa.concat_tables([exact, alike.filter(of_others)])
@@ -125,12 +125,14 @@ class PairsOn:
     file: Sequence[str]
 
 
-def pass_on(definition: QueryDefinition, found: Sequence[FoundRows], pairs: Pairs, joined: Booleans) -> PairsOn:
+def pass_on(
+    definition: QueryDefinition, rows_of_inputs: Sequence[FoundRows], pairs: Pairs, joined: Booleans
+) -> PairsOn:
     """The pairs of a join that it joined, as rows of the operator behind it."""
-    left, right = found
+    left, right = rows_of_inputs
     places = pairs.left[joined], pairs.right[joined]
     columns: dict[str, Any] = {}
-    for query_input, found_rows, of in zip(definition.inputs, found, places, strict=True):
+    for query_input, found_rows, of in zip(definition.inputs, rows_of_inputs, places, strict=True):
         columns |= {
             name: column.take(of) for name, column in _columns(query_input, found_rows, as_structs=True).items()
         }
@@ -147,10 +149,12 @@ def pass_on(definition: QueryDefinition, found: Sequence[FoundRows], pairs: Pair
     )
 
 
-def collect_passed_on(spark: SparkSession, definition: QueryDefinition, given: Input, pairs: PairsOn) -> FoundRows:
+def collect_passed_on(
+    spark: SparkSession, definition: QueryDefinition, query_input: Input, pairs: PairsOn
+) -> FoundRows:
     """The pairs that come to the operator behind a join, as rows of its input. They keep the order."""
     table = pairs.table.append_column("_place", pa.array(range(len(pairs.table)), pa.int64()))
-    computed = _computed(definition, given)
+    computed = _computed(definition, query_input)
     rows = dataframe_of(spark, table).selectExpr("_place", *(f"{sql} AS `{name}`" for name, sql in computed.items()))
     computed_table = rows.toArrow().sort_by("_place")
     ranges = np.column_stack((pairs.first, pairs.last)).reshape(-1, 2)
@@ -238,20 +242,22 @@ def count_written(table: DataFrame, columns: Sequence[str], keys: Sequence[str])
     return dict(zip(counted["key"].to_pylist(), counted["count"].to_pylist(), strict=True))
 
 
-def failing_groups(spark: SparkSession, definition: QueryDefinition, found: FoundRows, accepted: Booleans) -> Integers:
+def failing_groups(
+    spark: SparkSession, definition: QueryDefinition, found_rows: FoundRows, accepted: Booleans
+) -> Integers:
     """For each row, the place of the first condition behind an aggregation that its group does not meet, else -1.
 
     Args:
         accepted: which of the rows the aggregation counts.
     """
-    query_input, rows = definition.inputs[0], found.rows
+    query_input, rows = definition.inputs[0], found_rows.rows
     starts = np.zeros(len(rows), dtype=np.int64) if rows.windows_us is None else rows.windows_us[:, 0, 0]
     groups: dict[tuple[str, int], int] = {}
     indexes = np.flatnonzero(accepted)
     of_row = np.full(len(rows), -1, dtype=np.int64)
     for index in indexes:
         of_row[index] = groups.setdefault((rows.key[index], int(starts[index])), len(groups))
-    columns = {name: found.table[f"c_{name}"].take(indexes) for name in query_input.columns}
+    columns = {name: found_rows.table[f"c_{name}"].take(indexes) for name in query_input.columns}
     frame = dataframe_of(spark, pa.table({"_group": pa.array(of_row[indexes]), **columns})).alias(query_input.view)
     computed = frame.groupBy("_group").agg(expr(first_failing_sql(definition.withheld)).alias("after")).toArrow()
     failing = np.full(len(groups) + 1, -1, dtype=np.int64)

@@ -54,29 +54,29 @@ class RowFates:
     one_of: Booleans
 
 
-def row_fates(given: Input, rows: EvidenceRows, watermarks: Watermarks) -> RowFates:
+def row_fates(query_input: Input, rows: EvidenceRows, watermarks: Watermarks) -> RowFates:
     """Decide the rows of an input."""
-    conditions = given.every_condition
+    conditions = query_input.every_condition
     null_conditions = [index for index, condition in enumerate(conditions) if condition.null_of_key]
     no_key = np.array([key is None for key in rows.key], dtype=bool)
     # What fails only behind the deduplication comes to it.
-    before = (rows.failed >= 0) & (rows.failed < len(given.conditions))
+    before = (rows.failed >= 0) & (rows.failed < len(query_input.conditions))
     null_key = (before & np.isin(rows.failed, null_conditions)) | (no_key & (rows.failed < 0) & bool(null_conditions))
     out = before | null_key
     not_read = ~out & (rows.first >= NOT_READ)
     late, in_time = _lateness(rows, watermarks, ~out & ~not_read)
     unknown = ~out & ~not_read & ~late & ~in_time
     once, duplicate, unsure = None, np.zeros(len(rows), dtype=bool), np.zeros(len(rows), dtype=bool)
-    if given.once is not None and rows.once_identity is not None:
-        once = find_duplicates(rows, rows.once_identity, in_time, unknown, _leaves_once(given, rows, watermarks))
+    if query_input.once is not None and rows.once_identity is not None:
+        once = find_duplicates(rows, rows.once_identity, in_time, unknown, _leaves_once(query_input, rows, watermarks))
         unsure = in_time & (once.unsure | one_of(rows, once))
         duplicate = in_time & (once.of >= 0) & ~unsure
         unknown = unknown | unsure
-    after = in_time & ~duplicate & ~unknown & (rows.failed >= len(given.conditions))
+    after = in_time & ~duplicate & ~unknown & (rows.failed >= len(query_input.conditions))
     null_key = null_key | (after & np.isin(rows.failed, null_conditions))
     filtered = (before | after) & ~null_key
     accepted = in_time & ~duplicate & ~unknown & ~after
-    needs, first, last = _removal(given, rows, watermarks)
+    needs, first, last = _removal(query_input, rows, watermarks)
     return RowFates(
         filtered=filtered,
         null_key=null_key,

@@ -12,49 +12,49 @@ from odi_assets.explain.verdicts import KeyVerdict, RowFate, moment
 from odi_assets.spark.plans.definition import Input
 
 
-def read_in(rows: EvidenceRows, place: int) -> int | None:
+def read_in(rows: EvidenceRows, index: int) -> int | None:
     """The batch that read the row, if it is known."""
-    return int(rows.first[place]) if rows.first[place] == rows.last[place] < NOT_READ else None
+    return int(rows.first[index]) if rows.first[index] == rows.last[index] < NOT_READ else None
 
 
-def row_fate(given: Input, rows: EvidenceRows, fates: RowFates, place: int) -> RowFate:
+def row_fate(query_input: Input, rows: EvidenceRows, fates: RowFates, index: int) -> RowFate:
     """The fate of a row up to the state of the operator: WAITING or EXPIRED is said of every row that reached it."""
-    time_us = int(rows.time_us[place])
+    time_us = int(rows.time_us[index])
     known: dict[str, Any] = {
-        "input": given.view,
-        "read_in": read_in(rows, place),
+        "input": query_input.view,
+        "read_in": read_in(rows, index),
         "time": None if time_us == NO_TIME else moment(time_us / 1000),
-        "file": rows.file[place],
+        "file": rows.file[index],
     }
-    what = describe(given, rows, place)
-    if fates.null_key[place]:
+    what = describe(query_input, rows, index)
+    if fates.null_key[index]:
         text = f"{what} has no key (NULL), and NULL is equal to nothing"
-        return RowFate(fate=KeyVerdict.NULL_KEY, text=text, batch=read_in(rows, place), **known)
-    if fates.filtered[place]:
-        condition = given.every_condition[int(rows.failed[place])].text
+        return RowFate(fate=KeyVerdict.NULL_KEY, text=text, batch=read_in(rows, index), **known)
+    if fates.filtered[index]:
+        condition = query_input.every_condition[int(rows.failed[index])].text
         text = f"{what} does not meet `{condition}`, and was left out"
-        return RowFate(fate=KeyVerdict.FILTERED, text=text, batch=read_in(rows, place), condition=condition, **known)
-    if fates.not_read[place]:
+        return RowFate(fate=KeyVerdict.FILTERED, text=text, batch=read_in(rows, index), condition=condition, **known)
+    if fates.not_read[index]:
         return RowFate(fate=KeyVerdict.NOT_READ, text=f"{what} has landed, and no batch has read it yet", **known)
-    if fates.late[place]:
-        return _dropped(rows, fates, place, what, known)
-    if fates.duplicate[place]:
+    if fates.late[index]:
+        return _dropped(rows, fates, index, what, known)
+    if fates.duplicate[index]:
         assert fates.once is not None
-        return duplicate_of(given, rows, place, int(fates.once.of[place]))
-    if fates.unknown[place] and fates.one_of[place]:
+        return duplicate_of(query_input, rows, index, int(fates.once.of[index]))
+    if fates.unknown[index] and fates.one_of[index]:
         text = f"it is not known whether {what} was kept: one of several that are the same to the deduplication was"
         return RowFate(fate=KeyVerdict.UNDECIDABLE, text=text, **known)
-    if fates.unknown[place]:
+    if fates.unknown[index]:
         text = f"{what} may have come too late: the watermark it met is no longer known"
         return RowFate(fate=KeyVerdict.UNDECIDABLE, text=text, **known)
-    return _kept(given, rows, fates, place, what, known)
+    return _kept(query_input, rows, fates, index, what, known)
 
 
-def describe(given: Input, rows: EvidenceRows, place: int) -> str:
+def describe(query_input: Input, rows: EvidenceRows, index: int) -> str:
     """``the row of payments of 10:00:00``."""
-    time_us = int(rows.time_us[place])
+    time_us = int(rows.time_us[index])
     when = "" if time_us == NO_TIME else f" of {time_text(moment(time_us / 1000))}"
-    return f"the row of {given.view}{when}"
+    return f"the row of {query_input.view}{when}"
 
 
 def _dropped(rows: EvidenceRows, fates: RowFates, index: int, what: str, known: dict[str, Any]) -> RowFate:
@@ -89,22 +89,22 @@ def _kept(
     return RowFate(fate=KeyVerdict.EXPIRED, text=text, batch=first, watermark=moment(reached), **known)
 
 
-def duplicate_of(given: Input, rows: EvidenceRows, place: int, earlier: int) -> RowFate:
+def duplicate_of(query_input: Input, rows: EvidenceRows, index: int, earlier: int) -> RowFate:
     """The fate of a row that a deduplication left out, for it had kept the row at ``earlier``."""
-    batch, before = read_in(rows, place), read_in(rows, earlier)
-    text = f"{describe(given, rows, place)} has the key of {describe(given, rows, earlier)}"
+    batch, before = read_in(rows, index), read_in(rows, earlier)
+    text = f"{describe(query_input, rows, index)} has the key of {describe(query_input, rows, earlier)}"
     if batch is not None and batch == before:
         text += f", which came in the same batch {batch}: one of them was kept"
     else:
         text += f", which batch {before} had kept" if before is not None else ", which had been kept before"
-    time_us = int(rows.time_us[place])
+    time_us = int(rows.time_us[index])
     return RowFate(
-        given.view,
+        query_input.view,
         KeyVerdict.DUPLICATE_OF,
         text,
         batch=batch,
         read_in=batch,
         time=None if time_us == NO_TIME else moment(time_us / 1000),
-        file=rows.file[place],
+        file=rows.file[index],
         duplicate_of=str(rows.file[earlier]),
     )

@@ -23,9 +23,9 @@ def normalized_sql(sql: str) -> str:
     return f"ltrim('0', translate(lower({whole}), '{left_out}', ''))"
 
 
-def similar_keys(view: str, key: str, found: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """In words, the rows of an input whose keys are almost the one asked for; ``found`` are their keys and files."""
-    return tuple(f"{view} has {_quoted(near)} in {file} ({_difference(key, near)})" for near, file in found)
+def similar_keys(view: str, key: str, similar: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """In words, the rows of an input whose keys are almost the one asked for; ``similar`` are their keys and files."""
+    return tuple(f"{view} has {_quoted(near)} in {file} ({_difference(key, near)})" for near, file in similar)
 
 
 def _difference(key: str, near: str) -> str:

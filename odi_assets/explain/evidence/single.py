@@ -43,7 +43,7 @@ class _Decided:
     """
 
     definition: QueryDefinition
-    given: Input
+    query_input: Input
     evidence: Evidence
     rows: EvidenceRows
     fates: RowFates
@@ -152,7 +152,7 @@ def _reached(decided: _Decided, index: int) -> bool:
 
 
 def _plain(decided: _Decided, index: int) -> RowFate:
-    return row_fate(decided.given, decided.rows, decided.fates, index)
+    return row_fate(decided.query_input, decided.rows, decided.fates, index)
 
 
 def _written(decided: _Decided, indexes: Sequence[int]) -> list[RowFate]:
@@ -167,7 +167,7 @@ def _taken(decided: _Decided, index: int, fate: KeyVerdict, did: str) -> RowFate
     if not _reached(decided, index):
         return row
     batch = read_in(decided.rows, index)
-    what = describe(decided.given, decided.rows, index)
+    what = describe(decided.query_input, decided.rows, index)
     text = f"{what} {did}" + (f" in batch {batch}" if batch is not None else ", in a batch no longer known")
     return replace(row, fate=fate, text=text, batch=batch, watermark=None)
 
@@ -190,10 +190,10 @@ def _windowed(decided: _Decided, index: int, session: tuple[int, int, int] | Non
     until_ms = int(needs_ms[index])
     if session is not None:
         first, last, until_ms = session
-    what = describe(decided.given, decided.rows, index)
+    what = describe(decided.query_input, decided.rows, index)
     window = _window_text(decided, index)
-    until = moment(until_ms - decided.given.passed_by_ms)
-    reaches = "passes" if decided.given.passed_by_ms else "reaches"
+    until = moment(until_ms - decided.query_input.passed_by_ms)
+    reaches = "passes" if decided.query_input.passed_by_ms else "reaches"
     if first >= NOT_READ:
         text = f"{what} is counted{window}, and that is written when the watermark {reaches} {time_text(until)}"
         return replace(row, fate=KeyVerdict.PENDING, text=text, batch=None, watermark=until)
@@ -258,7 +258,7 @@ def _kept_or_not(decided: _Decided, index: int) -> RowFate:
     earlier = int(duplicates.of[index])
     if earlier < 0:
         return _taken(decided, index, KeyVerdict.KEPT, "was the first of its key, and was kept")
-    return duplicate_of(decided.given, decided.rows, index, earlier)
+    return duplicate_of(decided.query_input, decided.rows, index, earlier)
 
 
 _JUDGES: dict[str, Callable[[_Decided, Sequence[int]], list[RowFate]]] = {

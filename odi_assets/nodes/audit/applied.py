@@ -255,7 +255,7 @@ class _TableAudit:
 
     def _notes(self, now: TableNow, table: DataFrame, left_out: int) -> tuple[str, ...]:
         column_names = [column.name for column in now.shape.columns]
-        notes = [f"compared at {now.place} of the database's log"]
+        notes = [f"compared at {now.log_end} of the database's log"]
         if left_out:
             notes.append(
                 f"not compared: {counted(left_out, 'key')} with changes that are not applied yet; "

@@ -17,14 +17,14 @@ BY_KEY, BY_VERSION = "key", "version"
 class AuditRange:
     """A range, and the command that repairs it; None if it agrees."""
 
-    found: RangeDifference
+    difference: RangeDifference
     name: str
     command: str | None
 
     def to_json(self) -> dict[str, Any]:
         """The range as JSON-ready values."""
-        facts = {name: value for name, value in vars(self.found).items() if name != "versions"}
-        return {**facts, "range": self.name, "agrees": self.found.agrees, "command": self.command}
+        facts = {name: value for name, value in vars(self.difference).items() if name != "versions"}
+        return {**facts, "range": self.name, "agrees": self.difference.agrees, "command": self.command}
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Audit:
     @property
     def differing(self) -> tuple[AuditRange, ...]:
         """The ranges in which source and table differ."""
-        return tuple(audit_range for audit_range in self.ranges if not audit_range.found.agrees)
+        return tuple(audit_range for audit_range in self.ranges if not audit_range.difference.agrees)
 
     def to_json(self) -> dict[str, Any]:
         """The audit as JSON-ready values."""
@@ -91,15 +91,19 @@ class Audit:
         }
 
 
-def differences(one: RangeDifference) -> str:
+def differences(difference: RangeDifference) -> str:
     """How source and table differ in a range, in words."""
     parts = [
-        (one.missing, "missing"),
-        (one.extra, "too many"),
-        (one.repeated, "repeated"),
-        (one.changed, "with other values"),
+        (difference.missing, "missing"),
+        (difference.extra, "too many"),
+        (difference.repeated, "repeated"),
+        (difference.changed, "with other values"),
     ]
     texts = [f"{counted(count, 'row')} {what}" for count, what in parts if count]
-    if one.changed and not (one.missing or one.extra or one.repeated) and one.source_rows == one.table_rows:
+    if (
+        difference.changed
+        and not (difference.missing or difference.extra or difference.repeated)
+        and difference.source_rows == difference.table_rows
+    ):
         return "other values"
     return ", ".join(texts)

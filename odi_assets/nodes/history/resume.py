@@ -103,9 +103,9 @@ def _as_recorded(hwm: NodeMark | None) -> Any:
     return None if hwm is None else decode(encode(hwm.value).json, None)
 
 
-def left_out(project: Project, key: NodeKey, found: ResumeDecision) -> NodeResult:
+def left_out(project: Project, key: NodeKey, decision: ResumeDecision) -> NodeResult:
     """The result of a node that a resumed run leaves out. It keeps the metrics that a later resume needs."""
-    last = found.last
+    last = decision.last
     facts = {} if last is None else {name: last.metrics.get(name) for name in (INPUTS, TARGET)}
     reached = NodeMark.of_value(last.hwm_after) if last else None
     return NodeResult(
@@ -117,5 +117,5 @@ def left_out(project: Project, key: NodeKey, found: ResumeDecision) -> NodeResul
         hwm_after=reached,
         table_version=last.table_version if last else None,
         metrics={**facts, RESUMED_FROM: last.metrics.get(RESUMED_FROM, last.run_id) if last else None},
-        error=found.reason,
+        error=decision.reason,
     )

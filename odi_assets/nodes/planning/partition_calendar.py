@@ -66,9 +66,9 @@ class PartitionCalendar:
             end = self._begins(self._next_day(day))
         return self._partition(start, end)
 
-    def following(self, one: TimePartition) -> TimePartition:
-        """The partition after one. Raises OverflowError beyond the year 9999."""
-        return self.holding(one.end)
+    def following(self, partition: TimePartition) -> TimePartition:
+        """The partition after ``partition``. Raises OverflowError beyond the year 9999."""
+        return self.holding(partition.end)
 
     def between(self, start: datetime, end: datetime) -> Iterator[TimePartition]:
         """The partitions that begin at ``start`` or later, and before ``end``; ``start`` is where one begins."""

@@ -38,13 +38,13 @@ def planned_refresh(plan: NodePlan) -> NodePlan:
     return replace(plan, request=replace(plan.request, full_refresh=True), write=write, reads=reads, losses=losses)
 
 
-def require_consent(plan: NodePlan, found: Iterable[Loss]) -> tuple[Loss, ...]:
+def require_consent(plan: NodePlan, losses: Iterable[Loss]) -> tuple[Loss, ...]:
     """The losses of a full refresh.
 
     Raises:
         LossError: rows would be lost for good, and the request does not say that they may be.
     """
-    losses = tuple(found)
+    losses = tuple(losses)
     if any(loss.for_good for loss in losses) and not plan.request.accept_loss:
         raise LossError(
             f"{plan.node}: its table holds what a full refresh does not bring back: {'; '.join(map(str, losses))}",

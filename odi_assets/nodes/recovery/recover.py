@@ -87,21 +87,21 @@ def recover_hwm(project: Project, state: StateBackend, key: NodeKey) -> Recovery
     return None
 
 
-def apply_recovery(project: Project, state: StateBackend, found: Recovery) -> None:
+def apply_recovery(project: Project, state: StateBackend, recovery: Recovery) -> None:
     """Write the HWM that the table's log carries into state.
 
     Raises:
         StateConflictError: somebody else changed it since; their value stays.
     """
-    name = Node.of(project, found.key).state_key
-    if found.hwm_after is None:
-        state.delete_hwm(name, expected_revision=found.expected)
+    name = Node.of(project, recovery.key).state_key
+    if recovery.hwm_after is None:
+        state.delete_hwm(name, expected_revision=recovery.expected)
         return
     state.compare_and_set(
         name,
-        found.hwm_after.value,
-        expected_revision=found.expected,
-        target_commit=found.version,
-        run_id=found.run_id,
-        origin=found.origin.of_version(project.target(found.key), found.version).to_json(),
+        recovery.hwm_after.value,
+        expected_revision=recovery.expected,
+        target_commit=recovery.version,
+        run_id=recovery.run_id,
+        origin=recovery.origin.of_version(project.target(recovery.key), recovery.version).to_json(),
     )

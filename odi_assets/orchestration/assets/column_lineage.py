@@ -32,14 +32,14 @@ class RunLineage:
     """The lineage of the rows of one run.
 
     Attributes:
-        given: what the node's transform gave; None for one that has none, or whose rows commit themselves.
+        transform_rows: what the node's transform gave; None for one that has none, or whose rows commit themselves.
         unknown: why that is not known.
         shown: somebody will see it: an instance in memory is gone with the run.
     """
 
     project: Project
     key: NodeKey
-    given: Rows | None
+    transform_rows: Rows | None
     unknown: str = ""
     shown: bool = True
 
@@ -68,7 +68,7 @@ class RunLineage:
             return {NOT_KNOWN: self.unknown}
         stored = tuple(name for name, _ in result.columns)
         try:
-            node = ProjectLineage(self.project).of_run(self.key, self.given, stored)
+            node = ProjectLineage(self.project).of_run(self.key, self.transform_rows, stored)
             deps = {name: list(self._deps(node, name)) for name in stored}
             return {LINEAGE: dg.TableColumnLineage(deps), SHOWN: dg.MetadataValue.md(_as_text(node, stored))}
         except NotFollowed as unknown:

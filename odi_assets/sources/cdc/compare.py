@@ -26,12 +26,12 @@ class TableNow:
     """A table at one moment; valid as long as :func:`table_now` is open.
 
     Attributes:
-        place: where the log ended, as the database writes it: all that the table has is below.
+        log_end: where the log ended, as the database writes it: all that the table has is below.
         shape: its columns.
         waiting: the rows that the change log will gain of it up to there.
     """
 
-    place: str
+    log_end: str
     shape: Shape
     waiting: pa.Table
     capture: Capture

@@ -120,11 +120,11 @@ class TableMark:
         """Whether nothing of its snapshot is left."""
         return self.is_cut and self.chunks is None and not self.again
 
-    def is_published_as(self, place: str | None) -> bool:
+    def is_published_as(self, published_now: str | None) -> bool:
         """Whether ``published`` and a text of today say the same; marks of earlier versions say less."""
         if not self.published:
             return True
-        then, now = self.published.split("/"), (place or "").split("/")
+        then, now = self.published.split("/"), (published_now or "").split("/")
         return then == now[: len(then)]
 
     @property

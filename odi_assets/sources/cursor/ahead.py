@@ -106,19 +106,19 @@ def ahead_text(guard: ClockGuard) -> str:
     return str(guard.max_ahead).removesuffix(", 0:00:00")
 
 
-def described(rows: DataFrame, place: Column | None, columns: Sequence[str], keys: Sequence[str]) -> list[str]:
+def described(rows: DataFrame, row_file: Column | None, columns: Sequence[str], keys: Sequence[str]) -> list[str]:
     """A few of the rows in words: their keys, their cursors, and the file that each is in, where that is known.
 
     Args:
-        place: the file that a row is in; None if that is not known.
+        row_file: the file that a row is in; None if that is not known.
         columns: the cursors.
         keys: the columns that identify a row of the node; without one, the first columns stand for them.
     """
     names = [name for name in keys if name in rows.columns]
     names = names or [name for name in rows.columns if name not in columns][:2]
     asked = [F.col(quoted(name)).cast("string").alias(str(i)) for i, name in enumerate((*names, *columns))]
-    examples = rows.select(*asked, *([] if place is None else [place.alias("place")])).limit(FEW).collect()
-    return [_described((*names, *columns), tuple(row), place is not None) for row in examples]
+    examples = rows.select(*asked, *([] if row_file is None else [row_file.alias("place")])).limit(FEW).collect()
+    return [_described((*names, *columns), tuple(row), row_file is not None) for row in examples]
 
 
 def _described(names: Sequence[str], values: Sequence[Any], has_place: bool) -> str:

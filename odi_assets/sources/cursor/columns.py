@@ -122,20 +122,20 @@ def literal(value: Any) -> Column:
     return F.lit(value)
 
 
-def spark_bound(rows: DataFrame, window: Window, label: str, place: Column | None = None) -> Bound:
+def spark_bound(rows: DataFrame, window: Window, label: str, row_file: Column | None = None) -> Bound:
     """The upper bound of a window over ``rows``, in one pass. Rows above the window are counted.
 
     A TIMESTAMP is collected as microseconds in UTC, because Spark would convert it to this machine's zone.
 
     Args:
-        place: the file that a row is in; None if that is not known.
+        row_file: the file that a row is in; None if that is not known.
 
     Raises:
         IncrementError: text of the cursor is no date of the window's format, or the bound is a time beyond Python's.
     """
     if window.date_format is not None:
         # Not within the aggregate: it has no order in which files would come.
-        rows = rows.withColumn(_PLACE, F.lit(None).cast("string") if place is None else place)
+        rows = rows.withColumn(_PLACE, F.lit(None).cast("string") if row_file is None else row_file)
     cursor = cursor_column(rows, window)
     above = cursor if window.lower is None else F.when(cursor >= literal(window.lower), cursor)
     if window.lower is not None and not window.lower_inclusive:

@@ -255,13 +255,13 @@ def checked_columns(files: FilesSnapshot, schema: StructType, way: str) -> dict[
 
 
 def stopping_columns(
-    files: FilesSnapshot, schema: StructType, way: str, place: Column | None = None
+    files: FilesSnapshot, schema: StructType, way: str, row_place: Column | None = None
 ) -> dict[str, Column]:
     """The columns of ``schema`` that need a look. What does not fit stops the read, or is kept by the column of
     ``schema`` that keeps what Spark cannot parse.
 
     Args:
-        place: of a row, in messages; by default its file.
+        row_place: where a row is, in messages; by default its file.
     """
     checked, corrupt_column = checked_columns(files, schema, way), files.corrupt_column
     if corrupt_column is not None and checked:
@@ -270,13 +270,15 @@ def stopping_columns(
         values = {name: F.when(~check.misfits, check.value) for name, check in checked.items()}
         return {**values, corrupt_column: F.coalesce(F.col(quoted(corrupt_column)), F.when(text != "{}", text))}
     fields = {field.name: field for field in schema}
-    return {name: value_or_stop(fields[name], Misfit(*check), place) for name, check in checked.items()}
+    return {name: value_or_stop(fields[name], Misfit(*check), row_place) for name, check in checked.items()}
 
 
-def without_missing(rows: DataFrame, schema: StructType, rescued: str | None, place: Column | None = None) -> DataFrame:
+def without_missing(
+    rows: DataFrame, schema: StructType, rescued: str | None, row_place: Column | None = None
+) -> DataFrame:
     """``rows``; one that has no value where ``schema`` has NOT NULL stops the read, unless it was kept aside."""
     columns = {}
-    place = F.input_file_name() if place is None else place
+    row_place = F.input_file_name() if row_place is None else row_place
     for field in schema:
         own = F.col(quoted(field.name))
         lacks = _lacks(own, field.dataType, field.nullable)
@@ -288,7 +290,7 @@ def without_missing(rows: DataFrame, schema: StructType, rescued: str | None, pl
             "file, and land it again; nothing was loaded"
         )
         what = f": column `{field.name}` has no value in a row, and is NOT NULL in `read.schema`"
-        stopped = stopped_by(place, what, fix=fix).cast(field.dataType)
+        stopped = stopped_by(row_place, what, fix=fix).cast(field.dataType)
         columns[field.name] = F.when(lacks & ~is_kept, stopped).otherwise(own)
     return rows.withColumns(columns) if columns else rows
 
@@ -323,14 +325,14 @@ def _fix_of_type(name: str) -> str:
     )
 
 
-def file_error(files: FilesSnapshot, place: str, text: str) -> SourceError | None:
+def file_error(files: FilesSnapshot, uri: str, text: str) -> SourceError | None:
     """The error for a file that Spark stopped at, if its format says more than Spark does; else None.
 
     Args:
-        place: the file's URI, as Spark names it.
+        uri: the file's URI, as Spark names it.
         text: what Spark said, with the causes.
     """
-    path = next((file.path for file in files.chosen if unquote(place).endswith(f"/{file.path}")), None)
+    path = next((file.path for file in files.chosen if unquote(uri).endswith(f"/{file.path}")), None)
     if path is None:
         return None
     if files.format == FileFormat.PARQUET:
@@ -363,12 +365,14 @@ def _json_error(files: FilesSnapshot, path: str) -> SourceError | None:
     return None
 
 
-def value_or_stop(field: StructField, found: Misfit, place: Column | None = None) -> Column:
+def value_or_stop(field: StructField, misfit: Misfit, row_place: Column | None = None) -> Column:
     """The values of a column; one that does not fit stops the read, and is named with its file."""
     name, kind = field.name, field.dataType.simpleString()
     text = F.substring(F.col(quoted(name)).cast("string"), 1, 100)
     fix = _fix_of_type(name)
-    what = f" {found.why} is no value of {kind}".replace("  ", " ")
-    place = F.input_file_name() if place is None else place
-    stopped = stopped_by(place, f": column `{name}`: ", text, what, fix=fix)
-    return F.when(F.col(quoted(name)).isNotNull() & found.misfits, stopped.cast(field.dataType)).otherwise(found.value)
+    what = f" {misfit.why} is no value of {kind}".replace("  ", " ")
+    row_place = F.input_file_name() if row_place is None else row_place
+    stopped = stopped_by(row_place, f": column `{name}`: ", text, what, fix=fix)
+    return F.when(F.col(quoted(name)).isNotNull() & misfit.misfits, stopped.cast(field.dataType)).otherwise(
+        misfit.value
+    )

@@ -125,10 +125,10 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names[:SHOWN]) + more
 
 
-def differing(files: FilesSnapshot, found: Sequence[str], columns: Sequence[str]) -> SourceError:
+def differing(files: FilesSnapshot, differences: Sequence[str], columns: Sequence[str]) -> SourceError:
     """The error for files that have different columns."""
     return SourceError(
-        f"{files.label}: its files have different columns: {'; '.join(found)}",
+        f"{files.label}: its files have different columns: {'; '.join(differences)}",
         fix="set `write.schema: evolve` (files are united by the names of their columns), or land files of one shape; "
         "nothing was loaded",
         path=files.base.uri,

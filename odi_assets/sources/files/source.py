@@ -135,7 +135,7 @@ class LandingFiles(StreamableSource):
             before=before,
             after=after,
             follows=True,
-            found=arrived,
+            arrivals=arrived,
             beside=self.target.location,
         )
         return read if arrived.new else NothingNew.of(read, read.summary, after)
@@ -236,29 +236,29 @@ class NewFiles(Read):
     """
 
     snapshot: FilesSnapshot
-    found: Arrivals
+    arrivals: Arrivals
     beside: Location
 
     @property
     def file_count(self) -> int:
-        return len(self.found.new)
+        return len(self.arrivals.new)
 
     @property
     def bytes(self) -> int:
-        return sum(file.size for file in self.found.new)
+        return sum(file.size for file in self.arrivals.new)
 
     def load(self, spark: SparkSession) -> DataFrame:
-        return replace(self.snapshot, chosen=self.found.new).rows(spark)
+        return replace(self.snapshot, chosen=self.arrivals.new).rows(spark)
 
     def numbered(self, rows: DataFrame, column: str) -> DataFrame:
-        return replace(self.snapshot, chosen=self.found.new).numbered(rows, column)
+        return replace(self.snapshot, chosen=self.arrivals.new).numbered(rows, column)
 
     def whole(self) -> Read:
         return Whole.instead_of(self)
 
     def affected(self, column: str, node: str) -> AffectedPartitions:
         del column
-        if gone := self.found.gone:
+        if gone := self.arrivals.gone:
             raise IncrementError(
                 f"{node}: {counted(len(gone), 'loaded file')} of {self.label} {'is' if len(gone) == 1 else 'are'} gone "
                 f"({', '.join(gone[:3])}), and partitions that hold their rows cannot be recomputed without them",
@@ -267,15 +267,15 @@ class NewFiles(Read):
                 node=node,
             )
         # The partitions that a rewritten file had rows in before are not known.
-        return AffectedPartitions(by_rows=True, everything=bool(self.found.changed))
+        return AffectedPartitions(by_rows=True, everything=bool(self.arrivals.changed))
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
         return [self.load(spark)]
 
     def before_commit(self) -> None:
-        if (part := self.found.part) is None:
+        if (part := self.arrivals.part) is None:
             return
-        if self.snapshot.base.is_local and any(file.size > WHOLE_IS_KNOWN for file in self.found.new):
-            new = {file.path for file in self.found.new}
+        if self.snapshot.base.is_local and any(file.size > WHOLE_IS_KNOWN for file in self.arrivals.new):
+            new = {file.path for file in self.arrivals.new}
             part = replace(part, files=tuple(with_whole_digests(self.snapshot.base, part.files, new)))
         ledger.write(self.beside, part)

@@ -193,10 +193,10 @@ class Cursors:
             raise misfit
         return values
 
-    def moved(self, before: Values, found: Maxima) -> Values:
-        """The maxima after rows up to ``found`` were read: none goes back."""
+    def moved(self, before: Values, maxima: Maxima) -> Values:
+        """The maxima after rows up to ``maxima`` were read: none goes back."""
         return {
-            name: found.values[name] if is_ahead(found.values[name], before.get(name)) else before.get(name)
+            name: maxima.values[name] if is_ahead(maxima.values[name], before.get(name)) else before.get(name)
             for name in self.columns
         }
 

@@ -60,11 +60,11 @@ def delay_ms(attribute: Any) -> int:
     return int(attribute.metadata().getLong(_DELAY))
 
 
-def equality(one: Any, left: Any, right: Any) -> tuple[Any, Any] | None:
+def equality(conjunct: Any, left: Any, right: Any) -> tuple[Any, Any] | None:
     """What a condition of a join says is equal on both sides; None if it says something else."""
-    if class_of(one) != "EqualTo":
+    if class_of(conjunct) != "EqualTo":
         return None
-    a, b = one.left(), one.right()
+    a, b = conjunct.left(), conjunct.right()
     if a.references().subsetOf(left.outputSet()) and b.references().subsetOf(right.outputSet()):
         return a, b
     if b.references().subsetOf(left.outputSet()) and a.references().subsetOf(right.outputSet()):
@@ -151,16 +151,16 @@ class Expressions:
         for made in self.made_of.get(number, ()):
             yield from self.origins(made)
 
-    def condition(self, one: Any, key: tuple[str, ...] = ()) -> Condition:
+    def condition(self, conjunct: Any, key: tuple[str, ...] = ()) -> Condition:
         """A condition; ``key`` is SQL of the parts of the key."""
-        sql = self.sql(one)
+        sql = self.sql(conjunct)
         sides, kind = None, ""
-        if class_of(one) in _COMPARISONS:
-            kind = _kind_of(one.left())
+        if class_of(conjunct) in _COMPARISONS:
+            kind = _kind_of(conjunct.left())
             if kind:
                 take = self.micros if kind == "time" else self.sql
-                sides = take(one.left()), take(one.right())
-        is_null_check = class_of(one) == "IsNotNull" and self.sql(one.child()) in key
+                sides = take(conjunct.left()), take(conjunct.right())
+        is_null_check = class_of(conjunct) == "IsNotNull" and self.sql(conjunct.child()) in key
         return Condition(sql, readable_sql(sql), sides, kind, is_null_check)
 
     def range_ms(self, side: Any, other: Any, condition: Any) -> int | None:

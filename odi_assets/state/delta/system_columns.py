@@ -52,9 +52,9 @@ class Columns:
             arrays.append(Array(items, stored).cast(_ARROW[kind]))
         return Table.from_arrays(arrays, schema=self.schema)
 
-    def lists(self, found: RecordBatchReader | Table) -> dict[str, list[Any]]:
+    def lists(self, arrow_data: RecordBatchReader | Table) -> dict[str, list[Any]]:
         """Each column's values, in the order of the rows: moments in UTC, None where the table lacks a column."""
-        table = Table.from_arrow(found)
+        table = Table.from_arrow(arrow_data)
         present = set(table.column_names)
         # pandas, which Odibi writes with, makes a column of ints and nulls one of floats.
         return {
@@ -64,9 +64,9 @@ class Columns:
             for name, kind in self.kinds.items()
         }
 
-    def rows(self, found: RecordBatchReader | Table) -> list[dict[str, Any]]:
+    def rows(self, arrow_data: RecordBatchReader | Table) -> list[dict[str, Any]]:
         """The same, row by row: for many rows dearer than :meth:`lists`."""
-        return as_rows(self.lists(found))
+        return as_rows(self.lists(arrow_data))
 
 
 def as_rows(lists: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

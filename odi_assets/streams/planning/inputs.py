@@ -155,11 +155,11 @@ def require_known(node: Node, marks: StreamMarks) -> None:
         require_unread(node, tuple(read_before(inputs, marks.log, marks.last, reads)), marks.checkpoint.uri)
 
 
-def require_unread(node: Node, found: Sequence[ReadBefore], checkpoint: str) -> None:
+def require_unread(node: Node, rereads: Sequence[ReadBefore], checkpoint: str) -> None:
     """Raises IdentityMismatchError if the next batch would read again what batches have read."""
-    if not found:
+    if not rereads:
         return
-    renamed = next((reread for reread in found if reread.name != reread.input), None)
+    renamed = next((reread for reread in rereads if reread.name != reread.input), None)
     refresh = f"or rebuild the table from its sources: odi run {node.command} --full-refresh"
     if renamed is not None:
         fix = f"name the input `{renamed.name}` again, for its checkpoint knows it by this name; {refresh}"
@@ -169,7 +169,7 @@ def require_unread(node: Node, found: Sequence[ReadBefore], checkpoint: str) -> 
             f"names of their own; or put `path` and `base_path` back; {refresh}"
         )
     raise IdentityMismatchError(
-        f"{node}: {'; '.join(str(reread) for reread in found)}; the next batch would read that again",
+        f"{node}: {'; '.join(str(reread) for reread in rereads)}; the next batch would read that again",
         fix=fix,
         node=str(node),
         path=checkpoint,

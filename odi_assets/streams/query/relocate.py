@@ -23,18 +23,18 @@ _AS_IN_JAVA = "/:@&=+$,;_-!.~'()*"
 _SCHEMAS = "_stateSchema"
 
 
-def relocated(log: ProgressLog, place: Location, folders: Mapping[str, tuple[str, str]]) -> ProgressLog:
-    """Copy the checkpoint of ``log`` to ``place``, and return the log of the copy.
+def relocated(log: ProgressLog, location: Location, folders: Mapping[str, tuple[str, str]]) -> ProgressLog:
+    """Copy the checkpoint of ``log`` to ``location``, and return the log of the copy.
 
     Args:
         folders: by input, the folder in which its files were read, and the one that they are in now, as
             ``file_uri_key`` has them.
     """
-    folder = CheckpointFolder(place)
+    folder = CheckpointFolder(location)
     folder.put_back(log.location)
     for name, (former, now) in folders.items():
         folder.rewrite(f"sources/{name}", partial(_moved, former, now))
-    return ProgressLog(place)
+    return ProgressLog(location)
 
 
 def name_own_schemas(checkpoint: Location) -> None:

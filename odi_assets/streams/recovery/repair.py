@@ -23,16 +23,16 @@ def checkpoint_in_use(node: Node) -> Location:
     return checkpoint_base(node) if last is None else checkpoint_named(node, last.checkpoint)
 
 
-def why_stuck(node: Node, place: Location) -> str | None:
+def why_stuck(node: Node, checkpoint: Location) -> str | None:
     """Why a query cannot go on from a checkpoint of this machine; None if it can, or if there is none."""
-    if not place.is_local or not place.local_path.is_dir():
+    if not checkpoint.is_local or not checkpoint.local_path.is_dir():
         return None
     try:
         stream_marks(node, TableHandle.open(node.target.location))
     except CheckpointError as error:
         return error.message
-    why = why_unusable(place)
-    return None if why is None else f"{place.uri}: {why}"
+    why = why_unusable(checkpoint)
+    return None if why is None else f"{checkpoint.uri}: {why}"
 
 
 def repair_checkpoint(node: Node, *, dry_run: bool) -> Iterator[tuple[str, tuple[str, ...], str | None, bool]]:

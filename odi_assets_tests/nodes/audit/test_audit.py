@@ -79,7 +79,7 @@ def test_an_audit_names_what_differs_and_its_commands_repair_it(
     chance = random.Random(seed)
     box, rows = loaded(tmp_path, spark, read, mode, chance)
     whole = audited(box)
-    assert (whole.differing, sum(one.found.source_rows for one in whole.ranges)) == ((), len(rows))
+    assert (whole.differing, sum(one.difference.source_rows for one in whole.ranges)) == ((), len(rows))
     damage_table(box, chance, rows, chance.choices(DAMAGE, k=chance.randrange(1, 4)))
     wanted = differing_days(rows, stored(box))
     found = audited(box)
@@ -102,7 +102,7 @@ def test_a_row_that_came_below_the_mark_is_found_and_loaded(tmp_path: Path, spar
     feed(box, [late])
     assert box.run("events").rows_written in (0, None)
     (one,) = audited(box).differing
-    assert (one.name, differences(one.found)) == ("2024-03-02", "1 row missing")
+    assert (one.name, differences(one.difference)) == ("2024-03-02", "1 row missing")
     command = "--full-refresh" if mode == "append" else "--from 2024-03-02 --to 2024-03-03"
     assert one.command == f"odi run p --node events {command}"
     follow(box, audited(box))
@@ -180,7 +180,7 @@ def test_columns_that_the_transform_makes_are_named_and_not_compared(tmp_path: P
     assert "the transform makes `g`, `seen`: their values are not compared" in found.notes
     DeltaTable(str(box.root / "lake" / "events")).update(predicate="id = 1", updates={"v": "'z'"})
     (one,) = audited(box).differing
-    assert differences(one.found) == "other values"
+    assert differences(one.difference) == "other values"
 
 
 def test_of_a_transform_that_aggregates_only_the_keys_are_compared(tmp_path: Path, spark: SparkSession) -> None:
@@ -194,7 +194,7 @@ def test_of_a_transform_that_aggregates_only_the_keys_are_compared(tmp_path: Pat
     assert "it joins or aggregates rows: only which g there are is compared" in found.notes
     DeltaTable(str(box.root / "lake" / "events")).delete("g = 'y'")
     (one,) = audited(box).differing
-    assert (differences(one.found), one.command) == ("1 row missing", "odi run p --node events --full-refresh")
+    assert (differences(one.difference), one.command) == ("1 row missing", "odi run p --node events --full-refresh")
 
 
 def test_of_the_rows_of_a_key_the_newest_is_compared(tmp_path: Path, spark: SparkSession) -> None:
@@ -205,7 +205,7 @@ def test_of_the_rows_of_a_key_the_newest_is_compared(tmp_path: Path, spark: Spar
     assert audited(box).differing == ()
     DeltaTable(str(box.root / "lake" / "events")).update(predicate="g = 'x'", updates={"v": "'b'"})
     (one,) = audited(box).differing
-    assert (one.name, differences(one.found)) == ("3000000 to 3999999", "other values")
+    assert (one.name, differences(one.difference)) == ("3000000 to 3999999", "other values")
 
 
 PARTITIONED_BY = """

@@ -38,7 +38,7 @@ def test_a_table_that_is_as_the_database_has_it_agrees(capture: Capture, orders:
     found = audited(box)
     assert (found.differing, found.keys, found.compared) == ((), (), ("id", "state", "note"))
     (all_keys,) = found.ranges
-    assert (all_keys.found.source_rows, all_keys.found.table_rows) == (10, 10)
+    assert (all_keys.difference.source_rows, all_keys.difference.table_rows) == (10, 10)
 
 
 def test_columns_that_the_database_generates_are_said_not_to_be_compared(capture: Capture, orders: Database) -> None:
@@ -198,7 +198,7 @@ def test_a_history_is_compared_with_the_change_log_version_by_version(
     found = audited(box)
     rows = box.table("orders").table.to_pyarrow_table().to_pylist()
     (all_versions,) = found.ranges
-    assert (found.differing, all_versions.found.source_rows) == ((), len(rows))
+    assert (found.differing, all_versions.difference.source_rows) == ((), len(rows))
     assert {"state", "note", "amount", "_op", "_lsn", "_key", "_unchanged"} <= set(found.compared)
     orders.execute("DELETE FROM orders WHERE id = 7")
     box.run("changes")

@@ -79,7 +79,7 @@ class EnvelopeFiles(LandingFiles):
             SourceError: a line is no envelope, or a file cannot be read.
         """
         files, before = read.files, read.before
-        if files is None or not files.found.new:
+        if files is None or not files.arrivals.new:
             raise NothingThereError(
                 f"{self.label}: no file matches {self.path} in {self.base.uri}",
                 fix="check `read.path`, or land a file there first; nothing was changed",
@@ -88,7 +88,7 @@ class EnvelopeFiles(LandingFiles):
         log = before.log if isinstance(before, EnvelopeFilesMark) else LogState()
         reader = EnvelopeReader(self.rules, dict(log.tables), log.binlog, log.patterns)
         rows, placed = NumberedRows(log.next_n), dict[str, str]()
-        for file in files.found.new:
+        for file in files.arrivals.new:
             for number, line in enumerate(self._lines(file.path), 1):
                 if text := line.strip():
                     for change in reader.changes(text, file.path, f"{file.path}, line {number},"):
@@ -101,7 +101,7 @@ class EnvelopeFiles(LandingFiles):
         assert files.after is not None
         return LoggedMessages(
             snapshot=read.snapshot,
-            summary=f"{counted(count, 'row')} of {counted(len(files.found.new), 'file')}",
+            summary=f"{counted(count, 'row')} of {counted(len(files.arrivals.new), 'file')}",
             before=before,
             after=_marked(files.after, LogState(log.next_n + count, reader.tables, reader.binlog, reader.all_patterns)),
             follows=True,

@@ -99,7 +99,7 @@ class EventReader:
         wanted: the names of the tables whose changes count.
         base: what the names of the log's files begin with.
         file: the number of the file that the reader is in.
-        place: where the last event ended in it; 0 before the first one.
+        offset: where the last event ended in it; 0 before the first one.
         created: by file, when it was made, in seconds since 1970.
         prepared: by the name that XA gives it, the transactions that have neither committed nor rolled back yet.
     """
@@ -109,7 +109,7 @@ class EventReader:
     wanted: frozenset[str]
     base: str
     file: int
-    place: int = 0
+    offset: int = 0
     created: dict[int, int] = field(default_factory=dict)
     prepared: dict[bytes, _Open] = field(default_factory=dict)
     _checksum: int = 0
@@ -120,7 +120,7 @@ class EventReader:
     @property
     def position(self) -> int:
         """Where the last event ended."""
-        return self.file << 32 | self.place
+        return self.file << 32 | self.offset
 
     def committed(self, events: Iterable[bytes]) -> Iterator[Committed]:
         """The transactions of a log, in the order of their commits.
@@ -141,11 +141,11 @@ class EventReader:
                 if zlib.crc32(event[1:-_CHECKSUM_BYTES]) != int.from_bytes(event[-_CHECKSUM_BYTES:], "little"):
                     raise TornLogError(f"{self.label}: the event that ends at {end} of file {self.file} is damaged")
                 event = event[:-_CHECKSUM_BYTES]
-            before = self.place
+            before = self.offset
             if end:
                 if end < before:
                     self._too_long()
-                self.place = end
+                self.offset = end
             opened = self._open
             if kind == _TABLE:
                 self._table(event)
@@ -173,10 +173,10 @@ class EventReader:
         if int.from_bytes(event[14:18], "little"):
             return
         # A checksum may stand behind the name.
-        name, number = event[_BODY + 8 :], self.file if self.place == 0 else self.file + 1
+        name, number = event[_BODY + 8 :], self.file if self.offset == 0 else self.file + 1
         if not name.startswith(f"{self.base}.{number:06d}".encode()):
             raise TornLogError(f"{self.label}: the log goes on with another file than {self.base}.{number:06d}")
-        self.file, self.place = number, int.from_bytes(event[_BODY : _BODY + 8], "little")
+        self.file, self.offset = number, int.from_bytes(event[_BODY : _BODY + 8], "little")
         self._known.clear()
 
     def _described(self, event: bytes, second: int) -> None:
@@ -268,7 +268,7 @@ class EventReader:
         """Raises an error for events that a capture may not pass."""
         if kind == _INCIDENT:
             raise SourceError(
-                f"{self.label}: the server notes in its log, before {self.place} of file {self.file}, that events are "
+                f"{self.label}: the server notes in its log, before {self.offset} of file {self.file}, that events are "
                 "missing there",
                 fix=self.again,
                 label=self.label,

@@ -180,7 +180,7 @@ class MariadbSession:
         name, _, host = str(self.rows("SELECT CURRENT_USER()")[0][0]).rpartition("@")
         return f"'{name}'@'{host}'"
 
-    def events(self, file: str, place: int, server_id: int, again: str) -> Generator[bytes]:
+    def events(self, file: str, offset: int, server_id: int, again: str) -> Generator[bytes]:
         """The events of the log from a position on, over a connection of their own.
 
         Args:
@@ -193,9 +193,9 @@ class MariadbSession:
             reader.rows("SET @mariadb_slave_capability = 4, @master_binlog_checksum = @@global.binlog_checksum")
             try:
                 with self._as_reader():
-                    yield from dumped(reader.opened, file, place, server_id)
+                    yield from dumped(reader.opened, file, offset, server_id)
             except pymysql.Error as error:
-                raise self._stopped(error, file, place, server_id, again) from None
+                raise self._stopped(error, file, offset, server_id, again) from None
 
     def _stopped(self, error: Any, file: str, offset: int, server_id: int, again: str) -> Exception:
         code, text = (*error.args, 0, "")[:2]

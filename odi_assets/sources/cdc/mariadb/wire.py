@@ -68,12 +68,12 @@ def is_end(packet: bytes) -> bool:
     return packet[:1] == b"\xfe" and len(packet) < 9
 
 
-def dumped(opened: Any, file: str, place: int, server_id: int) -> Iterator[bytes]:
-    """The events of the binary log from a place in a file on, to where the log ends now, each behind a byte 0.
+def dumped(opened: Any, file: str, offset: int, server_id: int) -> Iterator[bytes]:
+    """The events of the binary log from an offset in a file on, to where the log ends now, each behind a byte 0.
 
     The connection is of no use for anything else then.
     """
-    payload = struct.pack("<IHI", place, _WITHOUT_WAITING, server_id) + file.encode()
+    payload = struct.pack("<IHI", offset, _WITHOUT_WAITING, server_id) + file.encode()
     opened._execute_command(_BINLOG_DUMP, payload)
     for packet in packets(opened):
         if is_end(packet):
@@ -119,26 +119,26 @@ def _row_values(rows: list[bytes], columns: int) -> tuple[Bytes, Values]:
     return data, values
 
 
-def little(data: Any, place: Any, width: int) -> Any:
+def little(data: Any, offsets: Any, width: int) -> Any:
     """Numbers of ``width`` bytes, the least significant first."""
-    numbers = data[place].astype(np.int64)
+    numbers = data[offsets].astype(np.int64)
     for byte in range(1, width):
-        numbers |= data[place + byte].astype(np.int64) << 8 * byte
+        numbers |= data[offsets + byte].astype(np.int64) << 8 * byte
     return numbers
 
 
-def big(data: Any, place: Any, width: int) -> Any:
+def big(data: Any, offsets: Any, width: int) -> Any:
     """Numbers of ``width`` bytes, the most significant first."""
-    numbers = data[place].astype(np.int64)
+    numbers = data[offsets].astype(np.int64)
     for byte in range(1, width):
-        numbers = numbers << 8 | data[place + byte]
+        numbers = numbers << 8 | data[offsets + byte]
     return numbers
 
 
-def counted_number(data: bytes, place: int) -> tuple[int, int]:
+def counted_number(data: bytes, offset: int) -> tuple[int, int]:
     """A number of the protocol, which says how long it is itself, and where it ends."""
-    first = data[place]
+    first = data[offset]
     if first < 0xFB:
-        return first, place + 1
+        return first, offset + 1
     width = {0xFC: 2, 0xFD: 3, 0xFE: 8}[first]
-    return int.from_bytes(data[place + 1 : place + 1 + width], "little"), place + 1 + width
+    return int.from_bytes(data[offset + 1 : offset + 1 + width], "little"), offset + 1 + width

@@ -168,19 +168,19 @@ def arrivals(
     )
 
 
-def require_as_loaded(found: Arrivals, label: str, node: str) -> None:
+def require_as_loaded(arrived: Arrivals, label: str, node: str) -> None:
     """Raises ConfigError unless the files give the rows that were loaded of them: a range is made of them again."""
-    if found.gone:
+    if arrived.gone:
         raise ConfigError(
-            f"{node}: {len(found.gone):,} of the files that were loaded from {label} are gone, "
-            f"among them {found.gone[0]}; a range made of the others would lose their rows",
+            f"{node}: {len(arrived.gone):,} of the files that were loaded from {label} are gone, "
+            f"among them {arrived.gone[0]}; a range made of the others would lose their rows",
             fix="put the files back; what is loaded can be corrected by a full refresh from what is left",
             node=node,
         )
-    if found.ignored:
+    if arrived.ignored:
         raise ConfigError(
-            f"{node}: a range would take the present rows of {counted(len(found.ignored), 'file')} of "
-            f"{label}, among them {found.ignored[0]}, whose former rows `on_change: ignore` keeps",
+            f"{node}: a range would take the present rows of {counted(len(arrived.ignored), 'file')} of "
+            f"{label}, among them {arrived.ignored[0]}, whose former rows `on_change: ignore` keeps",
             fix="put the files back as they were; or accept their present rows by a full refresh",
             node=node,
         )

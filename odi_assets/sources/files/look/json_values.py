@@ -13,13 +13,13 @@ _PARTS = {"struct": dict, "map": dict, "array": list, "boolean": bool}
 _NEAREST = ("float", "double")
 
 
-def require_types(place: str, remote: Mapping[str, Any] | None, encoding: str, kinds: Mapping[str, str]) -> None:
+def require_types(path: str, remote: Mapping[str, Any] | None, encoding: str, kinds: Mapping[str, str]) -> None:
     """Raises Fault for the first value at a path or URI that is of another type. Its ``kind`` is the column.
 
     Args:
         kinds: by column, what Spark calls its type: ``long``.
     """
-    for block in blocks(place, remote, encoding):
+    for block in blocks(path, remote, encoding):
         for number, line in enumerate(block.data.decode().split("\n")):
             try:
                 row = json.loads(line)

@@ -55,7 +55,7 @@ class Block(NamedTuple):
 
 
 def blocks(
-    place: str, remote: Mapping[str, Any] | None, encoding: str, *, lines: bool = True, line_end: bytes = b"\n"
+    path: str, remote: Mapping[str, Any] | None, encoding: str, *, lines: bool = True, line_end: bytes = b"\n"
 ) -> Iterator[Block]:
     """The text of a file.
 
@@ -68,7 +68,7 @@ def blocks(
         Fault: it is no text of ``encoding``, or is packed in a way that only Spark knows, or is not whole.
     """
     line, rest = 1, b""
-    for piece in _texts(place, remote, encoding):
+    for piece in _texts(path, remote, encoding):
         rest += piece
         end = rest.rfind(line_end) + len(line_end) if lines and line_end in piece else 0
         if end:

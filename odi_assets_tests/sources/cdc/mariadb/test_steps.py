@@ -612,7 +612,7 @@ def test_a_table_is_compared_at_one_position_with_what_the_log_has_not_given_yet
         rows = [row for chunk in now.chunks() for row in chunk.to_pylist()]
         assert (len(rows), rows[2]["after"][1]) == (10, "waiting")
         assert [row["key"] for row in now.waiting.to_pylist() if row["op"] == "u"] == [["3"]]
-        assert now.place.startswith("odi-bin.")
+        assert now.log_end.startswith("odi-bin.")
 
 
 def test_how_far_a_capture_is_behind_is_measured_over_the_files_of_the_log(
