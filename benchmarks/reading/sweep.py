@@ -211,7 +211,9 @@ def _run_edited(
         world.run()
     except ConfigError as error:
         tally.refused.append(f"{what}: {error}")
-        yield from _needless(edits, tally, tally.refused[-1])
+        if len(edits) == 1:
+            # Two edits may contradict each other.
+            yield from _needless(edits, tally, tally.refused[-1])
         return False
     except OdiError as error:
         tally.stopped += 1
