@@ -70,8 +70,8 @@ pipelines:
 SOURCES = ("orders", "wind")
 _ROWS_OF_A_FILE = 20
 _FILE_EVERY, _DISTURB_EVERY, _BACKFILL_EVERY = 3.0, 25.0, 50.0
-_QUIET_SECONDS, PATIENCE = 25.0, 400.0
-"""How long nothing has to happen until it is over, and how long that may take."""
+_QUIET_SECONDS, PATIENCE = 25.0, 1800.0
+"""How long nothing has to happen until it is over, and how long that may take on a machine with neighbours."""
 _RUNNING = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])
 _QUEUED = dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])
 
