@@ -150,6 +150,8 @@ class CommitFacts:
         sources: of a run that was bounded, and of a rewind to a table without an HWM: what each source is that the node
             follows. No mark says it.
         hwm: the HWM that belongs to the table's rows from this commit on.
+        unmarked: the table may hold rows that no HWM counts, for a part of it was run. A run that moves the HWM counts
+            them.
         before_first_run: of a rewind, and of an adoption: the table holds no row of the node's increments from then on.
         rewound_to: of a rewind: the version it went back to.
         rows_written, rows_updated: counted by the write.
@@ -178,6 +180,7 @@ class CommitFacts:
     partitions: tuple[str, ...] | None = None
     sources: Mapping[str, Any] | None = None
     hwm: CommittedHwm | None = None
+    unmarked: bool | None = None
     before_first_run: bool | None = None
     rewound_to: int | None = None
     rows_written: int | None = None

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from odi_assets.config.graph import NodeKey
 from odi_assets.connections.location import is_there
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
-from odi_assets.nodes.node import Node, app_id, app_ids
+from odi_assets.nodes.node import Node, app_ids
 from odi_assets.nodes.planning.known_rows import require_known_rows
 from odi_assets.nodes.planning.writers import Writer, other_writer, require_no_quarantine
 from odi_assets.sources.marks import Identity, VersionMark
@@ -90,22 +91,47 @@ def require_own_hwm(node: Node, origin: HwmOrigin | None) -> None:
     )
 
 
-def require_no_unmarked_rows(node: Node, start: Start, target: TableHandle) -> None:
-    """Raises IdentityMismatchError if ``node`` appends above an HWM, and a run that followed no source wrote its table
-    since: what that run read above the HWM would be appended again."""
-    if start.hwm is None or not node.following or node.config.write.mode.traits.takes_rows_again:
+def require_no_unmarked_rows(node: Node, start: Start, target: TableHandle, written_by: NodeKey | None = None) -> None:
+    """Raises IdentityMismatchError if ``node`` appends, and its table has rows that no mark counts: they would be
+    appended again.
+
+    Args:
+        written_by: the node that wrote the table, if it had another name then.
+    """
+    if not node.following or node.config.write.mode.traits.takes_rows_again:
         return
-    last = target.last_stamp(app_id(node.key))
-    if last is None or CommitFacts.of(last).hwm is not None or _is_said_since(start, last):
+    commit = unmarked_rows(written_by or node.key, target)
+    is_part = commit is not None and CommitFacts.of(commit).unmarked
+    if commit is None or _is_said_since(start, commit) or (start.hwm is None and not is_part):
         return
+    how = "when the node followed none of its sources"
+    if is_part:
+        how = "by a run of a part of it, in a write mode that takes rows again"
     raise IdentityMismatchError(
-        f"{node}: version {last.version} of its table was written when the node followed none of its sources, and its "
-        f"HWM is from before; rows above {start.hwm} that are there already would be appended again",
-        fix=f"put the definition back; or rebuild the table from its sources: odi run {node.command} --full-refresh; "
+        f"{node}: version {commit.version} of its table was written {how}, and its HWM does not count these rows; "
+        f"above {start.hwm or 'nothing'}, they would be appended again",
+        fix=f"put the definition back{f', run it (odi run {node.command}), and edit it then' if is_part else ''}; "
+        f"or rebuild the table from its sources: odi run {node.command} --full-refresh; "
         f"or, if you know up to where it was loaded, say so: odi state set {node.state_key} VALUE, with a VALUE as "
         "`odi state get` prints it",
         node=str(node),
     )
+
+
+def unmarked_rows(key: NodeKey, target: TableHandle) -> CommittedStamp | None:
+    """The commit of a node since which its table may hold rows that no mark counts; None if there is none."""
+    fences = app_ids(key)
+    if not target.exists or not any(map(target.transaction_number, fences)):
+        return None
+    for stamp in target.stamps():
+        facts = CommitFacts.of(stamp) if stamp.app_id in fences else None
+        if facts is None:
+            continue
+        if facts.unmarked:
+            return stamp
+        if stamp.app_id == fences[0]:
+            return stamp if facts.hwm is None else None
+    return None
 
 
 def _is_said_since(start: Start, last: CommittedStamp) -> bool:

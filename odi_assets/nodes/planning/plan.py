@@ -253,5 +253,7 @@ class ResolvedPlan(NodePlan):
             if self.request.is_bounded
             else None,
             hwm=hwm,
+            # A part of a node that appends has only rows that its increments have loaded.
+            unmarked=True if self.request.is_bounded and self.node.config.write.mode.traits.takes_rows_again else None,
             known_by=known_by(self.node),
         )

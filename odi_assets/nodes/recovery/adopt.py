@@ -39,6 +39,7 @@ from odi_assets.nodes.planning.identity import (
     same_order,
     same_source,
     same_sources,
+    unmarked_rows,
 )
 from odi_assets.nodes.planning.known_rows import known_by, known_differently
 from odi_assets.nodes.planning.start import Start, committed_as, start_of
@@ -122,10 +123,11 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
         return node.kind.adopt(node, target, writer)
     entry = state.get_entry(node.state_key, deleted=True)
     former, kept = _kept_before(state, node, writer, entry)
-    fence = app_id(node.key if writer is None else NodeKey.parse(writer.nodes[0]))
+    written_by = _written_by(node, writer)
+    fence = app_id(written_by)
     start = start_of(node, kept, target, fence)
     require_followed(node, start.origin)
-    require_no_unmarked_rows(node, start, target)
+    require_no_unmarked_rows(node, start, target, written_by)
     changes = _changes(node, start, target, writer)
     quarantine, of_quarantine = _foreign_quarantine(node)
     changes += of_quarantine
@@ -231,8 +233,12 @@ def _foreign_quarantine(node: Node) -> tuple[TableHandle | None, list[str]]:
     return table, [f"the quarantine was written by {writer}"]
 
 
+def _written_by(node: Node, writer: Writer | None) -> NodeKey:
+    return node.key if writer is None else NodeKey.parse(writer.nodes[0])
+
+
 def _facts(adoption: Adoption) -> CommitFacts:
-    node, entry, origin = adoption.node, adoption.entry, adoption.origin
+    node, entry, origin, target = adoption.node, adoption.entry, adoption.origin, adoption.target
     keeps_hwm = bool(node.following) or adoption.hwm_before is not None
     hwm = CommittedHwm.of(adoption.hwm_after, adoption.remembered, origin.measures) if keeps_hwm else None
     return CommitFacts(
@@ -244,8 +250,9 @@ def _facts(adoption: Adoption) -> CommitFacts:
         state_revision=entry.revision if entry else 0,
         state_updated_at=entry.updated_at if entry else datetime.now(UTC),
         hwm=hwm,
+        unmarked=True if unmarked_rows(_written_by(node, other_writer(node, target)), target) is not None else None,
         # Parts alone are no load up to somewhere: the first run adds to them, as it would have before.
-        before_first_run=True if keeps_hwm and _has_parts_alone(node, adoption.target) else None,
+        before_first_run=True if keeps_hwm and _has_parts_alone(node, target) else None,
         known_by=known_by(node),
     )
 

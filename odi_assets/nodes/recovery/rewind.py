@@ -28,6 +28,7 @@ from odi_assets.nodes.history import attempts
 from odi_assets.nodes.kinds import GoesAlong
 from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node, app_id, app_ids
+from odi_assets.nodes.planning.identity import unmarked_rows
 from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_since, what_is_behind
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.rewind_log import require_log_kept
@@ -445,6 +446,7 @@ def _facts(node: Node, rewind: Rewind, run_id: str) -> CommitFacts:
         state_revision=entry.revision if entry else 0,
         state_updated_at=entry.updated_at if entry else datetime.now(UTC),
         hwm=(rewind.committed or CommittedHwm.of(None)) if keeps_hwm else None,
+        unmarked=True if unmarked_rows(node.key, rewind.before) is not None else None,
         before_first_run=not rewind.before.transaction_number(app_id(node.key)) if keeps_hwm else None,
         rewound_to=rewind.to_version if rewind.to_version == rewind.from_version else None,
         stream=rewind.along.facts if rewind.along else None,

@@ -386,3 +386,31 @@ def test_rows_of_a_run_that_followed_nothing_are_not_appended_again_above_an_old
 
 def set_hwm(box: Sandbox, value: str) -> None:
     assert main(["--config", str(box.root / "odibi.yaml"), "state", "set", "p.n", value]) == 0
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("mode", ["partition_overwrite", "append_once, keys: [id]", "upsert, keys: [id]", "overwrite"])
+def test_rows_of_a_part_that_was_run_in_another_mode_are_not_appended_again(
+    mode: str, is_first: bool, tmp_path: Path, spark: SparkSession
+) -> None:
+    partition = "    partition: {column: at, every: month, start: 2024-01-01}\n    write:"
+    text = changed(NODE, (("    write:", partition), ("mode: append", f"mode: {mode}")))
+    box = Sandbox(tmp_path, spark, text)
+    box.land("a/1.csv", [HEAD, *FIRST])
+    if not is_first:
+        box.run("n")
+    box.land("a/2.csv", [HEAD, "4,2024-04-01 00:00:00,04/01/2024,c"])
+    box.run("n", start="2024-01-01", end="2024-05-01")
+    edit(box, (f"mode: {mode}", "mode: append"))
+    stops(box, "put the definition back, run it (odi run p --node n)", "--full-refresh", "odi state set p.n VALUE")
+    edit(box, ("mode: append", f"mode: {mode}"))
+    box.run("n")
+    edit(box, (f"mode: {mode}", "mode: append"))
+    box.land("a/3.csv", [HEAD, "5,2024-05-01 00:00:00,05/01/2024,c"])
+    box.run("n")
+    assert ids(box) == [1, 2, 3, 4, 5]
+    version = box.table("n").version
+    box.run("n", start="2024-01-01", end="2024-05-01")
+    box.land("a/4.csv", [HEAD, "6,2024-06-01 00:00:00,06/01/2024,c"])
+    box.run("n")
+    assert ids(box) == [1, 2, 3, 4, 5, 6], f"a part in the mode append, after version {version}"
