@@ -368,10 +368,18 @@ class Source(ABC):
         del mark
         return None
 
-    def knows(self, mark: Mark) -> bool:
-        """Whether it holds anything that ``mark`` names as loaded, wherever that was then."""
-        del mark
-        return False
+    def moved_here(self, mark: Mark, then: Identity) -> Read | None:
+        """A read of nothing, which knows in its place of now what ``mark`` names as loaded; None if nothing of that is
+        there.
+
+        Args:
+            then: what the mark measured.
+
+        Raises:
+            IncrementError: what was loaded gives other rows now.
+        """
+        del mark, then
+        return None
 
     def losses(self, mark: Mark | None, then: Position | None, since: int | None) -> Iterable[Loss]:
         """Rows up to ``mark`` that are in the target, and that the source no longer gives, as far as it can tell.

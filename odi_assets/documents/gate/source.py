@@ -208,9 +208,9 @@ class DrivenSource(Source):
         rows = self.rows.as_it_is(rows)
         return replace(mark, rows=rows, measures=rows.measures)
 
-    def knows(self, mark: Mark) -> bool:
+    def moved_here(self, mark: Mark, then: Identity) -> Read | None:
         rows = _rows_of(mark)
-        return rows is not None and self.rows.knows(rows)
+        return None if rows is None else self.rows.moved_here(rows, then)
 
     def losses(self, mark: Mark | None, then: Position | None, since: int | None) -> Iterable[Loss]:
         return self.rows.losses(_rows_of(mark), then, since)

@@ -54,6 +54,7 @@ from odi_assets.nodes.planning.writers import (
 )
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.renamed_cursor import Session, renamed, resolved
+from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.result import ADOPT
 from odi_assets.sources.marks import Identity, Mark, hwm_text
 from odi_assets.sources.reads import PlannedRead, Read
@@ -354,9 +355,10 @@ def _mark_now(
     if ordered_alike and not isinstance(source.increment, FilesIncrement):
         return source.mark(value, began), None, changes
     if ordered_alike:
-        kept = source.mark(value, {})
-        if source.knows(kept):
-            return kept, None, [*changes, "files that were loaded are there, so those that are not will be loaded"]
+        with remedies_named(node):
+            read = source.moved_here(source.mark(value, {}), then)
+        if read is not None:
+            return source.wrapped_mark(read.after, value), read, [*changes, read.summary]
     else:
         try:
             _require_all_loaded(node, source, then, value, ties, spark)

@@ -43,6 +43,13 @@ class SourceFile:
     changed_ns: int = field(default=0, compare=False)
 
 
+def folder_of(pattern: str) -> str:
+    """The folder that a pattern looks into, or the folder or file that it names; empty if that is its base."""
+    parts = [part for part in posixpath.normpath(pattern).split("/") if part not in ("", ".")]
+    fixed = next((i for i, part in enumerate(parts) if set(part) & _GLOB_CHARACTERS), len(parts))
+    return "/".join(parts[:fixed])
+
+
 def list_files(base: Location, pattern: str) -> list[SourceFile]:
     """The files that ``pattern`` names below ``base``, oldest first.
 

@@ -13,7 +13,13 @@ from odi_assets.connections.location import Location
 from odi_assets.errors import IncrementError, NothingThereError
 from odi_assets.sources.files.listing import SourceFile, list_files
 from odi_assets.sources.files.loaded import ledger
-from odi_assets.sources.files.loaded.arrivals import Arrivals, arrivals, other_folders, require_as_loaded
+from odi_assets.sources.files.loaded.arrivals import (
+    Arrivals,
+    arrivals,
+    in_other_connection,
+    in_other_folder,
+    require_as_loaded,
+)
 from odi_assets.sources.files.loaded.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
 from odi_assets.sources.files.settings import FileFormat, FilesRead
 from odi_assets.sources.files.snapshot import FilesSnapshot
@@ -128,17 +134,21 @@ class LandingFiles(StreamableSource):
         arrived = self._arrivals(self.increment, listed, before)
         new = counted(len(arrived.new), "new file") if arrived.new else "no new files"
         text = new if listed else f"no file matches {self.path}"
-        after = None if arrived.mark is None else replace(arrived.mark, measures=self.identity)
-        read = NewFiles(
+        read = self._new_files(listed, before, arrived, f"{text}; {arrived.notes}" if arrived.notes else text)
+        return read if arrived.new else NothingNew.of(read, read.summary, read.after)
+
+    def _new_files(
+        self, listed: Sequence[SourceFile], before: FilesMark | None, arrived: Arrivals, summary: str
+    ) -> NewFiles:
+        return NewFiles(
             snapshot=self.snapshot_of(listed, sorted((*arrived.known, *arrived.new))),
-            summary=f"{text}; {arrived.notes}" if arrived.notes else text,
+            summary=summary,
             before=before,
-            after=after,
+            after=None if arrived.mark is None else replace(arrived.mark, measures=self.identity),
             follows=True,
             arrivals=arrived,
             beside=self.target.location,
         )
-        return read if arrived.new else NothingNew.of(read, read.summary, after)
 
     def whole(self) -> Read:
         if not isinstance(self.increment, FilesIncrement):
@@ -146,11 +156,25 @@ class LandingFiles(StreamableSource):
         snapshot = self._as_it_is()
         return Whole(snapshot=snapshot, summary=snapshot.summary)
 
-    def knows(self, mark: Mark) -> bool:
+    def moved_here(self, mark: Mark, then: Identity) -> Read | None:
         if not isinstance(self.increment, FilesIncrement) or not isinstance(mark, FilesMark):
-            return False
-        arrived = self._arrivals(self.increment, list_files(self.base, self.path), mark)
-        return bool(arrived.known or arrived.moved)
+            return None
+        listed, path_now = list_files(self.base, self.path), in_other_folder(then, self.identity)
+        arrived = self._arrivals(self.increment, listed, mark, path_now=path_now, adopts=True)
+        if not (arrived.known or arrived.moved):
+            return None
+        if arrived.copied and not self.target.traits.takes_rows_again:
+            raise IncrementError(
+                f"{self.label}: {counted(len(arrived.copied), 'file')} would be loaded again, with the content of a "
+                f"loaded file that is gone, another name and another time: {', '.join(arrived.copied[:3])}",
+                fix="give back their names, or their times; or load everything again with odi run --full-refresh",
+            )
+        known = {file.path for file in arrived.known}
+        others = sorted(file.path for file in listed if file.size and file.path not in known)
+        summary = f"{counted(len(known), 'loaded file')} of {self.label} known again"
+        if others:
+            summary += f"; {counted(len(others), 'other file')} will be loaded, {', '.join(others[:3])}"
+        return self._new_files(listed, mark, arrived, summary)
 
     def loaded(self, mark: Mark) -> PlannedRead:
         if not isinstance(self.increment, FilesIncrement) or not isinstance(mark, FilesMark):
@@ -184,11 +208,13 @@ class LandingFiles(StreamableSource):
             what = f"rows of {count} of {self.label} gone since: there were {before:,}, and now {len(listed):,}"
             yield Loss(what, for_good=True)
 
-    def _arrivals(self, increment: FilesIncrement, listed: Sequence[SourceFile], mark: FilesMark | None) -> Arrivals:
+    def _arrivals(
+        self, increment: FilesIncrement, listed: Sequence[SourceFile], mark: FilesMark | None, **how: Any
+    ) -> Arrivals:
         default: OnChange = "reload" if self.target.traits.takes_rows_again else "raise"
-        folders = None if mark is None or mark.measures is None else other_folders(mark.measures, self.identity)
-        rule = increment.on_change or default
-        return self._compared(listed, mark, rule, settle=increment.settle, folders=folders)
+        if not how and mark is not None and mark.measures is not None:
+            how = {"path_now": in_other_connection(mark.measures, self.identity)}
+        return self._compared(listed, mark, increment.on_change or default, settle=increment.settle, **how)
 
     def _compared(
         self, listed: Sequence[SourceFile], mark: FilesMark | None, on_change: OnChange, **how: Any

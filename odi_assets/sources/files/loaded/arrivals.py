@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -19,7 +19,7 @@ from odi_assets.config.write_modes import WriteTraits
 from odi_assets.connections.location import Location
 from odi_assets.errors import ConfigError, IncrementError
 from odi_assets.sources.files.folders import folder_values
-from odi_assets.sources.files.listing import SourceFile
+from odi_assets.sources.files.listing import SourceFile, folder_of
 from odi_assets.sources.files.loaded import fingerprint as content
 from odi_assets.sources.files.loaded import ledger
 from odi_assets.sources.files.loaded.ledger import LoadedFile, NewPart
@@ -95,7 +95,8 @@ def arrivals(
     columns: Collection[str] | None = None,
     needed: Collection[str] = (),
     settle: timedelta = timedelta(0),
-    folders: tuple[str, str] | None = None,
+    path_now: Callable[[str], str] | None = None,
+    adopts: bool = False,
     now_ns: int | None = None,
 ) -> Arrivals:
     """Compare what is ``listed`` below ``base`` with what ``mark`` says is in ``table``.
@@ -105,7 +106,9 @@ def arrivals(
         columns: those that rows can have, in small letters; None: all. Other ``name=value`` folders give no values.
         needed: columns that the write cannot do without.
         settle: files that changed less than this ago, by this machine's clock, are left for a later increment.
-        folders: the folder of the paths of loaded files, and the folder of ``listed`` paths; None if it is the same.
+        path_now: gives the path that a loaded file has now, by its path when it was loaded; None if it is the same.
+        adopts: no file is new. The part of the ledger that is made lists the loaded files alone, as they are now; those
+            that give other rows now stay as they were loaded.
 
     Raises:
         IncrementError: the ledger cannot be read, or a loaded file gives other rows now and ``on_change`` is ``raise``.
@@ -115,8 +118,8 @@ def arrivals(
     files = [file for file in listed if file.size]
     loaded, parts, adopted = ({}, (), []) if mark is None else _loaded(base, table, files, mark, label)
     # The connection was changed and leads to the same files: the ledger lists all of them again, by new paths.
-    former = {} if folders is None else {_relative(path, *folders): path for path in loaded}
-    if folders is not None:
+    former = {} if path_now is None else {path_now(path): path for path in loaded}
+    if path_now is not None:
         adopted = [replace(loaded[path], path=now) for now, path in former.items()]
         loaded, parts = {file.path: file for file in adopted}, ()
     settle_ns = settle.total_seconds() * 1_000_000_000
@@ -144,8 +147,8 @@ def arrivals(
     take = (fresh | (other & left_behind) | set(reload)) - moved.keys() - unsettled - ignored
     take |= renamed.keys() & set(reload)
     added = take - changed
-    new = tuple(file for file in files if file.path in take)
-    kept = [f for f in settled if f.path not in ignored or f.path in shifted]
+    new = () if adopts else tuple(file for file in files if file.path in take)
+    kept = [f for f in settled if (f.path not in ignored or f.path in shifted) and not (adopts and f.path in take)]
     entries = [*adopted, *(f if f.path in take else _known_again(f, loaded, origins) for f in kept)]
     vacant = left_behind - {file.path for file in settled}
     newest = max([*((file.mtime_ns, file.path) for file in new[-1:]), *([mark.cursor] if mark else [])], default=None)
@@ -193,12 +196,19 @@ def _known_again(file: LoadedFile, loaded: Mapping[str, LoadedFile], origins: Ma
     return file if before is None else replace(file, whole=before.whole)
 
 
-def other_folders(then: Identity, now: Identity) -> tuple[str, str] | None:
-    """The folders that paths were relative to when they were loaded, and are now, if both lead to the same files."""
+def in_other_connection(then: Identity, now: Identity) -> Callable[[str], str] | None:
+    """What gives the paths of loaded files, if another connection leads to the same files now; else None."""
     before, after = posixpath.normpath(then.source.strip("/")), posixpath.normpath(now.source.strip("/"))
     if before == after or not then.place or then.place != now.place:
         return None
-    return then.place.removesuffix(before), now.place.removesuffix(after)
+    folder, other = then.place.removesuffix(before), now.place.removesuffix(after)
+    return lambda path: posixpath.relpath(posixpath.join(folder, path), other)
+
+
+def in_other_folder(then: Identity, now: Identity) -> Callable[[str], str]:
+    """What gives the paths of loaded files, if all of them were moved from the folder of one pattern to another's."""
+    before, after = folder_of(then.source), folder_of(now.source)
+    return lambda path: posixpath.normpath(posixpath.join(after, posixpath.relpath(path, before or ".")))
 
 
 def _differs(file: SourceFile, before: LoadedFile | None) -> bool:
@@ -206,10 +216,6 @@ def _differs(file: SourceFile, before: LoadedFile | None) -> bool:
     if before is None or (file.mtime_ns, file.size, file.etag) != (before.mtime_ns, before.size, before.etag):
         return True
     return bool(before.changed_ns) and file.changed_ns != before.changed_ns
-
-
-def _relative(path: str, folder: str, other: str) -> str:
-    return posixpath.relpath(posixpath.join(folder, path), other)
 
 
 def _loaded(
