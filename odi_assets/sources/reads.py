@@ -177,6 +177,11 @@ class PlannedRead(ABC):
         """Write to storage what the mark will name. Without the commit, it means nothing."""
         return
 
+    def once_read(self) -> None:
+        """Called once all rows are written, and not committed yet. Raises SourceError if what was read may not be what
+        the mark will name."""
+        return
+
     def after_commit(self) -> None:
         """Let the source know that the read is safely in the target. A run that dies before leaves it to the next."""
         return
@@ -308,6 +313,10 @@ class Whole(Read):
         if self.increment is not None:
             self.increment.before_commit()
 
+    def once_read(self) -> None:
+        if self.increment is not None:
+            self.increment.once_read()
+
 
 @dataclass(frozen=True, kw_only=True)
 class NothingNew(Read):
@@ -367,6 +376,9 @@ class NothingNew(Read):
 
     def before_commit(self) -> None:
         self.increment.before_commit()
+
+    def once_read(self) -> None:
+        self.increment.once_read()
 
 
 def mark_text(mark: Mark | Unresolved | None) -> str | None:

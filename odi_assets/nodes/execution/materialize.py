@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.compared_columns import known_rows
 from odi_assets.delta.commit import Stamp
@@ -224,7 +224,12 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
                 node=str(plan.node),
             )
         guard = Guard(plan)
-    late = guard.facts if guard is not None else None
+
+    def late() -> Mapping[str, Any]:
+        for read in plan.reads if plan.moves_hwm else ():
+            read.once_read()
+        return {} if guard is None else guard.facts()
+
     stamp = Stamp(plan.write.app_id, plan.write.number, facts, fences=not plan.request.is_bounded, late_facts=late)
     if plan.moves_hwm:
         for read in plan.reads:

@@ -335,9 +335,13 @@ def file_error(files: FilesSnapshot, uri: str, text: str) -> SourceError | None:
     path = next((file.path for file in files.chosen if unquote(uri).endswith(f"/{file.path}")), None)
     if path is None:
         return None
-    if files.format == FileFormat.PARQUET:
-        return misread(files, path, text)
-    return _json_error(files, path) if files.strict and files.format == FileFormat.JSON else None
+    try:
+        if files.format == FileFormat.PARQUET:
+            return misread(files, path, text)
+        return _json_error(files, path) if files.strict and files.format == FileFormat.JSON else None
+    except FileNotFoundError:
+        # Its writer took it away, which Spark says too.
+        return None
 
 
 def _json_error(files: FilesSnapshot, path: str) -> SourceError | None:

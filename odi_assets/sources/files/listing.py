@@ -8,7 +8,7 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -178,6 +178,20 @@ def _local_files(
             if _NO_TEXT.search(name):
                 raise _unreadable(base, name, "has a name that is not UTF-8, which Spark cannot open")
             yield SourceFile(status.st_mtime_ns, name, status.st_size, changed_ns=status.st_ctime_ns)
+
+
+def looked_at_again(base: Location, pattern: str, paths: Sequence[str]) -> Iterator[SourceFile]:
+    """Files that ``pattern`` listed, as they are now, without those that are gone."""
+    if not base.is_local:
+        wanted = set(paths)
+        yield from (file for file in list_files(base, pattern) if file.path in wanted)
+        return
+    for path in paths:
+        try:
+            status = (base.local_path / path).stat()
+        except FileNotFoundError:
+            continue
+        yield SourceFile(status.st_mtime_ns, path, status.st_size, changed_ns=status.st_ctime_ns)
 
 
 def _unreadable(base: Location, name: str, what: str) -> SourceError:

@@ -18,6 +18,7 @@ from odi_assets.sources.files.loaded.arrivals import (
     arrivals,
     in_other_connection,
     in_other_folder,
+    require_as_listed,
     require_as_loaded,
 )
 from odi_assets.sources.files.loaded.fingerprint import WHOLE_IS_KNOWN, with_whole_digests
@@ -305,3 +306,8 @@ class NewFiles(Read):
             new = {file.path for file in self.arrivals.new}
             part = replace(part, files=tuple(with_whole_digests(self.snapshot.base, part.files, new)))
         ledger.write(self.beside, part)
+
+    def once_read(self) -> None:
+        if (part := self.arrivals.part) is not None:
+            snapshot = self.snapshot
+            require_as_listed(snapshot.base, snapshot.identity.source, self.label, self.arrivals.new, part.files)

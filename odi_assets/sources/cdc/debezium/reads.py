@@ -39,6 +39,10 @@ class _OfMessages(ChangesRead):
         if self.files is not None:
             self.files.before_commit()
 
+    def once_read(self) -> None:
+        if self.files is not None:
+            self.files.once_read()
+
 
 @dataclass(frozen=True, kw_only=True)
 class NewMessages(_OfMessages, UnresolvedRead):

@@ -17,9 +17,9 @@ from datetime import timedelta
 from odi_assets.config.models import OnChange
 from odi_assets.config.write_modes import WriteTraits
 from odi_assets.connections.location import Location
-from odi_assets.errors import ConfigError, IncrementError
+from odi_assets.errors import ConfigError, IncrementError, SourceError
 from odi_assets.sources.files.folders import folder_values
-from odi_assets.sources.files.listing import SourceFile, folder_of
+from odi_assets.sources.files.listing import SourceFile, folder_of, looked_at_again
 from odi_assets.sources.files.loaded import fingerprint as content
 from odi_assets.sources.files.loaded import ledger
 from odi_assets.sources.files.loaded.ledger import LoadedFile, NewPart
@@ -187,6 +187,35 @@ def require_as_loaded(arrived: Arrivals, label: str, node: str) -> None:
             fix="put the files back as they were; or accept their present rows by a full refresh",
             node=node,
         )
+
+
+def require_as_listed(
+    base: Location, pattern: str, label: str, new: Sequence[SourceFile], entries: Sequence[LoadedFile]
+) -> None:
+    """Raises SourceError unless files that were read are as they were ``new``: rows of another file may have been read
+    in their place, or a part of one.
+
+    Args:
+        entries: of the ledger, which will say that they are loaded.
+    """
+    if not new:
+        return
+    now = {file.path: file for file in looked_at_again(base, pattern, [file.path for file in new])}
+    listed = {file.path: file for file in entries}
+    other = [file.path for file in new if _is_other(base, listed[file.path], now.get(file.path))]
+    if other:
+        raise SourceError(
+            f"{label}: {counted(len(other), 'file')} changed while they were read, {_some(other)}; nothing was loaded",
+            fix="run again once it is written; `incremental.settle: 1m` leaves files alone that changed less than a "
+            "minute ago",
+            path=other[0],
+        )
+
+
+def _is_other(base: Location, before: LoadedFile, now: SourceFile | None) -> bool:
+    if now is None:
+        return True
+    return _differs(now, before) and not content.same_content(base, before, *content.with_digests(base, [now]))
 
 
 def _known_again(file: LoadedFile, loaded: Mapping[str, LoadedFile], origins: Mapping[str, str]) -> LoadedFile:
