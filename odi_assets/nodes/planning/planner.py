@@ -31,6 +31,7 @@ from odi_assets.sources.marks import Mark
 from odi_assets.sources.reads import AffectedPartitions, PlannedRead
 from odi_assets.sources.snapshot import Partitions
 from odi_assets.sources.source import Source
+from odi_assets.tables.schema import require_same_partitioning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,6 +100,8 @@ def _planned(node: Node, state: Hwms, request: RunRequest) -> NodePlan:
         require_no_quarantine(node, target)
     elif target.exists or start.origin is not None:
         require_own(node, start, target)
+    if target.exists:
+        require_same_partitioning(target, node.partition_by)
     fence = app_id(key, bounded=request.is_bounded)
     plan = NodePlan(
         node,

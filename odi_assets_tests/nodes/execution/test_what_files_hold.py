@@ -118,6 +118,14 @@ def test_each_character_between_quotes_of_csv_is_one_of_the_value(
     assert {row["id"]: (row["v"], row["w"]) for row in rows} == {n: (text, text) for n, text in enumerate(texts)}
 
 
+@pytest.mark.parametrize("header", ["id,t,t", "id,t,T", '"id","t","t"', "\nid,t,t"])
+@pytest.mark.parametrize("more", ["", ", rescued: rest", ', schema: "id BIGINT", rescued: rest'])
+def test_two_columns_of_one_name_stop_the_run(tmp_path: Path, spark: SparkSession, more: str, header: str) -> None:
+    read = f'format: csv, options: {{header: "true"}}{more}'
+    stop(tmp_path, spark, read, f"{header}\n1,a,b\n", r"a\.x:[12] cannot be read: two columns .* are called `t`")
+    assert len(landed(tmp_path / "empty", spark, read, "id,,\n1,a,b\n").load()) == 1
+
+
 def test_a_blank_behind_a_closing_quote_stops_the_run(tmp_path: Path, spark: SparkSession) -> None:
     for more in ("", ", rescued: rest"):
         stop(tmp_path, spark, CSV + more, 'id,v\n1,"a" \n', r"a\.x:2 cannot be read: a value goes on behind its clos")

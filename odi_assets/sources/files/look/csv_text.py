@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ def csv_look(options: Mapping[str, str], remote: Mapping[str, Any] | None) -> Ca
     line_end = by_name["linesep"].encode() if by_name.get("linesep") and not is_multi_line else b"\n"
     is_plain = len(separator) == 1 and separator.isascii() and escape == quote and "linesep" not in by_name
     how = {**_how(separator, quote, escape), "strict": "unescapedquotehandling" not in by_name}
+    has_header = by_name.get("header", "").lower() == "true"
 
     def look(path: str) -> dict[str, Any]:
         has_empty = has_controls = False
@@ -53,7 +54,10 @@ def csv_look(options: Mapping[str, str], remote: Mapping[str, Any] | None) -> Ca
                 _require_said_breaks(block, said.encode(), quote, escape)
             block = Block(block.line, _with_line_feeds(block.data, line_end))
             if is_single is None and block.data.strip(_BLANKS):
-                is_single = _has_one_column(block.data, separator, how)
+                first = _first_row(block.data, separator, how)
+                is_single = len(first) == 1
+                if has_header:
+                    _require_names_once(block, first)
             if not is_multi_line:
                 _require_no_lost_row(block, separator, bool(is_single))
             elif "linesep" not in by_name:
@@ -91,12 +95,20 @@ def _with_line_feeds(data: bytes, line_end: bytes) -> bytes:
     return data.replace(b"\n", b"x").replace(line_end, b"\n").replace(b"\r", b"x")
 
 
-def _has_one_column(data: bytes, separator: str, how: Mapping[str, Any]) -> bool:
-    """Whether the first row has one value."""
+def _first_row(data: bytes, separator: str, how: Mapping[str, Any]) -> list[str]:
     text = data.lstrip(_BLANKS)[:_FIRST].decode(errors="replace")
     if len(separator) > 1:
         text = text.replace(separator, "\x1f")
-    return len(next(csv.reader(_lines(text), **{**how, "strict": False}))) == 1
+    return next(csv.reader(_lines(text), **{**how, "strict": False}))
+
+
+def _require_names_once(block: Block, header: Sequence[str]) -> None:
+    """Raises Fault if two columns have one name, capitals aside: Spark would give both of them others."""
+    names = [name.lower() for name in header if name]
+    twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
+    if twice is not None:
+        above = block.data[: len(block.data) - len(block.data.lstrip(_BLANKS))]
+        raise Fault(block.line + above.count(b"\n"), f"two columns of the header are called `{twice}`", "names")
 
 
 def _require_no_lost_row(block: Block, separator: str, is_single: bool) -> None:
