@@ -64,7 +64,7 @@ def test_an_import_that_would_move_a_mark_back_changes_nothing(state: StateBacke
         answer = odi("state", "import", "backup.json", *how)
         assert answer.code == 1
         assert "would move back: shop.orders, shop.spending" in answer.err
-        assert "use force" in answer.err
+        assert "--force" in answer.err
     assert [entry.value for entry in state.list_hwms()] == [date(2013, 2, 1)]
     assert odi("state", "import", "backup.json", "--force", "--yes").code == 0
     assert [entry.value for entry in state.list_hwms()] == [date(2013, 1, 31), Decimal("7.50")]
@@ -136,3 +136,13 @@ def test_a_migration_from_nowhere_is_bad_input(odi: Odi, arguments: list[str]) -
     answer = odi("state", "migrate", *arguments, "--yes")
     assert (answer.code, answer.out) == (2, "")
     assert "→" in answer.err
+
+
+def test_a_forced_import_says_that_the_log_counts_over_older_entries_of_runs(state: StateBackend, odi: Odi) -> None:
+    state.set_hwm("shop.orders", date(2013, 1, 31), run_id="r1", target_commit=3)
+    odi("state", "export", "backup.json")
+    state.set_hwm("shop.orders", date(2013, 2, 1), run_id="r2", target_commit=4)
+    answer = odi("state", "import", "backup.json", "--force", "--yes")
+    assert answer.code == 0
+    assert "1 key of runs, shop.orders among them, move back in state alone" in answer.err
+    assert "odi state rewind" in answer.err

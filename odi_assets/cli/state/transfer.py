@@ -16,7 +16,7 @@ from odi_assets.cli.terminal.output import Column, data, data_json, data_table, 
 from odi_assets.errors import ConfigError
 from odi_assets.state.factory import PROJECT, open_store
 from odi_assets.state.transfer.document import parse, to_document, to_text
-from odi_assets.state.transfer.load import decide
+from odi_assets.state.transfer.load import TransferEffect, decide
 from odi_assets.state.transfer.migrate import migration
 from odi_assets.state.transfer.snapshot import into as put_into
 from odi_assets.state.transfer.snapshot import take
@@ -144,6 +144,13 @@ def _finish(transfer: Transfer, dry_run: bool, yes: bool) -> None:
         return
     runs = f", {counted(transfer.runs_added, 'run')}" if transfer.runs_added else ""
     said = f"{counted(len(transfer.moves), 'key')}{runs}"
+    indexes = [move.after.key for move in transfer.moves if move.effect is TransferEffect.BACK and _is_index(move)]
+    if indexes:
+        note(
+            f"{counted(len(indexes), 'key')} of runs, {', '.join(indexes[:3])} among them, move back in state alone: a "
+            "table's log counts over an older entry of a run. `odi state rewind` takes a table and its HWM back; "
+            "`odi state set` sets an HWM."
+        )
     if dry_run:
         note(f"This would write {said}.")
         return
@@ -151,6 +158,12 @@ def _finish(transfer: Transfer, dry_run: bool, yes: bool) -> None:
     require_consent(yes)
     transfer.apply()
     note(f"Written: {said}.")
+
+
+def _is_index(move: TransferredKey) -> bool:
+    """Whether a run wrote what comes, as what a commit of its table carries."""
+    written = None if move.move is None else move.move.entry
+    return written is not None and written.run_id is not None and written.target_commit is not None
 
 
 def _show(transfer: Transfer, as_json: bool) -> None:
