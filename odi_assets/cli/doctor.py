@@ -27,7 +27,7 @@ from odi_assets.nodes.recovery.accept import accept as accept_table
 from odi_assets.nodes.recovery.doctor import examine, kept_gaps, unfinished
 from odi_assets.nodes.recovery.files import files_of_system, not_looked_at
 from odi_assets.nodes.recovery.findings import NOTED, Kind, lasting
-from odi_assets.nodes.recovery.recover import find_recovery, recover_hwm
+from odi_assets.nodes.recovery.recover import find_recovery, recover_hwm, what_state_is_ahead_of
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -192,7 +192,10 @@ def recover(
         note(f"odi: {key} was left out: {why}")
     if unreadable:
         raise typer.Exit(FAILED)
-    if not (recoveries or rows):
+    ahead = {key: how for key in readable if (how := what_state_is_ahead_of(project, state, key)) is not None}
+    for key, how in ahead.items():
+        note(f"{key}: state is ahead of its table, which {how}. No log brings that back: odi doctor names the ways on.")
+    if not (recoveries or rows or ahead):
         note("State has what the tables' logs say, and so has the run history.")
 
 

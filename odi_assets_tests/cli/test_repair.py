@@ -105,6 +105,16 @@ def test_recover_brings_lost_state_back_from_the_tables_logs(at_home: Sandbox, o
     assert "State has what" in odi("state", "recover", "p.raw").err
 
 
+def test_recover_says_of_which_table_state_is_ahead(at_home: Sandbox, odi: Odi) -> None:
+    table = at_home.root / "lake" / "raw"
+    assert table.exists()
+    shutil.rmtree(table)
+    answer = odi("state", "recover")
+    assert answer.code == 0
+    assert "p.raw: state is ahead of its table, which does not exist" in answer.err
+    assert "State has what" not in answer.err
+
+
 def test_recover_gives_every_commit_its_row_of_history_and_doctor_is_content(
     at_home: Sandbox, odi: Odi, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
 from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.start import committed_hwm, unrecorded_stamp
+from odi_assets.nodes.planning.target_check import what_is_behind
 from odi_assets.nodes.project import Project
 from odi_assets.state.backend import StateBackend
 
@@ -74,6 +75,17 @@ def find_recovery(project: Project, state: StateBackend, key: NodeKey) -> Recove
         current.revision if current else None,
         CommitFacts.of(stamp).origin(target.table_id),
     )
+
+
+def what_state_is_ahead_of(project: Project, state: StateBackend, key: NodeKey) -> str | None:
+    """What became of the table of which state has an HWM, to complete "the table …"; None if it holds its rows.
+
+    A recovery brings nothing back here: ``odi doctor`` names the ways on.
+    """
+    node = Node.of(project, key)
+    entry = state.get_entry(node.state_key) if node.following else None
+    target = None if entry is None else TableHandle.open(node.target.location)
+    return None if entry is None or target is None else what_is_behind(key, entry, target, look_at_files=False)
 
 
 def recover_hwm(project: Project, state: StateBackend, key: NodeKey) -> Recovery | None:

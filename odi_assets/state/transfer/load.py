@@ -91,7 +91,8 @@ class Transfer:
             raise StateError(
                 f"{len(keys)} key{' stands' if is_one else 's stand'} further here, or {'was' if is_one else 'were'} "
                 f"written later, and would move back: {', '.join(keys)}",
-                fix="nothing was changed; leave them out of the document, or move them back with --force (in Python, force=True)",
+                fix="nothing was changed; leave them out of the document, or move them back with --force (in Python, "
+                "force=True)",
                 keys=keys,
             )
 
