@@ -82,6 +82,11 @@ class EditedCase:
         return takes_parts and self.change[0] in self.pipeline.partition("- name: n\n")[2]
 
     @property
+    def is_of_node(self) -> bool:
+        """Whether its source is the table of another node."""
+        return SOURCES[self.source][0] == _INPUT
+
+    @property
     def change(self) -> tuple[str, str]:
         """The text that is edited, and what it becomes."""
         old, new = EDITS[self.edit]
@@ -155,7 +160,7 @@ def _deliver(box: Sandbox, case: EditedCase, draw: random.Random) -> None:
         moments = pa.array([f"{rows[number]}T05:00:{number % 60:02}Z" for number in numbers])
         table = table.append_column("at", moments.cast(pa.timestamp("us", "UTC")))
         write_deltalake(str(box.root / "landing" / name / "table"), table)
-        if SOURCES[case.source][0] == _INPUT:
+        if case.is_of_node:
             box.run(f"up_{name}")
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.partitions.cases import Case
 from benchmarks.partitions.edited import EditedCase, lived_with_an_edit
+from benchmarks.partitions.modes import ModeCase, lived_in_two_modes
 from benchmarks.partitions.sweep import lived
 from benchmarks.partitions.values import ValueCase, lived_by_values
 
@@ -59,3 +60,18 @@ def test_a_partition_of_a_value_gets_its_own_rows_once_and_a_row_of_none_stops_t
     tmp_path: Path, spark: SparkSession, case: ValueCase
 ) -> None:
     assert lived_by_values(case, spark, tmp_path / "home", random.Random(7), most=3) == []
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ModeCase("a node by version", "overwrite", "append", ("increment", "rows", "part")),
+        ModeCase("files by a cursor", "upsert, keys: [id]", "append", ("rows", "part")),
+        ModeCase("a table by version", "append", "append_once, keys: [id]", ("increment", "rows", "part")),
+    ],
+    ids=str,
+)
+def test_a_part_in_one_write_mode_and_an_increment_in_another_leave_each_row_once(
+    case: ModeCase, tmp_path: Path, spark: SparkSession
+) -> None:
+    assert lived_in_two_modes(case, spark, tmp_path / "life") is None
