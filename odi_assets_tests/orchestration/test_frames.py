@@ -294,6 +294,31 @@ class TestWhatAnArgumentGets:
         run(*chain, only=chain[1], tags={"odi/full_refresh": "true"})
         assert len(_rows(project, "copied")) == 4
 
+    @pytest.mark.parametrize("gains_more", [False, True])
+    def test_of_two_runs_at_once_that_read_the_same_increment_one_commits_it(
+        self, project: Project, run: Run, gains_more: bool
+    ) -> None:
+        meanwhile: list[Any] = []
+
+        @dg.asset(
+            io_manager_key=MANAGER,
+            metadata={"mode": "append"},
+            ins={"prices": dg.AssetIn("prices", metadata={"incremental": True})},
+        )
+        def copied(prices: pa.Table) -> pa.Table:
+            if meanwhile:
+                meanwhile.pop()()
+            return prices
+
+        chain = [self._chain(pa.Table, [])[0], copied]
+        run(*chain)
+        meanwhile.append(lambda: run(*chain, only=None if gains_more else copied))
+        result = run(*chain, raise_on_error=False)
+        assert "another run committed what prices gained while this one was at work" in _failure(result)
+        run(*chain, only=copied)
+        assert [row["id"] for row in _rows(project, "copied")] == [row["id"] for row in _rows(project, "prices")]
+        assert len(_rows(project, "copied")) == (6 if gains_more else 4)
+
     def test_a_range_has_the_rows_from_its_start_until_before_its_end(self, run: Run) -> None:
         got: list[Any] = []
         run(*self._chain(pa.Table, got, column="day", **{"from": "2024-01-02", "to": "2024-01-03"}))

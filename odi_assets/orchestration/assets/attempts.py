@@ -31,6 +31,14 @@ _CLOCKS = timedelta(minutes=5)
 """How far the clocks of Dagster's storage and of a writer may be apart."""
 
 
+def noted_reads(asset: str, handle: TableHandle) -> Mapping[str, Mapping[str, Any]]:
+    """Up to where an asset without partitions has read others' tables, by its last commit."""
+    fence = app_id(asset)
+    stamps = handle.stamps() if handle.exists else ()
+    stamp = next((candidate for candidate in stamps if candidate.app_id == fence), None)
+    return {} if stamp is None else stamp.facts.get(READS) or {}
+
+
 @dataclass(frozen=True)
 class StepAttempt:
     """The step that writes.

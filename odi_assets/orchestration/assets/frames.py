@@ -17,10 +17,10 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.retry import raced
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import ConfigError, TableConflictError
+from odi_assets.errors import ConfigError, FencedError, TableConflictError
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.assets.arrow_frames import arrow_of, package_of
-from odi_assets.orchestration.assets.attempts import StepAttempt
+from odi_assets.orchestration.assets.attempts import StepAttempt, noted_reads
 from odi_assets.orchestration.assets.partitions.chosen import ChosenPartitions
 from odi_assets.tables.engine import WriteResult, WriteSpec, engine_of
 
@@ -122,9 +122,16 @@ def _plain(value: Any) -> Any:
 
 
 def write_frame(
-    table: AssetTable, frame: Any, attempt: StepAttempt, open_spark: OpenSpark
+    table: AssetTable,
+    frame: Any,
+    attempt: StepAttempt,
+    open_spark: OpenSpark,
+    began: Mapping[str, Mapping[str, Any] | None] | None = None,
 ) -> tuple[WriteResult | None, int]:
     """Commit ``frame``, unless an earlier attempt has.
+
+    Args:
+        began: by incremental input, up to where the table had read it when ``frame`` was made.
 
     Returns:
         What the commit did, None if an earlier attempt made it; and its version.
@@ -139,11 +146,24 @@ def write_frame(
         earlier = attempt.earlier(table.key, handle, once=not table.mode.traits.takes_rows_again)
         if earlier is not None:
             return None, earlier
+        _require_read_since(table, handle, began or {})
         stamp = attempt.stamp(table.key, handle)
         result = _written(table, frame, handle, _spec(table, attempt), stamp, open_spark)
         return result, result.version
 
     return raced(write, lost=lambda error: isinstance(error, TableConflictError))
+
+
+def _require_read_since(table: AssetTable, handle: TableHandle, began: Mapping[str, Mapping[str, Any] | None]) -> None:
+    """Raises FencedError if another run has committed what an incremental input gained, since this one read it."""
+    noted = noted_reads(table.key, handle) if began else {}
+    other = next((upstream for upstream, reads in began.items() if noted.get(upstream) != reads), None)
+    if other is not None:
+        raise FencedError(
+            f"asset {table.key}: another run committed what {other} gained while this one was at work; nothing was "
+            "written",
+            fix=f"materialize it again: it reads what {other} gained since",
+        )
 
 
 def _spec(table: AssetTable, attempt: StepAttempt) -> WriteSpec:

@@ -19,7 +19,7 @@ from odi_assets.delta.table import LiveFile, TableHandle
 from odi_assets.errors import ConfigError, IncrementError
 from odi_assets.nodes.request import FULL_REFRESH_TAG, Bounds
 from odi_assets.orchestration.assets.arrow_frames import frame_as, wants_arrow
-from odi_assets.orchestration.assets.attempts import READS, app_id
+from odi_assets.orchestration.assets.attempts import noted_reads
 from odi_assets.orchestration.assets.frames import AssetTable
 from odi_assets.orchestration.assets.partitions.chosen import ChosenPartitions
 from odi_assets.sources.delta.source import DeltaTableSource, NewVersions
@@ -138,10 +138,12 @@ class Increment:
     """What a table gained since an asset read it last.
 
     Attributes:
+        began: the version up to which it was read before, as the asset's last commit notes it; None if it was not.
         reads: the version up to which it is read now, as the asset's next commit notes it.
     """
 
     rows: Any
+    began: Mapping[str, Any] | None
     reads: Mapping[str, Any]
 
 
@@ -179,7 +181,8 @@ def load_increment(
     Raises:
         IncrementError: rows that were read before were changed or removed, so that reading the new ones is not enough.
     """
-    noted = None if tags.get(FULL_REFRESH_TAG) == "true" else _noted(upstream, reader)
+    began = noted_reads(reader.key, TableHandle.open(reader.location)).get(upstream)
+    noted = None if tags.get(FULL_REFRESH_TAG) == "true" else began
     target = Target(reader.key, reader.location, WriteMode.APPEND.traits, tuple(reader.keys))
     source = DeltaTableSource(
         name=upstream, label=upstream, target=target, increment=VersionIncrement(mode="version"), location=location
@@ -205,25 +208,17 @@ def load_increment(
         rows = _rows_of(location, TableHandle.open(location, read.snapshot.table_version), gained.files)
         if rows is not None:
             chosen = rows if wanted.columns is None else rows.select(list(wanted.columns))
-            return Increment(frame_as(chosen, wanted.annotation), reads)
+            return Increment(frame_as(chosen, wanted.annotation), began, reads)
     if not noted:
-        return Increment(load_whole(TableHandle.open(location, read.snapshot.table_version), wanted, open_spark), reads)
+        whole = load_whole(TableHandle.open(location, read.snapshot.table_version), wanted, open_spark)
+        return Increment(whole, began, reads)
     if read.nothing_new and wants_arrow(wanted.annotation):
         empty = _by_arrow(TableHandle.open(location, read.snapshot.table_version), wanted).slice(0, 0)
-        return Increment(frame_as(empty, wanted.annotation), reads)
+        return Increment(frame_as(empty, wanted.annotation), began, reads)
     frame = _by_spark(read.load(open_spark()), wanted, TableHandle.open(location))  # type: ignore[attr-defined]
     if not wants_arrow(wanted.annotation):
-        return Increment(frame, reads)
-    return Increment(frame_as(frame.toArrow(), wanted.annotation), reads)
-
-
-def _noted(upstream: str, reader: AssetTable) -> Mapping[str, Any] | None:
-    """Up to where an asset has read another one's table, by its last commit; None if it has not."""
-    handle, fence = TableHandle.open(reader.location), app_id(reader.key)
-    stamp = (
-        next((candidate for candidate in handle.stamps() if candidate.app_id == fence), None) if handle.exists else None
-    )
-    return None if stamp is None else (stamp.facts.get(READS) or {}).get(upstream)
+        return Increment(frame, began, reads)
+    return Increment(frame_as(frame.toArrow(), wanted.annotation), began, reads)
 
 
 def _rows_of(location: Location, handle: TableHandle, files: Sequence[LiveFile]) -> pa.Table | None:

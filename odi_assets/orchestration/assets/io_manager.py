@@ -67,12 +67,20 @@ class StepOutput:
     checked: bool = False
 
 
+@dataclass(frozen=True)
+class IncrementRead:
+    """From where, and up to where, a step has read the table of an incremental input, as commits note it."""
+
+    began: Mapping[str, Any] | None
+    reads: Mapping[str, Any]
+
+
 @dataclass
 class DeltaIOManager(dg.IOManager):
     """Writes a node's rows in one Delta commit, then the HWM, the row of run history and the asset's metadata."""
 
     project: Project
-    _reads: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = field(default_factory=dict)
+    _reads: dict[tuple[str, str], dict[str, IncrementRead]] = field(default_factory=dict)
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Commit ``obj``: what a node's step gives, or the frame of an asset that is none, as its metadata says:
@@ -200,7 +208,8 @@ class DeltaIOManager(dg.IOManager):
         upstream, reader = context.asset_key.to_user_string(), self._reader(context)
         tags = context.step_context.dagster_run.tags
         increment = load_increment(upstream, location, reader, wanted, tags, lambda: self._spark(context))
-        self._reads.setdefault(_step(context.step_context), {})[upstream] = increment.reads
+        read = IncrementRead(increment.began, increment.reads)
+        self._reads.setdefault(_step(context.step_context), {})[upstream] = read
         return increment.rows
 
     def _spark(self, context: dg.InputContext | dg.OutputContext) -> SparkSession:
@@ -236,9 +245,11 @@ class DeltaIOManager(dg.IOManager):
     def _write_frame(self, context: dg.OutputContext, frame: Any) -> None:
         table = AssetTable.of(self.project, context.asset_key, context.definition_metadata or {})
         reads = self._reads.pop(_step(context.step_context), {})
-        attempt = attempt_of(context, reads, chosen_partitions(context, table))
+        now = {upstream: read.reads for upstream, read in reads.items()}
+        attempt = attempt_of(context, now, chosen_partitions(context, table))
+        began = {upstream: read.began for upstream, read in reads.items()}
         with death_named(f"{table.key} was written"), words_of_assets():
-            written, version = write_frame(table, frame, attempt, lambda: self._spark(context))
+            written, version = write_frame(table, frame, attempt, lambda: self._spark(context), began)
         context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(version)))
         metadata: dict[str, Any] = {
             "dagster/uri": table.location.uri,

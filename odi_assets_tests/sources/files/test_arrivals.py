@@ -341,7 +341,8 @@ def test_a_connection_that_begins_below_a_folder_with_a_value_gives_other_rows(l
     landing.load()
     listed = [replace(file, path=file.path.removeprefix("k=1/")) for file in list_files(landing.base, "**/*.csv")]
     below = resolve(LocalConnection(base_path="landing/k=1"), "", landing.root)
-    how: dict[str, Any] = {"on_change": "reload", "traits": WriteMode.UPSERT.traits, "path_now": lambda path: path.removeprefix("k=1/")}
+    how: dict[str, Any] = {"on_change": "reload", "traits": WriteMode.UPSERT.traits}
+    how["path_now"] = lambda path: path.removeprefix("k=1/")
     found = arrivals(below, landing.table, listed, landing.mark, "landing:x", **how)
     assert sorted(found.changed) == ["a.csv", "l=2/b.csv"]
     found = arrivals(below, landing.table, listed, landing.mark, "landing:x", columns={"l"}, **how)
