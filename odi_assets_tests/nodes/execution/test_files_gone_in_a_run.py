@@ -27,7 +27,7 @@ NODE = """
   nodes:
   - name: copy
     read: {connection: lake, format: delta, path: source, incremental: INCREMENT}
-    transform: {function: "gate:through"}
+    transform: {function: "gate_of_gone_files:through"}
     write: {connection: lake, path: copy, mode: append, keys: [id]}
 """
 INCREMENTS = {"version": "version", "lag": "{mode: stateful, column: id, watermark_lag: 5}"}
@@ -47,7 +47,7 @@ def test_a_run_whose_files_are_cleaned_up_says_so_and_the_next_one_is_right(
     tmp_path: Path, spark: SparkSession, increment: str, place: str
 ) -> None:
     DURING.clear()
-    (tmp_path / "gate.py").write_text(THROUGH, encoding="utf-8")
+    (tmp_path / "gate_of_gone_files.py").write_text(THROUGH, encoding="utf-8")
     box = Sandbox(tmp_path, spark, NODE.replace("INCREMENT", INCREMENTS[increment]))
     lake = tmp_path / "lake"
     for number in (1, 2):
@@ -66,7 +66,7 @@ def test_a_run_whose_files_are_cleaned_up_says_so_and_the_next_one_is_right(
 def test_a_data_file_without_bytes_stops_the_run_and_its_rows_come_once_it_is_back(
     tmp_path: Path, spark: SparkSession, increment: str
 ) -> None:
-    (tmp_path / "gate.py").write_text(THROUGH, encoding="utf-8")
+    (tmp_path / "gate_of_gone_files.py").write_text(THROUGH, encoding="utf-8")
     box = Sandbox(tmp_path, spark, NODE.replace("INCREMENT", INCREMENTS[increment]))
     source = tmp_path / "lake" / "source"
     for number in (1, 2):
