@@ -65,8 +65,10 @@ def folder_column(rows: DataFrame, key: str, kind: DataType | None = None) -> Co
         return F.coalesce(F.try_url_decode(plain), text)
 
     path = decoded(rows.metadataColumn("_metadata").getField("file_path"))
-    # A file of a stream may have no such folder: NULL.
-    value = decoded(F.get(F.regexp_extract_all(path, F.lit(rf".*/{_java_quoted(key)}=([^/]*)/"), 1), F.lit(0)))
+    # A file of a stream may have no such folder: NULL. Folders of one read may be `k=1` and `K=2`; of several in a
+    # path, the last one counts.
+    named = F.lit(rf"(?iu).*/{_java_quoted(key)}=([^/]*)/")
+    value = decoded(F.get(F.regexp_extract_all(path, named, 1), F.lit(0)))
     text = F.when(value != HIVE_NULL, value)
     if kind is None or kind.simpleString() == "string":
         return text

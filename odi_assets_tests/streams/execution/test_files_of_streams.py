@@ -211,3 +211,32 @@ def test_a_file_that_changes_after_its_batch_is_named(
     caplog.clear()
     box.run("rows")
     assert "changed after" not in caplog.text
+
+
+FOLDERS = """
+- pipeline: p
+  nodes:
+  - name: batch
+    read: {connection: landing, format: FORMAT, path: rows, schema: "id BIGINT, k STRING", incremental: files}
+    write: {connection: lake, path: batch, mode: append}
+  - name: stream
+    read: {connection: landing, format: FORMAT, path: rows, schema: "id BIGINT, k STRING"}
+    stream: {}
+    write: {connection: lake, path: stream, mode: append}
+"""
+
+
+@pytest.mark.parametrize("format", ["json", "csv"])
+def test_folders_may_spell_a_column_in_several_ways_as_for_a_batch(
+    tmp_path: Path, spark: SparkSession, format: str
+) -> None:
+    box = Sandbox(tmp_path, spark, FOLDERS.replace("FORMAT", format))
+    for batch in range(2):
+        for number, folder in enumerate(("k=1", "K=2", "x/k=3", "K=4/k=5")):
+            id_ = 10 * batch + number
+            box.land(f"rows/{folder}/{batch}.{format}", [f'{{"id": {id_}}}' if format == "json" else str(id_)])
+        for name in ("batch", "stream"):
+            box.run(name)
+    wanted = [(10 * batch + number, k) for batch in range(2) for number, k in enumerate(("1", "2", "3", "5"))]
+    assert sorted(box.rows("batch")) == wanted
+    assert sorted(box.rows("stream")) == wanted
