@@ -43,6 +43,9 @@ class SourceFile:
     changed_ns: int = field(default=0, compare=False)
 
 
+_PAGE = 1000
+
+
 def folder_of(pattern: str) -> str:
     """The folder that a pattern looks into, or the folder or file that it names; empty if that is its base."""
     parts = [part for part in posixpath.normpath(pattern).split("/") if part not in ("", ".")]
@@ -180,18 +183,25 @@ def _local_files(
             yield SourceFile(status.st_mtime_ns, name, status.st_size, changed_ns=status.st_ctime_ns)
 
 
-def looked_at_again(base: Location, pattern: str, paths: Sequence[str]) -> Iterator[SourceFile]:
-    """Files that ``pattern`` listed, as they are now, without those that are gone."""
-    if not base.is_local:
+def looked_at_again(base: Location, pattern: str, paths: Sequence[str], count: int) -> Iterator[SourceFile]:
+    """Files that ``pattern`` listed, as they are now, without those that are gone.
+
+    Args:
+        count: how many it listed. A store lists a page of files for what the look at one of them costs.
+    """
+    if base.is_local:
+        for path in paths:
+            try:
+                status = (base.local_path / path).stat()
+            except FileNotFoundError:
+                continue
+            yield SourceFile(status.st_mtime_ns, path, status.st_size, changed_ns=status.st_ctime_ns)
+    elif len(paths) * _PAGE < count:
+        for path in paths:
+            yield from list_files(base, glob.escape(path))
+    else:
         wanted = set(paths)
         yield from (file for file in list_files(base, pattern) if file.path in wanted)
-        return
-    for path in paths:
-        try:
-            status = (base.local_path / path).stat()
-        except FileNotFoundError:
-            continue
-        yield SourceFile(status.st_mtime_ns, path, status.st_size, changed_ns=status.st_ctime_ns)
 
 
 def _unreadable(base: Location, name: str, what: str) -> SourceError:

@@ -160,7 +160,8 @@ class LandingFiles(StreamableSource):
     def moved_here(self, mark: Mark, then: Identity) -> Read | None:
         if not isinstance(self.increment, FilesIncrement) or not isinstance(mark, FilesMark):
             return None
-        listed, path_now = list_files(self.base, self.path), in_other_folder(then, self.identity)
+        listed = list_files(self.base, self.path)
+        path_now = in_other_folder(then, self.identity, {file.path for file in listed})
         arrived = self._arrivals(self.increment, listed, mark, path_now=path_now, adopts=True)
         if not (arrived.known or arrived.moved):
             return None
@@ -310,4 +311,5 @@ class NewFiles(Read):
     def once_read(self) -> None:
         if (part := self.arrivals.part) is not None:
             snapshot = self.snapshot
-            require_as_listed(snapshot.base, snapshot.identity.source, self.label, self.arrivals.new, part.files)
+            new, count = self.arrivals.new, len(snapshot.listed)
+            require_as_listed(snapshot.base, snapshot.identity.source, self.label, new, part.files, count)

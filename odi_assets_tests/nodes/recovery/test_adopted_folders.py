@@ -45,7 +45,7 @@ def land(box: Sandbox, name: str, rows: list[tuple[int, str]]) -> None:
 
 
 def adopted(box: Sandbox, spark: SparkSession, path: str) -> str:
-    """Adopt the node with another path; what changed, in words."""
+    """Adopt the node, with ``y`` in the place of ``x`` in its path; what changed, in words."""
     file = box.root / "odibi.yaml"
     file.write_text(file.read_text("utf-8").replace(f"path: {path}", f"path: {path.replace('x', 'y')}"), "utf-8")
     box.project = Project.load(file)
@@ -135,3 +135,23 @@ def test_a_file_that_lost_name_and_time_is_named_before_it_is_appended_again(
     adopted(box, spark, "y")
     assert box.run("n").status is RunStatus.NO_DATA
     assert len(box.rows("n")) == 4
+
+
+def test_a_narrower_pattern_leaves_files_where_they_are(tmp_path: Path, spark: SparkSession) -> None:
+    box = box_of(tmp_path, spark, APPEND, "x", "files")
+    for name, rows in {"x/y/a.csv": [(5, "e")], "x/y/y/a.csv": [(6, "f")]}.items():
+        land(box, name, rows)
+    box.run("n")
+    file = box.root / "odibi.yaml"
+    file.write_text(file.read_text("utf-8").replace("path: x,", "path: x/y,"), "utf-8")
+    land(box, "x/y/a.csv", [(5, "E")])
+    with pytest.raises(IncrementError, match=r"has other content now: x/y/a\.csv"):
+        adopted(box, spark, "-")
+    land(box, "x/y/a.csv", [(5, "e")])
+    land(box, "x/y/b.csv", [(7, "g")])
+    adopted(box, spark, "-")
+    box.run("n")
+    assert sorted(row[0] for row in box.rows("n")) == [1, 2, 3, 4, 5, 6, 7]
+    file.write_text(file.read_text("utf-8").replace("path: x/y,", "path: x,"), "utf-8")
+    adopted(box, spark, "-")
+    assert box.run("n").status is RunStatus.NO_DATA

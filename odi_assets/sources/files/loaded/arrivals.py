@@ -118,7 +118,7 @@ def arrivals(
     files = [file for file in listed if file.size]
     loaded, parts, adopted = ({}, (), []) if mark is None else _loaded(base, table, files, mark, label)
     # The connection was changed and leads to the same files: the ledger lists all of them again, by new paths.
-    former = {} if path_now is None else {path_now(path): path for path in loaded}
+    former = {} if path_now is None else _paths_now(loaded, path_now)
     if path_now is not None:
         adopted = [replace(loaded[path], path=now) for now, path in former.items()]
         loaded, parts = {file.path: file for file in adopted}, ()
@@ -190,17 +190,23 @@ def require_as_loaded(arrived: Arrivals, label: str, node: str) -> None:
 
 
 def require_as_listed(
-    base: Location, pattern: str, label: str, new: Sequence[SourceFile], entries: Sequence[LoadedFile]
+    base: Location,
+    pattern: str,
+    label: str,
+    new: Sequence[SourceFile],
+    entries: Sequence[LoadedFile],
+    count: int,
 ) -> None:
     """Raises SourceError unless files that were read are as they were ``new``: rows of another file may have been read
     in their place, or a part of one.
 
     Args:
         entries: of the ledger, which will say that they are loaded.
+        count: how many files were listed.
     """
     if not new:
         return
-    now = {file.path: file for file in looked_at_again(base, pattern, [file.path for file in new])}
+    now = {file.path: file for file in looked_at_again(base, pattern, [file.path for file in new], count)}
     listed = {file.path: file for file in entries}
     other = [file.path for file in new if _is_other(base, listed[file.path], now.get(file.path))]
     if other:
@@ -234,10 +240,29 @@ def in_other_connection(then: Identity, now: Identity) -> Callable[[str], str] |
     return lambda path: posixpath.relpath(posixpath.join(folder, path), other)
 
 
-def in_other_folder(then: Identity, now: Identity) -> Callable[[str], str]:
-    """What gives the paths of loaded files, if all of them were moved from the folder of one pattern to another's."""
+def in_other_folder(then: Identity, now: Identity, there: Collection[str]) -> Callable[[str], str]:
+    """What gives the paths of loaded files, if they were moved from the folder of one pattern to another's. One that is
+    ``there`` under its own path was not, and none was by a pattern that has become narrower."""
     before, after = folder_of(then.source), folder_of(now.source)
-    return lambda path: posixpath.normpath(posixpath.join(after, posixpath.relpath(path, before or ".")))
+    is_narrower = not before or f"{after}/".startswith(f"{before}/")
+
+    def path_now(path: str) -> str:
+        if is_narrower or path in there:
+            return path
+        return posixpath.normpath(posixpath.join(after, posixpath.relpath(path, before)))
+
+    return path_now
+
+
+def _paths_now(loaded: Collection[str], path_now: Callable[[str], str]) -> dict[str, str]:
+    """By the path of now, the path of a loaded file when it was loaded. A place that another file has is not given to a
+    second one, which keeps its own path."""
+    former = {path: path for path in loaded if path_now(path) == path}
+    for path in loaded:
+        if path not in former:
+            now = path_now(path)
+            former[path if now in former else now] = path
+    return former
 
 
 def _differs(file: SourceFile, before: LoadedFile | None) -> bool:
