@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fsspec.utils import glob_translate
 
@@ -46,6 +46,46 @@ class SourceFile:
 _PAGE = 1000
 
 
+@dataclass(frozen=True)
+class Listing:
+    """What a pattern names.
+
+    Attributes:
+        files: oldest first.
+        folders: where its last part is ``*``, the folders beside the files, which are not looked into; by name.
+    """
+
+    pattern: str
+    files: list[SourceFile]
+    folders: list[str]
+
+    @property
+    def note(self) -> str:
+        """What it says of its folders; empty if there are none."""
+        if not self.folders:
+            return ""
+        count = "folder" if len(self.folders) == 1 else f"{len(self.folders):,} folders, as"
+        return f"not looked into {count} {self.folders[0]}: `path: {with_folders(self.pattern)}` would"
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a listing meets beside files.
+
+    Attributes:
+        tables: the formats of tables, by folder.
+    """
+
+    tables: dict[str, str] = field(default_factory=dict)
+    folders: list[str] = field(default_factory=list)
+
+    def see(self, name: str) -> None:
+        """Remember the table around a path that only tables have."""
+        match = _OF_A_TABLE.search(name)
+        if match:
+            self.tables[name[: match.start()]] = _LOGS.get(match[1], "Iceberg")
+
+
 def folder_of(pattern: str) -> str:
     """The folder that a pattern looks into, or the folder or file that it names; empty if that is its base."""
     parts = [part for part in posixpath.normpath(pattern).split("/") if part not in ("", ".")]
@@ -53,8 +93,54 @@ def folder_of(pattern: str) -> str:
     return "/".join(parts[:fixed])
 
 
+_Look = Callable[[str], object] | None
+"""Whether a path may match a glob; None: all files are listed."""
+
+
+class _Pattern(NamedTuple):
+    """Where a pattern looks.
+
+    Attributes:
+        start: the folder or file that it begins with.
+        depth: how many levels below it; None: all.
+        look: whether a path may match; None: all do.
+    """
+
+    start: str
+    depth: int | None
+    look: _Look
+
+
+def _looked_for(base: Location, pattern: str) -> _Pattern:
+    parts = [part for part in posixpath.normpath(pattern).split("/") if part not in ("", ".")]
+    fixed = next((i for i, part in enumerate(parts) if set(part) & _GLOB_CHARACTERS), len(parts))
+    while base.is_local and fixed < len(parts) and os.path.lexists("/".join([base.uri, *parts[: fixed + 1]])):
+        fixed = next((i for i in range(fixed + 1, len(parts)) if set(parts[i]) & _GLOB_CHARACTERS), len(parts))
+    start, is_glob = "/".join(parts[:fixed]), fixed < len(parts)
+    literal = "/".join([*map(glob.escape, parts[:fixed]), *parts[fixed:]])
+    look = re.compile(glob_translate(literal)).match if is_glob else None
+    return _Pattern(start, len(parts) - fixed if is_glob and "**" not in literal else None, look)
+
+
+def is_named(base: Location, pattern: str, path: str) -> bool:
+    """Whether a pattern names a file that another reader found for it: Spark looks into folders that a glob names."""
+    start, _, look = _looked_for(base, pattern)
+    return look(path) is not None if look is not None else f"{path}/".startswith(f"{start}/".lstrip("/"))
+
+
+def with_folders(pattern: str) -> str:
+    """The pattern that names the files in folders, too, where the last part of ``pattern`` is ``*``."""
+    above = posixpath.dirname(posixpath.normpath(pattern))
+    return f"{above}/**" if set(above) & _GLOB_CHARACTERS else above or "."
+
+
 def list_files(base: Location, pattern: str) -> list[SourceFile]:
-    """The files that ``pattern`` names below ``base``, oldest first.
+    """The files of :func:`listing`."""
+    return listing(base, pattern).files
+
+
+def listing(base: Location, pattern: str) -> Listing:
+    """The files that ``pattern`` names below ``base``.
 
     A pattern is a file, a folder (all files below it) or a glob. Names that begin with ``_`` or ``.`` or end with
     ``._COPYING_`` are left out, as in Spark: writers use them for unfinished files. A link is the file or folder
@@ -68,17 +154,10 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
             open a file because of its name; or a folder lies where a file is to be, or the other way round; or files
             belong to a table, whose log says which of them count.
     """
-    parts = [part for part in posixpath.normpath(pattern).split("/") if part not in ("", ".")]
-    fixed = next((i for i, part in enumerate(parts) if set(part) & _GLOB_CHARACTERS), len(parts))
-    while base.is_local and fixed < len(parts) and os.path.lexists("/".join([base.uri, *parts[: fixed + 1]])):
-        fixed = next((i for i in range(fixed + 1, len(parts)) if set(parts[i]) & _GLOB_CHARACTERS), len(parts))
-    start, is_glob = "/".join(parts[:fixed]), fixed < len(parts)
-    literal = "/".join([*map(glob.escape, parts[:fixed]), *parts[fixed:]])
-    look = re.compile(glob_translate(literal)).match if is_glob else None
-    depth = len(parts) - fixed if is_glob and "**" not in literal else None
-    tables: dict[str, str] = {}
+    seen = _Seen()
+    looked_for = _looked_for(base, pattern)
     try:
-        files = sorted((_local_files if base.is_local else _remote_files)(base, start, depth, look, tables))
+        files = sorted((_local_files if base.is_local else _remote_files)(base, looked_for, seen))
     except (OSError, ValueError) as error:
         raise SourceError(
             f"{base.uri}/{pattern} cannot be listed: {error}",
@@ -86,7 +165,7 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
             "nothing was taken for missing",
             path=pattern,
         ) from error
-    _require_no_table(base, files, tables)
+    _require_no_table(base, files, seen.tables)
     above = base.is_local and ":" in base.uri
     odd = next((f.path for f in files if (above or ":" in f.path) and base.child(f.path).is_escaped), None)
     if odd is not None:
@@ -95,7 +174,7 @@ def list_files(base: Location, pattern: str) -> list[SourceFile]:
             fix="give it another name, or a `path` to the node that does not match it",
             path=odd,
         )
-    return files
+    return Listing(pattern, files, sorted(seen.folders))
 
 
 def _require_no_table(base: Location, files: Iterable[SourceFile], tables: Mapping[str, str]) -> None:
@@ -121,13 +200,6 @@ def _require_no_table(base: Location, files: Iterable[SourceFile], tables: Mappi
         )
 
 
-def _see(name: str, tables: dict[str, str]) -> None:
-    """Remember the table around a path that only tables have."""
-    match = _OF_A_TABLE.search(name)
-    if match:
-        tables[name[: match.start()]] = _LOGS.get(match[1], "Iceberg")
-
-
 def _local_tables_above(root: Path, below: str, tables: dict[str, str]) -> None:
     """Remember the tables in whose folders a path leads, from ``root`` on."""
     for folder in (root / below).parents:
@@ -142,13 +214,8 @@ def _local_tables_above(root: Path, below: str, tables: dict[str, str]) -> None:
                 tables[inside] = kind
 
 
-_Look = Callable[[str], object] | None
-"""Whether a path may match a glob; None: all files are listed."""
-
-
-def _local_files(
-    base: Location, below: str, depth: int | None, look: _Look, tables: dict[str, str]
-) -> Iterator[SourceFile]:
+def _local_files(base: Location, looked_for: _Pattern, seen: _Seen) -> Iterator[SourceFile]:
+    below, depth, look = looked_for
     root = base.local_path
     # A missing folder may be a disk that is not mounted. Below it, an empty listing would look as if nothing landed.
     root.stat()
@@ -161,10 +228,10 @@ def _local_files(
         return
     if look and not is_folder:
         raise _unreadable(base, below, "is a file, and the path names files in a folder of this name")
-    _local_tables_above(root, below, tables)
+    _local_tables_above(root, below, seen.tables)
     for path in _below(start, depth, ()) if is_folder else [start]:
         name = path.relative_to(root).as_posix()
-        _see(name, tables)
+        seen.see(name)
         if not _LEFT_OUT.search(name) and (look is None or look(name)):
             try:
                 status = path.stat()
@@ -173,14 +240,19 @@ def _local_files(
                     raise
                 # Its writer took it away after the folder was listed.
                 continue
-            if stat.S_ISDIR(status.st_mode) and look and look(f"{posixpath.dirname(name)}/\0".lstrip("/")):
-                # The last part of the glob is `*`, which names the files beside folders.
+            if stat.S_ISDIR(status.st_mode) and _names_all(look, name):
+                seen.folders.append(name)
                 continue
             if not stat.S_ISREG(status.st_mode):
                 raise _unreadable(base, name, "is no file, but a folder, a pipe or a device")
             if _NO_TEXT.search(name):
                 raise _unreadable(base, name, "has a name that is not UTF-8, which Spark cannot open")
             yield SourceFile(status.st_mtime_ns, name, status.st_size, changed_ns=status.st_ctime_ns)
+
+
+def _names_all(look: _Look, name: str) -> bool:
+    """Whether the last part of a glob is ``*``, which names the files beside folders."""
+    return bool(look and look(f"{posixpath.dirname(name)}/\0".lstrip("/")))
 
 
 def looked_at_again(base: Location, pattern: str, paths: Sequence[str], count: int) -> Iterator[SourceFile]:
@@ -234,9 +306,7 @@ def _below(folder: Path, depth: int | None, above: tuple[tuple[int, int], ...]) 
                 yield folder / entry.name
 
 
-def _remote_files(
-    base: Location, below: str, depth: int | None, look: _Look, tables: dict[str, str]
-) -> Iterator[SourceFile]:
+def _remote_files(base: Location, looked_for: _Pattern, seen: _Seen) -> Iterator[SourceFile]:
     """The files of an object store, which has no folders: a prefix that nothing has is no error, a missing bucket is.
 
     fsspec raises what the libraries of the stores raise, and by default passes over what it cannot list.
@@ -246,23 +316,30 @@ def _remote_files(
         # A process that lives long, such as a sensor's, would see the files of its first look for ever.
         filesystem.invalidate_cache()
         prefix = root_path.rstrip("/") + "/"
+        below, depth, look = looked_for
         objects = _objects(filesystem, f"{prefix}{below}".rstrip("/"), depth)
         if not objects:
             # Not even the bucket may be there, or the right to look into it.
             filesystem.ls(root_path.strip("/").partition("/")[0], detail=False)
         for folder in _around(below, objects):
             if filesystem.exists(f"{prefix}{folder}/_delta_log".replace("//", "/")):
-                tables[folder] = _LOGS["_delta_log"]
+                seen.tables[folder] = _LOGS["_delta_log"]
     except (OSError, ValueError, ConfigError):
         raise
     except Exception as error:
         raise OSError(f"{type(error).__name__}: {error}") from error
     for path, info in objects.items():
         name = path.removeprefix(prefix)
-        _see(name, tables)
-        if info.get("type") == "file" and not _LEFT_OUT.search(name) and (look is None or look(name)):
+        seen.see(name)
+        if _LEFT_OUT.search(name) or not (look is None or look(name)):
+            continue
+        if info.get("type") == "file":
             etag = str(info.get("ETag") or info.get("etag") or "").strip('"')
             yield SourceFile(_mtime_ns(info, filesystem), name, int(info.get("size") or 0), etag)
+        elif _names_all(look, name):
+            seen.folders.append(name)
+        elif info.get("type") == "directory":
+            raise _unreadable(base, name, "is no file, but a folder")
 
 
 def _objects(filesystem: Any, start: str, depth: int | None) -> dict[str, Any]:

@@ -47,6 +47,7 @@ class FilesSnapshot(SourceSnapshot):
         chosen: the files that rows are read from.
         one_shape: files with different columns are refused; else they are united by the names of the columns.
         parted_by: the column by which the node makes partitions again; empty if it makes none again.
+        note: what the listing passed over, in words.
         looked_at: the shapes of files that were looked at before.
         findings: what files are by the standard of their format, as far as they were looked at.
         footers: the columns of Parquet files, as far as they were looked at.
@@ -61,6 +62,7 @@ class FilesSnapshot(SourceSnapshot):
     strict: bool
     one_shape: bool
     parted_by: str
+    note: str = ""
     looked_at: dict[tuple[str, ...], Mapping[str, list[str]]] = field(default_factory=dict, repr=False, compare=False)
     findings: dict[str, Mapping[str, Any]] = field(default_factory=dict, repr=False, compare=False)
     footers: dict[str, pq.ParquetSchema] = field(default_factory=dict, repr=False, compare=False)
@@ -76,7 +78,7 @@ class FilesSnapshot(SourceSnapshot):
 
     @property
     def summary(self) -> str:
-        return f"whole: {counted(len(self.chosen), 'file')}"
+        return "; ".join(filter(None, (f"whole: {counted(len(self.chosen), 'file')}", self.note)))
 
     @property
     def fingerprint(self) -> tuple[str, ...]:

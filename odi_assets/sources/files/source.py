@@ -11,7 +11,7 @@ from odi_assets.config.models import FilesIncrement, OnChange, StreamInput
 from odi_assets.config.models.ddl import column_types
 from odi_assets.connections.location import Location
 from odi_assets.errors import IncrementError, NothingThereError
-from odi_assets.sources.files.listing import SourceFile, list_files
+from odi_assets.sources.files.listing import SourceFile, list_files, listing
 from odi_assets.sources.files.loaded import ledger
 from odi_assets.sources.files.loaded.arrivals import (
     Arrivals,
@@ -29,7 +29,7 @@ from odi_assets.sources.losses import Loss
 from odi_assets.sources.marks import CursorMark, FilesMark, Identity, Mark
 from odi_assets.sources.reading import WHOLE_NUMBER, Settings, options_of, type_of
 from odi_assets.sources.reads import AffectedPartitions, NothingNew, PlannedRead, Read, Whole
-from odi_assets.sources.snapshot import Position
+from odi_assets.sources.snapshot import Position, SourceSnapshot
 from odi_assets.sources.source import SourceContext
 from odi_assets.sources.streamed import StreamableSource
 from odi_assets.util.words import counted
@@ -99,14 +99,15 @@ class LandingFiles(StreamableSource):
         if not snapshot.listed:
             raise NothingThereError(
                 f"{self.label}: no file matches {self.path} in {self.base.uri}",
-                fix="check `read.path`, or land a file there first",
+                fix="; ".join(filter(None, (snapshot.note, "check `read.path`, or land a file there first"))),
                 path=self.path,
             )
         return snapshot
 
     def _as_it_is(self) -> FilesSnapshot:
-        listed = list_files(self.base, self.path)
-        return self.snapshot_of(listed, [file for file in listed if file.size])
+        found = listing(self.base, self.path)
+        snapshot = self.snapshot_of(found.files, [file for file in found.files if file.size])
+        return replace(snapshot, note=found.note)
 
     def position(self) -> Position:
         return self._as_it_is().position
@@ -131,12 +132,18 @@ class LandingFiles(StreamableSource):
                 # Files that were loaded may be put away.
                 return self._window(self.snapshot_of((), ()), mark)
             return super().plan(mark)
-        listed, before = list_files(self.base, self.path), mark if isinstance(mark, FilesMark) else None
-        arrived = self._arrivals(self.increment, listed, before)
+        found, before = listing(self.base, self.path), mark if isinstance(mark, FilesMark) else None
+        arrived = self._arrivals(self.increment, found.files, before)
         new = counted(len(arrived.new), "new file") if arrived.new else "no new files"
-        text = new if listed else f"no file matches {self.path}"
-        read = self._new_files(listed, before, arrived, f"{text}; {arrived.notes}" if arrived.notes else text)
+        text = new if found.files else f"no file matches {self.path}"
+        summary = "; ".join(filter(None, (text, arrived.notes, found.note)))
+        read = self._new_files(found.files, before, arrived, summary)
         return read if arrived.new else NothingNew.of(read, read.summary, read.after)
+
+    def _window(self, snapshot: SourceSnapshot, above: CursorMark | None, *, rechecked: bool = False) -> PlannedRead:
+        read = super()._window(snapshot, above, rechecked=rechecked)
+        note = snapshot.note if isinstance(snapshot, FilesSnapshot) else ""
+        return replace(read, summary=f"{read.summary}; {note}") if note else read
 
     def _new_files(
         self, listed: Sequence[SourceFile], before: FilesMark | None, arrived: Arrivals, summary: str

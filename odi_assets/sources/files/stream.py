@@ -22,7 +22,7 @@ from odi_assets.sources.files.deliveries import (
 )
 from odi_assets.sources.files.folders import column_name, filled_from_folders, folder_keys
 from odi_assets.sources.files.groups import FileGroup, csv_columns
-from odi_assets.sources.files.listing import SourceFile, list_files
+from odi_assets.sources.files.listing import SourceFile, is_named, list_files, listing, with_folders
 from odi_assets.sources.files.options import reader_options
 from odi_assets.sources.files.parquet.texts import stopping_texts
 from odi_assets.sources.files.settings import FileFormat
@@ -80,7 +80,9 @@ class StreamedFiles(StreamedSource):
     def plan(self, log: ReadLog, start: Offset | None) -> StreamRead:
         read = {} if start is None else log.read_files(self.name, int(start["logOffset"]))
         known = {file_uri_key(uri): file.changed_ms for uri, file in read.items()}
-        listed = self._listed()
+        found = listing(self.source.base, self.source.path)
+        self._require_named(path for folder in found.folders for path in self._new_in(folder, known))
+        listed = self._by_uri(found.files)
         new = [uri for uri in listed if uri not in known]
         if self.settings.max_files_per_batch != 1:
             self._require_plain_names(new, "rename it; or give each file its own batch: `max_files_per_batch: 1`")
@@ -133,8 +135,27 @@ class StreamedFiles(StreamedSource):
 
     def _listed(self) -> dict[str, SourceFile]:
         """Its files, by ``file_uri_key``."""
+        return self._by_uri(list_files(self.source.base, self.source.path))
+
+    def _by_uri(self, files: Iterable[SourceFile]) -> dict[str, SourceFile]:
+        return {place_key(self.source.base.child(file.path)): file for file in files}
+
+    def _new_in(self, folder: str, known: Collection[str]) -> Iterator[str]:
+        """The files in a folder that no batch has read."""
         base = self.source.base
-        return {place_key(base.child(file.path)): file for file in list_files(base, self.source.path)}
+        files = list_files(base, folder if base.is_local else glob.escape(folder))
+        return (file.path for uri, file in self._by_uri(files).items() if uri not in known)
+
+    def _require_named(self, paths: Iterable[str]) -> None:
+        """Spark looks into folders that a glob names, and beside folders where a path has ``**``."""
+        path = self.source.path
+        other = next((file for file in paths if not is_named(self.source.base, path, file)), None)
+        if other is not None:
+            raise SourceError(
+                f"{self.label}: Spark reads {other}, too, which `path` does not name",
+                fix=f"give the stream a `path` that names it, as {with_folders(path)}; or move the file away",
+                path=other,
+            )
 
     def _found(self, uris: Iterable[str]) -> dict[str, SourceFile]:
         """A few files, as ``_listed`` has them: what a batch costs does not grow with the files in the folder."""
@@ -339,6 +360,9 @@ class StreamedFiles(StreamedSource):
         # Files may have come since the run was planned.
         uris = self._files(log, start, end)
         listed = self._listed() if len(uris) > _FEW_FILES else self._found(uris)
+        root = f"{place_key(self.source.base).rstrip('/')}/"
+        keys = map(file_uri_key, uris)
+        self._require_named(key.removeprefix(root) for key in keys if key.startswith(root))
         self._require_plain_names(uris, "rename it, and start the stream over: odi run … --full-refresh")
         files = [file for uri in uris if (file := listed.get(file_uri_key(uri))) is not None and file.size]
         names = {name.lower() for name in self.schema().names}

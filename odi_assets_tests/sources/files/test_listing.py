@@ -13,7 +13,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from odi_assets.config.models import LocalConnection
 from odi_assets.connections.location import Location, resolve
 from odi_assets.errors import ConfigError, SourceError
-from odi_assets.sources.files.listing import list_files
+from odi_assets.sources.files.listing import is_named, list_files, listing
 
 
 @pytest.fixture
@@ -92,6 +92,23 @@ def test_globs_look_no_deeper_than_they_say(base: Location, tmp_path: Path) -> N
     assert names(base, "202?/*.csv") == ["2024/c.csv"]
     assert names(base, "2024/0[12]/*") == ["2024/01/a.csv", "2024/02/b.csv"]
     assert names(base, "**") == names(base, "")
+
+
+def test_folders_that_a_star_names_beside_files_are_named_and_not_looked_into(base: Location, tmp_path: Path) -> None:
+    touch(tmp_path, "in/a.csv", "in/k=1/b.csv", "in/k=1/deep/c.csv", "in/_temporary/d.csv")
+    assert listing(base, "in/*").folders == ["in/k=1"]
+    assert "folder in/k=1: `path: in` would" in listing(base, "in/*").note
+    assert "folder in/k=1/deep: `path: in/k=*/**` would" in listing(base, "in/k=*/*").note
+    assert names(base, "in/k=*/**") == ["in/k=1/b.csv", "in/k=1/deep/c.csv"]
+    for pattern in ("in", "in/**", "in/*.csv", "in/a.csv", "in/k=1/*.csv", "nowhere/*"):
+        assert listing(base, pattern).note == ""
+
+
+@pytest.mark.parametrize("pattern", ["in/*", "in/k=*/*", "in/**/*.csv", "in/[ab].csv", "in", "in/a.csv", "**"])
+def test_a_pattern_names_the_files_that_it_lists_and_no_others(base: Location, tmp_path: Path, pattern: str) -> None:
+    touch(tmp_path, "in/a.csv", "in/c.csv", "in/k=1/b.csv", "in/k=1/deep/c.csv", "in2/a.csv")
+    named = [path for path in names(base, "") if is_named(base, pattern, path)]
+    assert named == names(base, pattern)
 
 
 def test_links_are_what_they_lead_to(tmp_path: Path) -> None:
@@ -199,6 +216,9 @@ def test_an_object_store_is_listed_by_the_same_rules(store: Location) -> None:
     assert names(store, "in/*.csv") == ["in/a.csv"]
     assert names(store, "in/**/*.csv") == names(store, "in") == ["in/a.csv", "in/b/c.csv"]
     assert names(store, "nowhere/*.csv") == names(store, "nowhere") == []
+    assert listing(store, "in/*").folders == ["in/b"]
+    with pytest.raises(SourceError, match="lake/in/b is no file, but a folder"):
+        names(store, "in/[b]")
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,14 @@ PARQUET = """
     stream: {}
     write: {connection: lake, path: rows, mode: append}
 """
+JSON = """
+- pipeline: p
+  nodes:
+  - name: rows
+    read: {{connection: landing, format: json, path: "{path}", schema: "id BIGINT"}}
+    stream: {{}}
+    write: {{connection: lake, path: rows, mode: append}}
+"""
 TWO_INPUTS = """
 - pipeline: p
   nodes:
@@ -240,3 +248,28 @@ def test_folders_may_spell_a_column_in_several_ways_as_for_a_batch(
     wanted = [(10 * batch + number, k) for batch in range(2) for number, k in enumerate(("1", "2", "3", "5"))]
     assert sorted(box.rows("batch")) == wanted
     assert sorted(box.rows("stream")) == wanted
+
+
+@pytest.mark.parametrize(
+    ("path", "named", "deeper", "remedy"),
+    [
+        ("o/*", "o/1.json", "o/in/2.json", "o"),
+        ("o/k=*/*", "o/k=1/1.json", "o/k=1/in/2.json", "o/k=*/**"),
+        ("o/*/**/*.json", "o/in/1.json", "o/2.json", "o"),
+    ],
+)
+def test_a_file_that_spark_reads_and_the_path_does_not_name_stops_the_stream_and_a_path_that_names_it_goes_on(
+    tmp_path: Path, spark: SparkSession, path: str, named: str, deeper: str, remedy: str
+) -> None:
+    def box(path: str) -> Sandbox:
+        return Sandbox(tmp_path, spark, JSON.format(path=path))
+
+    box(path).land(named, ['{"id": 1}'])
+    box(path).run("rows")
+    box(path).land(deeper, ['{"id": 2}'])
+    box(path).land(named.replace("1.json", "3.json"), ['{"id": 3}'])
+    for _ in range(2):
+        with pytest.raises(SourceError, match=rf"Spark reads {deeper}, too, .*does not name"):
+            box(path).run("rows")
+    box(remedy).run("rows")
+    assert sorted(row[0] for row in box(remedy).rows("rows")) == [1, 2, 3]
