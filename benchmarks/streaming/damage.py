@@ -231,30 +231,35 @@ def _read(subject: Subject, copy: Path, how: dict[str, Any]) -> object:
         return f"{type(error).__name__}"
 
 
-def verdict(copy: Path) -> Outcome:
-    """What ``odi checkpoint files`` says."""
+def verdict(subject: Subject, copy: Path) -> Outcome:
+    """What ``odi checkpoint files`` says of a node's checkpoint, whose operators are recorded."""
     from odi_assets.checkpoints import judge
 
-    found = judge(copy)
+    state = subject.checkpoint / "state"
+    found = judge(copy, [int(folder.name) for folder in state.glob("*") if folder.name.isdecimal()])
     return Outcome(found.restarts, frozenset(found.readable), frozenset(found.feeds), found.why)
 
 
 def cases(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Every file of the checkpoint with every damage, in an order of its own."""
-    files = sorted(
-        one.relative_to(subject.checkpoint).as_posix() for one in subject.checkpoint.rglob("*") if one.is_file()
-    )
-    found = [(name, damage) for name in files for damage in DAMAGES]
+    """Every file of the checkpoint with every damage, and every folder removed, in an order of its own."""
+    paths = sorted(subject.checkpoint.rglob("*"))
+    found = [
+        (path.relative_to(subject.checkpoint).as_posix(), damage)
+        for path in paths
+        for damage in (["removed"] if path.is_dir() else DAMAGES)
+    ]
     random.Random(f"{_SEED} {subject.kind} {subject.provider}").shuffle(found)
     yield from found
 
 
 def damaged(subject: Subject, name: str, damage: str, place: Path) -> Path:
-    """A copy of the checkpoint in which one file is damaged."""
+    """A copy of the checkpoint in which one file is damaged, or a folder is gone."""
     copy = Path(shutil.copytree(subject.checkpoint, place))
     change = DAMAGES[damage]
     file = copy / name
-    if change is None:
+    if file.is_dir():
+        shutil.rmtree(file)
+    elif change is None:
         file.unlink()
     else:
         file.write_bytes(change(file.read_bytes()))
@@ -287,7 +292,7 @@ def disagreements(
             if most is not None and tried >= most:
                 break
             copy = damaged(subject, name, damage, root / f"copy-{tried}")
-            said = verdict(copy)
+            said = verdict(subject, copy)
             really = truth(subject, copy, whole)
             tried += 1
             # Without state, there is nothing to read.

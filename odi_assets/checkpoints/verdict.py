@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -100,8 +100,12 @@ class CheckpointVerdict:
         return replace(self, faults=tuple(faults))
 
 
-def judge(path: str | Path) -> CheckpointVerdict:
+def judge(path: str | Path, operators: Collection[int] = ()) -> CheckpointVerdict:
     """Read every file of a checkpoint on this machine. The query should not be running.
+
+    Args:
+        operators: the numbers of the stateful operators that its batches are known to have had. Without them, a
+            checkpoint whose folder ``state`` is gone looks like one of a query that keeps no state.
 
     Raises:
         CheckpointError: there is no checkpoint.
@@ -113,11 +117,11 @@ def judge(path: str | Path) -> CheckpointVerdict:
     survey = _Survey(root)
     query = _query(survey)
     batches = _batches(survey)
-    operators = _operators(survey)
+    stateful = _operators(survey, operators if any(batch.committed for batch in batches) else ())
     _sources(survey, batches)
     _orphans(survey)
     is_described = not survey.unreadable and not any(stop.path.startswith("state/") for stop in survey.stops)
-    known = Checkpoint(root, query, batches, tuple(operator for operator in operators if operator.stores), None)
+    known = Checkpoint(root, query, batches, tuple(operator for operator in stateful if operator.stores), None)
     files = check_files(known)
     committed = [batch.batch_id for batch in batches if batch.committed]
     last = committed[-1] if committed else None
@@ -125,17 +129,17 @@ def judge(path: str | Path) -> CheckpointVerdict:
         fault = files.lost[last]
         survey.stops.append(fault)
     readable, feeds = tuple(committed), tuple(committed)
-    if operators:
+    if stateful:
         described = [number for number in committed if is_described and number not in survey.blind]
         readable = tuple(number for number in described if number in files.readable)
         # Variables are found in the state that holds them.
-        of_state = readable if any(operator.has_variables for operator in operators) else described
+        of_state = readable if any(operator.has_variables for operator in stateful) else described
         feeds = tuple(number for number in of_state if _has_feed(known, number))
     # Spark cleans away what is older than the first changes that are there; without changelogs, there are none.
     missing = [
         _without_feed(known, number)
         for number in committed
-        if operators and feeds and number > feeds[0] and number not in feeds
+        if stateful and feeds and number > feeds[0] and number not in feeds
     ]
     faults = [*survey.faults, *(_of_state(file_fault, files) for file_fault in files.faults), *filter(None, missing)]
     by_path = {file_fault.path: file_fault for file_fault in reversed(faults)}
@@ -149,18 +153,18 @@ def judge(path: str | Path) -> CheckpointVerdict:
     )
 
 
-def why_unusable(checkpoint: Location) -> str | None:
+def why_unusable(checkpoint: Location, operators: Collection[int] = ()) -> str | None:
     """What keeps a query from going on from a checkpoint of this machine; None if nothing does, or if there is none:
     a query that failed as it started leaves empty folders.
 
-    No query should be running on it.
+    No query should be running on it. ``operators`` as for :func:`judge`.
     """
     if not checkpoint.is_local or not checkpoint.local_path.is_dir():
         return None
     try:
         if not any(names for _, _, names in os.walk(checkpoint.local_path, onerror=_raised)):
             return None
-        return judge(checkpoint.local_path).why or None
+        return judge(checkpoint.local_path, operators).why or None
     except CheckpointError as error:
         return error.message
     except OSError as error:
@@ -235,9 +239,16 @@ def _commit(file: Path) -> datetime:
     return datetime.fromtimestamp(file.stat().st_mtime, UTC)
 
 
-def _operators(survey: _Survey) -> list[Operator]:
+def _operators(survey: _Survey, known: Collection[int]) -> list[Operator]:
     operators = []
-    for number, folder in sorted(numbered_files(survey.root / "state").items()):
+    folders = numbered_files(survey.root / "state")
+    # Spark numbers the operators of a query from 0 on.
+    for number in sorted({*known, *range(max(folders, default=0))} - folders.keys()):
+        what = "is missing: the query keeps state there"
+        survey.add(survey.root / "state" / str(number), what, _START_OVER, stops=True)
+        survey.unreadable = True
+        operators.append(Operator(number, None, ()))
+    for number, folder in sorted(folders.items()):
         plain, revisions = folder / "_metadata" / "metadata", numbered_files(folder / "_metadata" / "v2")
         files = revisions or ({0: plain} if plain.is_file() else {})
         if not files:

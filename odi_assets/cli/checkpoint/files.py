@@ -14,6 +14,7 @@ from odi_assets.cli.checkpoint.place import find_place
 from odi_assets.cli.terminal.exit_codes import FAILED
 from odi_assets.cli.terminal.options import JsonOption, Settings
 from odi_assets.cli.terminal.output import Column, data_json, data_table, moment, note
+from odi_assets.state.delta.batches import stateful_operators
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def files(
     """
     place = find_place(settings, path)
     with place.on_this_machine() as here:
-        verdict = judge(here.path)
+        verdict = judge(here.path, stateful_operators(place.records()))
     if place.node is not None:
         verdict = verdict.of_node(str(place.node))
     file_report = verdict.files

@@ -8,7 +8,7 @@ batch counts. All of it can be rebuilt from the stamps of the nodes' commits and
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
@@ -223,6 +223,16 @@ class BatchLog(SystemTable):
 
     def _of(self, node: str) -> str:
         return f"node = {sql(node)} AND {in_environment(self.environment)}"
+
+
+def stateful_operators(records: Sequence[BatchRecord]) -> frozenset[int]:
+    """The numbers of the stateful operators of a node's last query, as far as its records have them.
+
+    Args:
+        records: of one node, in order.
+    """
+    of_last = [record for record in records if record.query == records[-1].query]
+    return frozenset(operator.operator for record in of_last for operator in record.operators)
 
 
 def _written(record: BatchRecord) -> datetime:

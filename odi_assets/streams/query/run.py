@@ -29,6 +29,7 @@ _LOOK = 0.5
 """Seconds between two looks at the query's progress."""
 _MOST_LINES = 12
 _NO_STATE = "CANNOT_LOAD_STATE_STORE"
+_NO_STATE_FOLDER = "STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
 _USED_TWICE = "a stream can be used once: give the node a second input that reads the same, and join the two"
 _TWO_RUNS = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming jobs detected", "already active")
 
@@ -272,11 +273,14 @@ def query_error(node: str, command: str, checkpoint: Location, error: BaseExcept
             f"{_way_back(node, checkpoint)}; or start over: odi run {command} --full-refresh",
             **fields,
         )
-    if (why := why_unusable(checkpoint)) is not None:
+    why = why_unusable(checkpoint)
+    if why is None and _NO_STATE_FOLDER in str(error):
+        why = "its folder `state` is missing or empty, and the query keeps state there"
+    if why is not None:
         return CheckpointError(
             f"{node}: its query cannot go on from {checkpoint.uri}: {why}",
             fix=f"`odi tables repair {node}` sets aside what keeps the query from going on, and says what to run next; "
-            "or put it back from a copy",
+            f"or put it back from a copy; or start over: odi run {command} --full-refresh",
             **fields,
         )
     fix = _USED_TWICE if "DUPLICATE_SOURCE_NAMES" in str(error) else None

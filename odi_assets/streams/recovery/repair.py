@@ -11,9 +11,10 @@ from odi_assets.checkpoints.verdict import why_unusable
 from odi_assets.connections.location import Location
 from odi_assets.delta.maintenance.repair import set_aside
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import CheckpointError
+from odi_assets.errors import CheckpointError, StateError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.recovery.repair import Repaired
+from odi_assets.state.delta.batches import stateful_operators
 from odi_assets.streams.planning.marks import checkpoint_base, checkpoint_named, last_batch, stream_marks
 
 
@@ -31,8 +32,16 @@ def why_stuck(node: Node, checkpoint: Location) -> str | None:
         stream_marks(node, TableHandle.open(node.target.location))
     except CheckpointError as error:
         return error.message
-    why = why_unusable(checkpoint)
+    why = why_unusable(checkpoint, _operators(node))
     return None if why is None else f"{checkpoint.uri}: {why}"
+
+
+def _operators(node: Node) -> frozenset[int]:
+    try:
+        return stateful_operators(node.project.open_batches().of_node(str(node)))
+    except StateError:
+        # Doctor names what is wrong with the records.
+        return frozenset()
 
 
 def repair_checkpoint(node: Node, *, dry_run: bool) -> Iterator[tuple[str, tuple[str, ...], str | None, bool]]:
