@@ -7,6 +7,7 @@ found and is repeated, or a new one is taken for it. So each commit says what th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,6 +21,11 @@ from odi_assets.nodes.node import Node, app_ids
 from odi_assets.sources.marks import READ
 from odi_assets.sources.reading import Settings, changes, type_of
 
+_COLUMN = re.compile("`[^`]+`")
+_APPLIED = "`apply.table`"
+_SEVERAL = "several ones"
+"""What a column was, or a setting, of which commits that compared no rows by it say different things."""
+
 
 def known_by(node: Node) -> Mapping[str, Any] | None:
     """By what the node's write knows rows of its table. None: it compares no rows.
@@ -32,12 +38,49 @@ def known_by(node: Node) -> Mapping[str, Any] | None:
         ConfigError: the SQL file of the transform cannot be read.
     """
     names = compared_columns(node.config)
+    return _known_by(node, names) if names else None
+
+
+def known_after(node: Node, target: TableHandle, *, replaced: bool = False) -> Mapping[str, Any] | None:
+    """What a commit says of the rows in the table after it: what :func:`known_by` says, and the same of columns that
+    are not compared now, but were, or are keys. An edit may compare them.
+
+    Args:
+        target: the table before the commit.
+        replaced: none of its rows stays.
+    """
+    then = (None if replaced else known_in(target, node)) or {"keys": [], "columns": {}, "settings": {}}
+    before = [name.strip("`") for name in then["columns"] if _COLUMN.fullmatch(name) and name != _APPLIED]
+    names = {name.casefold(): name for name in (*before, *compared_columns(node.config), *node.config.write.keys)}
     if not names:
         return None
+    now, compared = _known_by(node, tuple(names.values())), known_by(node) or {"columns": {}, "settings": {}}
+    return {
+        "keys": now["keys"] or then["keys"],
+        "columns": {**_united(then["columns"], now["columns"]), **compared["columns"]},
+        "settings": {**_united(then["settings"], now["settings"]), **compared["settings"]},
+    }
+
+
+def _united(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """What rows of both kinds are made of; :data:`_SEVERAL` where that differs."""
+    united = {**then, **now}
+    for name in then.keys() & now.keys():
+        if isinstance(now[name], Mapping):
+            united[name] = {
+                setting: now[name].get(setting) if now[name].get(setting) == then[name].get(setting) else _SEVERAL
+                for setting in {**then[name], **now[name]}
+            }
+        elif then[name] != now[name]:
+            united[name] = _SEVERAL
+    return united
+
+
+def _known_by(node: Node, names: tuple[str, ...]) -> dict[str, Any]:
     keys = sorted(key.casefold() for key in keys_compared(node.config))
     if node.config.apply is not None:
         # The log says the keys, whatever the node is called that captures.
-        return {"keys": keys, "columns": {"`apply.table`": node.config.apply.table}, "settings": {}}
+        return {"keys": keys, "columns": {_APPLIED: node.config.apply.table}, "settings": {}}
     definitions = made_of(node.config, names, node.project.root)
     columns: dict[str, str] = {f"`{name.casefold()}`": definition.text for name, definition in definitions.items()}
     settings: dict[str, Settings] = {}

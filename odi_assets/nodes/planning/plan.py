@@ -12,7 +12,7 @@ from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.identity import measured
-from odi_assets.nodes.planning.known_rows import known_by
+from odi_assets.nodes.planning.known_rows import known_after
 from odi_assets.nodes.planning.start import Start
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import RunInfo
@@ -231,7 +231,8 @@ class ResolvedPlan(NodePlan):
 
     def commit_facts(self, run: RunInfo) -> CommitFacts:
         """What the commit of this plan says of itself."""
-        entry, bounds, hwm = self.start.entry, self.request.bounds, None
+        entry, bounds, hwm, traits = self.start.entry, self.request.bounds, None, self.node.config.write.mode.traits
+        replaced = self.request.full_refresh or (traits.increment == "table" and not self.request.is_bounded)
         inputs, resolve = self.node.config.inputs, self.node.project.graph.resolve
         read_at = {read.name: read.snapshot.table_version for read in self.reads}
         versions = {name: version for name in inputs if (version := read_at.get(name)) is not None}
@@ -254,6 +255,6 @@ class ResolvedPlan(NodePlan):
             else None,
             hwm=hwm,
             # A part of a node that appends has only rows that its increments have loaded.
-            unmarked=True if self.request.is_bounded and self.node.config.write.mode.traits.takes_rows_again else None,
-            known_by=known_by(self.node),
+            unmarked=True if self.request.is_bounded and traits.takes_rows_again else None,
+            known_by=known_after(self.node, self.target, replaced=replaced),
         )

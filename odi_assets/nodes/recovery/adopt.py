@@ -41,7 +41,7 @@ from odi_assets.nodes.planning.identity import (
     same_sources,
     unmarked_rows,
 )
-from odi_assets.nodes.planning.known_rows import known_by, known_differently
+from odi_assets.nodes.planning.known_rows import known_after, known_differently
 from odi_assets.nodes.planning.start import Start, committed_as, start_of
 from odi_assets.nodes.planning.writers import (
     QUARANTINE_PREFIX,
@@ -254,7 +254,7 @@ def _facts(adoption: Adoption) -> CommitFacts:
         unmarked=True if unmarked_rows(_written_by(node, other_writer(node, target)), target) is not None else None,
         # Parts alone are no load up to somewhere: the first run adds to them, as it would have before.
         before_first_run=True if keeps_hwm and _has_parts_alone(node, target) else None,
-        known_by=known_by(node),
+        known_by=known_after(node, target),
     )
 
 

@@ -318,7 +318,7 @@ def test_a_commit_of_before_goes_on_and_the_next_one_says_how_rows_are_known(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
-        before.setattr("odi_assets.nodes.planning.plan.known_by", lambda _: None)
+        before.setattr("odi_assets.nodes.planning.plan.known_after", lambda *_, **__: None)
         box = box_of(tmp_path, spark, ("mode: append}", "mode: upsert, keys: [id]}"))
     box.land("a/2.csv", [HEAD, "4,2024-04-01 00:00:00,04/01/2024,c"])
     box.run("n")
@@ -414,3 +414,44 @@ def test_rows_of_a_part_that_was_run_in_another_mode_are_not_appended_again(
     box.land("a/4.csv", [HEAD, "6,2024-06-01 00:00:00,06/01/2024,c"])
     box.run("n")
     assert ids(box) == [1, 2, 3, 4, 5, 6], f"a part in the mode append, after version {version}"
+
+
+LAG = (WITH_LAG[1], WITH_LAG[0])
+OTHER_ID = (WRITE, f'    transform: {{sql: "SELECT id + 100 AS id, at, day, v FROM df"}}\n{WRITE}')
+NO_OTHER_ID = (OTHER_ID[1], OTHER_ID[0])
+
+
+@pytest.mark.parametrize(
+    ("given", "uncompared", "compared"),
+    [
+        ([WITH_LAG, KEYED], [LAG, OTHER_ID], [WITH_LAG, NO_OTHER_ID]),
+        ([WITH_LAG, KEYED], [LAG, OTHER_ID], [WITH_LAG]),
+        ([KEYED], [], [WITH_LAG, OTHER_ID]),
+        ([WITH_LAG, KEYED], [LAG, (KEYED[1], KEYED[0]), OTHER_ID], [WITH_LAG, KEYED]),
+        ([KEYED], [], [("mode: append", "mode: upsert"), OTHER_ID]),
+    ],
+)
+@pytest.mark.parametrize("way", ["adopt", "full refresh"])
+def test_a_key_that_was_made_in_another_way_while_no_row_was_compared_by_it_stops_the_run_that_compares_it(
+    tmp_path: Path,
+    spark: SparkSession,
+    given: list[tuple[str, str]],
+    uncompared: list[tuple[str, str]],
+    compared: list[tuple[str, str]],
+    way: str,
+) -> None:
+    box = box_of(tmp_path, spark, *given)
+    edit(box, *uncompared)
+    box.land("a/2.csv", [HEAD, "4,2024-04-01 00:00:00,04/01/2024,c"])
+    box.run("n")
+    edit(box, *compared)
+    box.land("a/3.csv", [HEAD, "5,2024-05-01 00:00:00,05/01/2024,c"])
+    stops(box, "`id` was ")
+    if way == "adopt":
+        adopt(box)
+        box.run("n")
+    else:
+        box.run("n", full_refresh=True)
+        assert sorted(int(str(found)) % 100 for found in ids(box)) == [1, 2, 3, 4, 5]
+    box.land("a/4.csv", [HEAD, "6,2024-06-01 00:00:00,06/01/2024,c"])
+    box.run("n")
