@@ -257,9 +257,10 @@ def _asked(column: str, sql: str) -> Make:
 def _other_key(same: bool) -> Make:
     def make(node: Node, draw: random.Random, world: World) -> str | None:
         del world
-        if not node.get("transform"):
+        before = node["transform"]["key"] if node.get("transform") else None
+        if before not in KEYS:
+            # The node has no transform, or another edit has made its key one that passes.
             return None
-        before = node["transform"]["key"]
         left = [one for one in KEYS if one != before and (KEYS[one] == KEYS[before]) == same]
         if not left:
             return None

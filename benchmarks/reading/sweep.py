@@ -292,7 +292,9 @@ def _after_stop(
             # What cannot be read at all cannot be rebuilt either: then the error is about the rows, not about the HWM.
             about_rows = re.search("has text that is no date|cannot be read|is no value of", str(error))
             about_marks = "HWM" in str(error) or (name == "adopt" and "odi run" not in str(error))
-            if name == "put back" or (about_marks and not about_rows):
+            # Of two edits, a stop names one, and what is adopted is that one: the other may stop the next run.
+            is_other = len(edits) > 1 and name == "adopt" and "→" in str(error) and str(error) != message
+            if name == "put back" or (about_marks and not about_rows and not is_other):
                 tally.dead_ends.append(f"{what}: after {name}: {error}; first {message}")
                 yield tally.dead_ends[-1]
         except Exception as error:  # noqa: BLE001  any other error is a finding
