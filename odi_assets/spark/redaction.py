@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from odi_assets.util.secret_names import SECRET_NAMES
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -20,17 +22,15 @@ SETTINGS = "spark.redaction.regex"
 OPTIONS, TEXTS = "spark.sql.redaction.options.regex", "spark.sql.redaction.string.regex"
 """Of options in plans, and of pieces of texts; both belong to a session."""
 
-_KEYS = r"(?:access|account|private|s[e]cret|shared|session|encryption|sas)[._-]?key"
-# Spelled so that the pattern does not match itself: Spark hides settings by their values too, and nobody could read,
-# and so keep, what a session has.
-_NAMES = rf"s[e]cret|passw(?:or)?d|passphr[a]se|t[o]ken|cred[e]ntial|{_KEYS}"
 _SPARKS = "(?i:secret|password|token|access[.]?key)"
 """What Spark hides of settings where nobody says otherwise."""
 _OURS = {
-    SETTINGS: rf"(?i:{_NAMES})",
-    OPTIONS: rf"(?i:{_NAMES}|url)",
-    # Spark Connect logs plans as protobuf writes them, an entry of a map in two lines.
-    TEXTS: rf'(?i:key:\s*"[^"\n]*(?:{_NAMES}|url)[^"\n]*"\s*value:\s*"(?:[^"\\]++|\\.)*+"?)',
+    SETTINGS: rf"(?i:{SECRET_NAMES})",
+    OPTIONS: rf"(?i:{SECRET_NAMES}|url)",
+    # Spark Connect logs plans as protobuf writes them, an entry of a map in two lines. A stream's plan has the options
+    # as Scala writes a map: a value ends where another option begins, or the line: it may hold any character.
+    TEXTS: rf'(?i:key:\s*"[^"\n]*(?:{SECRET_NAMES}|url)[^"\n]*"\s*value:\s*"(?:[^"\\]++|\\.)*+"?'
+    rf"|(?<=[(, ])[\w.-]*(?:{SECRET_NAMES})[\w.-]* -> (?:(?!, [\w.-]+ -> )[^\n])*+(?:\n[\w+/=-]+(?=\n|$))*)",
 }
 
 

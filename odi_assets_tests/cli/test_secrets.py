@@ -79,6 +79,12 @@ pipelines:
             fs.azure.account.key.them.dfs.core.windows.net: "${{OPTION}}",
             fs.gs.auth.service.account.private.key: "${{OPTION}}"}}}}
         write: {{connection: lake, path: options}}
+      - name: streamed
+        read:
+          {{connection: landing, format: csv, path: "*.csv", schema: "id INT", options: {{header: "true",
+            fs.azure.account.key.them.dfs.core.windows.net: "${{OPTION}}", apiToken: "${{OPTION}}"}}}}
+        stream: {{}}
+        write: {{connection: lake, path: streamed, mode: append}}
 {nodes}
 """
 NODE = "      - {{name: {name}, read: {{connection: {on}, {read}}}, write: {{connection: {to}, path: {name}}}}}"
@@ -158,7 +164,7 @@ def project(servers: tuple[dict[str, Server], Cloud | None], tmp_path_factory: p
     (folder / "odibi.yaml").write_text(text, encoding="utf-8")
     made = Project(folder, environment(DAGSTER_HOME=str(folder / "home"), **secrets))
     first = made.odi("run")
-    done = {"options", *(f"{kind}_{name}" for kind in ("from", "changes") for name in databases)}
+    done = {"options", "streamed", *(f"{kind}_{name}" for kind in ("from", "changes") for name in databases)}
     done |= {"from_bucket"} if store else set()
     assert {path.name for path in (folder / "lake").iterdir()} - {"system"} == done, first.stderr
     made.odi("--debug", "run", **WRONG)

@@ -87,3 +87,16 @@ def test_an_entry_of_a_plan_is_cut_out_of_a_text(spark: SparkSession) -> None:
     shown = spark.sparkContext._jvm.java.util.regex.Pattern.compile(pattern).matcher(OF_A_PLAN).replaceAll("…")
     assert "hunter2" not in shown
     assert 'key: "header"' in shown
+
+
+@pytest.mark.parametrize("secret", ["hunter2", "a), b", "hunter2\nAAAA/BBB+=\nCCC", "x -> y, hunter2"])
+@pytest.mark.parametrize("is_last", [False, True])
+def test_options_of_a_stream_are_cut_out_of_a_plan(spark: SparkSession, secret: str, is_last: bool) -> None:
+    pattern = str(spark.conf.get(TEXTS))
+    options = ["path -> /in/*.csv", f"apiToken -> {secret}"]
+    options = options if is_last else options[::-1]
+    plan = f"StreamingRelation DataSource(csv,HashMap({', '.join(options)}),None), [id#1]\n+- Project [id#1]"
+    shown = spark.sparkContext._jvm.java.util.regex.Pattern.compile(pattern).matcher(plan).replaceAll("…")
+    assert "path -> /in" in shown
+    assert "+- Project" in shown
+    assert not any(part in shown for part in ("hunter2", "a), b", "BBB"))
