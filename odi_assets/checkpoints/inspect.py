@@ -341,16 +341,20 @@ def _read_operators(state: Path) -> tuple[Operator, ...]:
     return tuple(read_operator(folder, number) for number, folder in sorted(numbered_files(state).items()))
 
 
-def read_operator(folder: Path, operator_id: int) -> Operator:
+def read_operator(folder: Path, operator_id: int, revision: int | None = None) -> Operator:
     """A stateful operator, of its folder below ``state/``.
+
+    Args:
+        revision: which of its descriptions counts, of an operator that has several; None: the newest.
 
     Raises:
         CheckpointError: its description is torn.
     """
     described = folder / "_metadata"
-    # Version 2 has a new description whenever a batch changes the schema of the state; the newest counts.
+    # Version 2 has a description for each run, by the number of the run's first batch.
     revisions = numbered_files(described / "v2")
-    file = revisions[max(revisions)] if revisions else described / "metadata"
+    newest = max(revisions, default=None) if revision is None else revision
+    file = described / "metadata" if newest is None or not revisions else revisions[newest]
     if not file.is_file():
         return Operator(operator_id, None, ())
     _, lines = read_lines(file)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -54,7 +55,7 @@ class _Survey:
     faults: list[FileFault] = field(default_factory=list)
     stops: list[FileFault] = field(default_factory=list)
     unreadable: bool = False
-    blind: set[int] = field(default_factory=set)
+    blind: list[range] = field(default_factory=list)
 
     def add(self, file: Path, fault: str, remedy: str, *, stops: bool) -> None:
         file_fault = FileFault(file.relative_to(self.root).as_posix(), fault, remedy)
@@ -120,7 +121,6 @@ def judge(path: str | Path, operators: Collection[int] = ()) -> CheckpointVerdic
     stateful = _operators(survey, operators if any(batch.committed for batch in batches) else ())
     _sources(survey, batches)
     _orphans(survey)
-    is_described = not survey.unreadable and not any(stop.path.startswith("state/") for stop in survey.stops)
     known = Checkpoint(root, query, batches, tuple(operator for operator in stateful if operator.stores), None)
     files = check_files(known)
     committed = [batch.batch_id for batch in batches if batch.committed]
@@ -130,7 +130,8 @@ def judge(path: str | Path, operators: Collection[int] = ()) -> CheckpointVerdic
         survey.stops.append(fault)
     readable, feeds = tuple(committed), tuple(committed)
     if stateful:
-        described = [number for number in committed if is_described and number not in survey.blind]
+        blind = {number for number in committed for span in survey.blind if number in span}
+        described = [number for number in committed if not survey.unreadable and number not in blind]
         readable = tuple(number for number in described if number in files.readable)
         # Variables are found in the state that holds them.
         of_state = readable if any(operator.has_variables for operator in stateful) else described
@@ -254,16 +255,16 @@ def _operators(survey: _Survey, known: Collection[int]) -> list[Operator]:
         if not files:
             operators.append(_undescribed(survey, folder, number))
             continue
-        # A restart reads the newest revision alone; an older one is of the batches up to the next.
-        newest = max(files, default=-1)
-        for revision, file in files.items():
-            is_newest = revision == newest
-            if survey.read(file, _description, _START_OVER, stops=is_newest and bool(revisions)) is not None:
+        # A restart reads the newest revision alone; each is of the batches from its own number up to the next.
+        newest, whole = max(files), None
+        for revision, file in sorted(files.items()):
+            if survey.read(file, _description, _START_OVER, stops=revision == newest and bool(revisions)) is not None:
+                whole = revision
                 continue
-            survey.unreadable |= is_newest
             later = [later_revision for later_revision in files if later_revision > revision]
-            survey.blind |= set(range(revision, min(later, default=revision)))
-        operator = Operator(number, None, ()) if survey.unreadable else read_operator(folder, number)
+            survey.blind.append(range(revision, min(later, default=sys.maxsize)))
+        survey.unreadable |= whole is None
+        operator = Operator(number, None, ()) if whole is None else read_operator(folder, number, whole)
         _schemas(survey, folder, operator)
         operators.append(operator)
     return operators
@@ -303,7 +304,9 @@ def _schemas(survey: _Survey, folder: Path, operator: Operator) -> None:
         if store.schema_named_at is not None:
             what = f"names the schema at {store.schema_named_at}, where it is not any more"
             survey.add(folder / "_metadata" / "v2", what, "put the checkpoint back where it was written", stops=True)
-        survey.read(store.schema_file, partial(_schema, replace(operator, stores=(store,))), _START_OVER, stops=True)
+            survey.unreadable = True
+        read = partial(_schema, replace(operator, stores=(store,)))
+        survey.unreadable |= survey.read(store.schema_file, read, _START_OVER, stops=True) is None
 
 
 def _schema(operator: Operator, file: Path) -> Any:

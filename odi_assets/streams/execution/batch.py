@@ -110,6 +110,8 @@ class BatchCommitter:
             self._write(rows, handle, replace(facts, read_at=read_at), self._is_small(ranges))
         self._begun = True
         if self.kept is not None:
+            if self.replaces and number == 0:
+                self.kept.bring_in_step(self._log, started_over=True)
             self.kept.keep(rows.sparkSession, facts, self.inputs, self._log, self._dropped())
 
     def _last(self, handle: TableHandle) -> tuple[CommittedStamp | None, StreamFacts | None]:

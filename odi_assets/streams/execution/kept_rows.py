@@ -123,19 +123,21 @@ class KeptRows:
             self._commit(UNMATCHED, list(unmatched_rows(spark, log, whole, last.batch, inputs)), facts, whole)
         self._unmatched_upto = last.batch
 
-    def bring_in_step(self, log: ProgressLog) -> None:
+    def bring_in_step(self, log: ProgressLog, *, started_over: bool = False) -> None:
         """Take out the rows of batches that the node's table does not have, and put back the rows of batches that it
-        has again: it was put back from a copy, or a rewind died.
+        has again: it was put back from a copy, or a rewind died, or it was started over.
 
         Args:
             log: of the checkpoint that belongs to the node's table.
+            started_over: a full refresh has replaced the table since the run was planned.
 
         Raises:
             FencedError: another run committed to a table of kept rows, which was left as it is.
         """
-        for which, planned in self.marks.items():
+        for which in self.tables:
             # Another run may have done it since the plan was made.
-            mark = bring_in_step(self._open(which), which, log, self.facts) if planned.is_apart else None
+            is_apart = started_over or (which in self.marks and self.marks[which].is_apart)
+            mark = bring_in_step(self._open(which), which, log, self.facts) if is_apart else None
             if mark is not None and mark.undone is not None:
                 _log.warning("%s: %s of %s were taken out", self.facts.node, which, mark.undone)
             if mark is not None and mark.returns is not None:

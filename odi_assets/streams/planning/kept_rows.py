@@ -57,7 +57,7 @@ class UndoneRows:
     Attributes:
         after: the last batch of the query before them; -1 if there is none.
         batches: those that committed to the table of kept rows.
-        queries: other queries whose rows go too: of full refreshes that were undone.
+        queries: other queries whose rows go too: of before a full refresh, and of full refreshes that were undone.
         base: what the commit of ``after`` says; None if there is no such commit.
     """
 
@@ -67,8 +67,9 @@ class UndoneRows:
     base: StreamFacts | None = None
 
     def __str__(self) -> str:
-        numbered = batches_text(self.batches) if self.batches else "a query"
-        return f"{numbered} from before the table was put back"
+        if not self.batches:
+            return "a query whose rows the node's table does not have"
+        return f"{batches_text(self.batches)} from before the table was put back"
 
     def condition(self, query: str) -> str:
         """SQL of the rows that go, of the query that the node's table has."""
@@ -189,24 +190,21 @@ class _History:
     Attributes:
         last: the number of the newest one.
         planned_ms: when a batch was planned; None if the checkpoint does not hold it any more.
-        first_ms: when the oldest batch that the checkpoint holds was planned.
     """
 
     query: str
     last: int
     planned_ms: Callable[[int], int | None]
-    first_ms: int | None
 
     @classmethod
     def of(cls, log: ProgressLog) -> _History:
-        planned = log.planned()
-        first = log.planned_ms(planned[0]) if planned else None
-        return cls(str(log.query()), max(planned, default=-1), cache(log.planned_ms), first)
+        return cls(str(log.query()), max(log.planned(), default=-1), cache(log.planned_ms))
 
     def has(self, facts: StreamFacts) -> bool:
-        """Whether a batch is of this history, or of a query before it. What nobody knows any more counts as that."""
+        """Whether a batch is of this history. What nobody knows any more counts as that; batches of another query do
+        not: a full refresh replaces the node's table, or was undone."""
         if facts.query != self.query:
-            return not facts.planned_ms or self.first_ms is None or facts.planned_ms < self.first_ms
+            return not facts.planned_ms
         planned = self.planned_ms(facts.batch)
         return facts.batch <= self.last and (planned is None or planned == facts.planned_ms)
 
