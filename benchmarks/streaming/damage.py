@@ -87,14 +87,26 @@ class Subject:
 
     @property
     def checkpoint(self) -> Path:
+        """The whole checkpoint."""
+        return self.root / "whole"
+
+    @property
+    def place(self) -> Path:
+        """Where it was written, and where it is damaged: it names files of its own by their whole paths."""
         return self.root / "checkpoint"
 
     def make(self) -> None:
         """Run the batches of the whole checkpoint, and land what a restart is to read."""
         for number in range(_BATCHES):
             self._land(number)
-            self.run(self.checkpoint)
+            self.run(self.place)
         self._land(_BATCHES)
+        self.place.rename(self.checkpoint)
+
+    def copied(self) -> Path:
+        """A copy of the whole checkpoint, in its place."""
+        shutil.rmtree(self.place, ignore_errors=True)
+        return Path(shutil.copytree(self.checkpoint, self.place))
 
     def _land(self, number: int) -> None:
         folder = self.root / "landing"
@@ -190,7 +202,7 @@ def truth(subject: Subject, copy: Path, whole: dict[Any, Any]) -> Outcome:
 
 def whole_outcome(subject: Subject) -> dict[Any, Any]:
     """What Spark reads from the whole checkpoint."""
-    copy = Path(shutil.copytree(subject.checkpoint, subject.root / "whole"))
+    copy = subject.copied()
     batches = sorted(int(one.name) for one in (copy / "commits").iterdir() if one.name.isdecimal())
     found: dict[Any, Any] = {("state", one): _state(subject, copy, one) for one in batches}
     found |= {("feed", one): _feed(subject, copy, one) for one in batches}
@@ -252,9 +264,9 @@ def cases(subject: Subject) -> Iterator[tuple[str, str]]:
     yield from found
 
 
-def damaged(subject: Subject, name: str, damage: str, place: Path) -> Path:
+def damaged(subject: Subject, name: str, damage: str) -> Path:
     """A copy of the checkpoint in which one file is damaged, or a folder is gone."""
-    copy = Path(shutil.copytree(subject.checkpoint, place))
+    copy = subject.copied()
     change = DAMAGES[damage]
     file = copy / name
     if file.is_dir():
@@ -291,7 +303,7 @@ def disagreements(
         for name, damage in cases(subject):
             if most is not None and tried >= most:
                 break
-            copy = damaged(subject, name, damage, root / f"copy-{tried}")
+            copy = damaged(subject, name, damage)
             said = verdict(subject, copy)
             really = truth(subject, copy, whole)
             tried += 1
@@ -302,7 +314,6 @@ def disagreements(
             if not is_same:
                 wrong.append(f"{kind}, {provider}: {name} {damage}: Spark {really}; said {said}")
                 say(wrong[-1])
-            shutil.rmtree(copy)
     finally:
         for name, old in before.items():
             spark.conf.unset(name) if old is None else spark.conf.set(name, old)

@@ -59,6 +59,7 @@ class PlannedRead(ABC):
         rewrites: rows of the source were changed or removed, so that reading the gained rows is not enough.
         excluded: rows without a cursor that are left out.
         held: rows ahead of the clock that are left for later.
+        unsettled: files that are left for later, for they may still be written.
         late: rows that arrived at or below the mark since it was set, which no increment reads.
         under: where the stream of a cursor document is that the read was planned under; None if none drives it.
         warning: what somebody should look at, in words.
@@ -76,6 +77,7 @@ class PlannedRead(ABC):
     rewrites: bool = False
     excluded: int = 0
     held: int = 0
+    unsettled: int = 0
     late: Late = NONE_LATE
     under: str | None = None
     warning: str | None = None
@@ -120,6 +122,11 @@ class PlannedRead(ABC):
     def moves(self) -> bool:
         """Whether the mark changes."""
         return self.follows and self.after != self.before
+
+    @property
+    def leaves_rows(self) -> bool:
+        """Whether rows that are there already are left for a later increment."""
+        return bool(self.held or self.unsettled)
 
     @property
     def is_to_be_noted(self) -> bool:
@@ -288,6 +295,8 @@ class Whole(Read):
             before=increment.before,
             after=increment.after,
             follows=increment.follows,
+            held=increment.held,
+            unsettled=increment.unsettled,
             under=increment.under,
             keep=increment.keep,
             increment=increment,

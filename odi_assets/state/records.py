@@ -47,6 +47,11 @@ class HwmEntry(NamedTuple):
     value_type: str | None = None
     origin: str | None = None
 
+    @property
+    def is_index(self) -> bool:
+        """Whether a run wrote it as what a commit of its table carries; else somebody set it by hand."""
+        return self.run_id is not None and self.target_commit is not None
+
 
 @dataclass(frozen=True)
 class KeyRestore:

@@ -163,7 +163,7 @@ def _finish(transfer: Transfer, dry_run: bool, yes: bool) -> None:
 def _is_index(move: TransferredKey) -> bool:
     """Whether a run wrote what comes, as what a commit of its table carries."""
     written = None if move.move is None else move.move.entry
-    return written is not None and written.run_id is not None and written.target_commit is not None
+    return written is not None and written.is_index
 
 
 def _show(transfer: Transfer, as_json: bool) -> None:

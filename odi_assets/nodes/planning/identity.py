@@ -104,13 +104,14 @@ def require_no_unmarked_rows(node: Node, start: Start, target: TableHandle, writ
     is_part = commit is not None and CommitFacts.of(commit).unmarked
     if commit is None or _is_said_since(start, commit) or (start.hwm is None and not is_part):
         return
-    how = "when the node followed none of its sources"
+    how, then = "when the node followed none of its sources", ""
     if is_part:
         how = "by a run of a part of it, in a write mode that takes rows again"
+        then = f", run it (odi run {node.command}) until it leaves no rows for later, and edit it then"
     raise IdentityMismatchError(
         f"{node}: version {commit.version} of its table was written {how}, and its HWM does not count these rows; "
         f"above {start.hwm or 'nothing'}, they would be appended again",
-        fix=f"put the definition back{f', run it (odi run {node.command}), and edit it then' if is_part else ''}; "
+        fix=f"put the definition back{then}; "
         f"or rebuild the table from its sources: odi run {node.command} --full-refresh; "
         f"or, if you know up to where it was loaded, say so: odi state set {node.state_key} VALUE, with a VALUE as "
         "`odi state get` prints it",
@@ -137,10 +138,12 @@ def unmarked_rows(key: NodeKey, target: TableHandle) -> CommittedStamp | None:
 def _is_said_since(start: Start, last: CommittedStamp) -> bool:
     """Whether somebody set the HWM by hand, or accepted the table, since its commit ``last``."""
     entry = None if start.repaired else start.current
-    if entry is None:
+    if entry is None or entry.is_index:
         return False
     if entry.target_commit is not None:
-        return entry.target_commit >= last.version
+        # An adoption writes its own commit, and what that carries.
+        is_own = CommitFacts.of(last).hwm is not None
+        return entry.target_commit > last.version or (entry.target_commit == last.version and not is_own)
     return entry.updated_at > last.committed_at
 
 

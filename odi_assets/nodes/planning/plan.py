@@ -11,7 +11,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.identity import measured
+from odi_assets.nodes.planning.identity import measured, unmarked_rows
 from odi_assets.nodes.planning.known_rows import known_after
 from odi_assets.nodes.planning.start import Start
 from odi_assets.nodes.request import RunRequest
@@ -229,6 +229,19 @@ class ResolvedPlan(NodePlan):
         nothing = plan.nothing_new or (bool(following) and all(read.nothing_new for read in following))
         return cls(**{**fields_of(NodePlan, plan), "reads": reads, "write": write, "nothing_new": nothing})
 
+    def _leaves_unmarked(self, *, replaced: bool) -> bool:
+        """Whether the table may hold rows after the commit that no HWM counts.
+
+        Args:
+            replaced: none of the rows that it holds stays.
+        """
+        if self.request.is_bounded:
+            # A part of a node that appends has only rows that its increments have loaded.
+            return self.node.config.write.mode.traits.takes_rows_again
+        # Rows that an increment leaves for later may be there, of a part that was run before.
+        leaves = not replaced and any(read.leaves_rows for read in self.reads)
+        return leaves and unmarked_rows(self.node.key, self.target) is not None
+
     def commit_facts(self, run: RunInfo) -> CommitFacts:
         """What the commit of this plan says of itself."""
         entry, bounds, hwm, traits = self.start.entry, self.request.bounds, None, self.node.config.write.mode.traits
@@ -254,7 +267,6 @@ class ResolvedPlan(NodePlan):
             if self.request.is_bounded
             else None,
             hwm=hwm,
-            # A part of a node that appends has only rows that its increments have loaded.
-            unmarked=True if self.request.is_bounded and traits.takes_rows_again else None,
+            unmarked=True if self._leaves_unmarked(replaced=replaced) else None,
             known_by=known_after(self.node, self.target, replaced=replaced),
         )

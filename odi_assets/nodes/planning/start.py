@@ -94,14 +94,9 @@ def start_of(node: Node, entry: HwmEntry | None, target: TableHandle, fence: str
 
 def _origin_of(entry: HwmEntry, stamp: CommittedStamp | None) -> HwmOrigin | None:
     """What the HWM of ``entry`` belongs to. Early versions wrote it to the commit only."""
-    if entry.origin is not None or not is_index(entry) or stamp is None:
+    if entry.origin is not None or not entry.is_index or stamp is None:
         return HwmOrigin.from_json(entry.origin)
     return CommitFacts.of(stamp).origin(None)
-
-
-def is_index(entry: HwmEntry) -> bool:
-    """Whether a run wrote ``entry`` as what one of its table's commits carries; else somebody set it by hand."""
-    return entry.run_id is not None and entry.target_commit is not None
 
 
 def unrecorded_stamp(fence: str, entry: HwmEntry | None, target: TableHandle) -> CommittedStamp | None:
@@ -181,7 +176,7 @@ def is_newer(stamp: CommittedStamp, entry: HwmEntry | None, target: TableHandle)
     if entry is None:
         return True
     facts, origin = CommitFacts.of(stamp), HwmOrigin.from_json(entry.origin)
-    if is_index(entry) or (origin is not None and origin.accepted):
+    if entry.is_index or (origin is not None and origin.accepted):
         # An index of another table, or of an earlier commit, says less than the log. One of this very commit may have
         # moved on since: files were renamed, commits upstream changed no row.
         of_other = origin is not None and origin.table_id not in (None, target.table_id)

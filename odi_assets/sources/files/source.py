@@ -154,6 +154,7 @@ class LandingFiles(StreamableSource):
             before=before,
             after=None if arrived.mark is None else replace(arrived.mark, measures=self.identity),
             follows=True,
+            unsettled=len(arrived.unsettled),
             arrivals=arrived,
             beside=self.target.location,
         )

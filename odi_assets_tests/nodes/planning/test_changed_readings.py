@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -455,3 +456,58 @@ def test_a_key_that_was_made_in_another_way_while_no_row_was_compared_by_it_stop
         assert sorted(int(str(found)) % 100 for found in ids(box)) == [1, 2, 3, 4, 5]
     box.land("a/4.csv", [HEAD, "6,2024-06-01 00:00:00,06/01/2024,c"])
     box.run("n")
+
+
+def test_rows_of_a_part_that_later_increments_hold_back_are_not_appended_again(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    upsert = ("mode: append}", "mode: upsert, keys: [id]}")
+    held = ("column: id}", "column: at, on_ahead: hold}")
+    box = box_of(tmp_path, spark, upsert, held)
+    box.land("a/2.csv", [HEAD, "9,2090-04-01 00:00:00,04/01/2090,c"])
+    box.run("n", start="2090-01-01", end="2091-01-01")
+    box.land("a/3.csv", [HEAD, "4,2024-04-01 00:00:00,04/01/2024,c"])
+    box.run("n")
+    assert ids(box) == [1, 2, 3, 4, 9]
+    edit(box, ("mode: upsert, keys: [id]", "mode: append"), ("on_ahead: hold", "max_ahead: 50000d"))
+    stops(box, "put the definition back, run it (odi run p --node n) until it leaves no rows for later")
+    edit(box, ("mode: append", "mode: upsert, keys: [id]"))
+    box.run("n")
+    edit(box, ("mode: upsert, keys: [id]", "mode: append"))
+    box.land("a/4.csv", [HEAD, "10,2091-04-01 00:00:00,04/01/2091,c"])
+    box.run("n")
+    assert ids(box) == [1, 2, 3, 4, 9, 10]
+
+
+def test_files_of_a_part_that_were_not_settled_are_not_appended_again(tmp_path: Path, spark: SparkSession) -> None:
+    text = changed(
+        NODE,
+        (
+            ("incremental: {mode: stateful, column: id}", "incremental: {mode: files, settle: 1d}"),
+            ("mode: append}", "mode: partition_overwrite}"),
+            ("    write:", "    partition: {column: at, every: month, start: 2024-01-01}\n    write:"),
+        ),
+    )
+    box = Sandbox(tmp_path, spark, text)
+    box.land("a/1.csv", [HEAD, *FIRST[:2]])
+    box.land("a/2.csv", [HEAD, FIRST[2]])
+    os.utime(box.root / "landing" / "a" / "1.csv", (0, 0))
+    os.utime(box.root / "landing" / "a" / "2.csv")
+    box.run("n", start="2024-03-01", end="2024-04-01")
+    box.run("n")
+    assert ids(box) == [1, 2, 3]
+    edit(box, ("mode: partition_overwrite", "mode: append"), ("settle: 1d", "settle: 0s"))
+    stops(box, "until it leaves no rows for later")
+
+
+def test_an_adoption_keeps_in_mind_that_rows_of_a_part_are_not_counted(tmp_path: Path, spark: SparkSession) -> None:
+    box = box_of(tmp_path, spark, ("mode: append}", "mode: upsert, keys: [id]}"), BY_TIME)
+    box.land("a/2.csv", [HEAD, "4,2024-04-01 00:00:00,04/01/2024,c"])
+    box.run("n", start="2024-04-01", end="2024-05-01")
+    edit(box, ("keys: [id]", "keys: [id, v]"))
+    adopt(box)
+    edit(box, ("mode: upsert, keys: [id, v]", "mode: append"))
+    stops(box, "above", "they would be appended again")
+    set_hwm(box, "2024-04-01 00:00:00+00:00")
+    box.run("n")
+    assert ids(box) == [1, 2, 3, 4]
