@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
 
 from odi_assets.config.models import SparkConfig
 from odi_assets.connections.cached import share_jvm
@@ -73,6 +74,7 @@ _said_missing: set[str] = set()
 LOCAL_MASTER = "local[*]"
 _ONE_ATTEMPT = re.compile(r"local(\[(\d+|\*)\])?")
 _PACKAGES = "spark.jars.packages"
+_DETAILS = re.compile(r'details = "(.+)"')
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
@@ -312,19 +314,22 @@ def _connect(config: SparkConfig, app_name: str) -> SessionHandle:
 
     quiet_query_errors()
     builder: Any = SparkSession.builder.appName(app_name)
+    remote = _address(str(config.remote))
     try:
-        _require_channel(str(config.remote))
-        session: SparkSession = builder.remote(config.remote).getOrCreate()
+        _require_channel(remote)
+        session: SparkSession = builder.remote(remote).getOrCreate()
         session.version  # noqa: B018  the first call that goes to the server
     except Exception as error:
-        address, details = without_tokens(str(config.remote)), getattr(error, "details", None)
-        # The text of an error of gRPC is a block of lines, of which this is the one that says why.
-        why = without_tokens(str((callable(details) and details()) or error))
-        raise OdiError(
-            f"the Spark Connect server at {address} does not answer: {why}",
-            fix="check `spark.remote` in the project file, or remove it to run Spark in this process",
-            remote=address,
-        ) from error
+        _forget_session()
+        address, why, does = without_tokens(remote), without_tokens(_reason(error)), "does not answer"
+        fix = "check `spark.remote` in the project file, or remove it to run Spark in this process"
+        if "UNAUTHENTICATED" in str(error):
+            does = "refuses"
+            fix = (
+                "give the server's token: `remote: sc://HOST:PORT/;token=${SPARK_TOKEN}`, or the environment variable "
+                "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+            )
+        raise OdiError(f"the Spark Connect server at {address} {does}: {why}", fix=fix, remote=address) from error
     watch_remote(cast(Any, session).client)
     limit_retries(cast(Any, session).client)
     share_jvm()
@@ -355,6 +360,30 @@ def _require_channel(remote: str) -> None:
             _unanswered.add(remote)
             raise TimeoutError(f"no connection within {seconds} seconds") from None
         _unanswered.discard(remote)
+
+
+def _address(remote: str) -> str:
+    """The address as pyspark reads it: a token behind ``/;`` may have characters of addresses, but no semicolon."""
+    place, separator, parameters = remote.partition("/;")
+    pairs = (parameter.partition("=") for parameter in parameters.split(";"))
+    return place + separator + ";".join(f"{name}{equals}{quote(value, safe='%')}" for name, equals, value in pairs)
+
+
+def _reason(error: Exception) -> str:
+    """Why a call failed. The text of an error of gRPC is a block of lines, of which one says it."""
+    details = getattr(error, "details", None)
+    named = _DETAILS.search(str(error))
+    return str((callable(details) and details()) or (named[1] if named else error))
+
+
+def _forget_session() -> None:
+    """Forget a session that was begun: it counts as active, and the next node would go on with it."""
+    from pyspark.sql import SparkSession
+
+    begun: Any = SparkSession.getActiveSession()
+    if begun is not None:
+        begun.release_session_on_close = False
+        begun.stop()
 
 
 def _is_static(spark: SparkSession, key: str, value: str) -> bool:

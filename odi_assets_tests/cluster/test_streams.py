@@ -81,6 +81,24 @@ def test_a_killed_client_loses_and_repeats_nothing_and_no_token_is_logged(
     assert TOKEN not in log
 
 
+@pytest.mark.parametrize(("token", "why"), [(";token=another", "Invalid authentication"), ("", "No authentication")])
+def test_a_server_that_refuses_a_client_is_named_by_each_node_with_what_to_do(
+    tmp_path: Path, address: str, token: str, why: str
+) -> None:
+    text = WINDOWS.format(remote=f"{address.partition(';')[0]}{token}")
+    again = (
+        text[text.index("  - name:") :].replace("visits", "again").replace("late_rows: late", "late_rows: late_again")
+    )
+    (tmp_path / "odibi.yaml").write_text(text + again, encoding="utf-8")
+    (tmp_path / "queries.py").write_text("def visits(df):\n    return df\n\n\ndef again(df):\n    return df\n")
+    land(tmp_path, 0, ("ann", "10:10"))
+    ran = odi("run", cwd=tmp_path, env=local_environment(PYTHONPATH=OURS))
+    assert ran.returncode == 1
+    assert ran.stderr.count(f"refuses: {why} token") == 2
+    assert ran.stderr.count("give the server's token") == 2
+    assert "RPC" not in ran.stderr
+
+
 def kill_after(place: Path, commits: int) -> None:
     """Run the node, and kill the client once its table has so many commits."""
     with (place / "client.log").open("ab") as log:

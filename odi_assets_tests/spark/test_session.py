@@ -63,6 +63,13 @@ def test_packages_join_those_of_the_configuration_and_are_fetched_only_if_named(
     assert packages_conf(config) == {"spark.jars.packages": "a:b:1,c:d:2"}
 
 
+def test_a_token_may_have_characters_of_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr("odi_assets.spark.session._CONNECT_SECONDS", 0.1)
+    with pytest.raises(OdiError, match="no connection within"):
+        open_session(SparkConfig(remote="sc://127.0.0.1:1/;token=a/b+c?d#e=;user_id=me"))
+
+
 def test_packages_that_come_too_late_for_a_session_are_named(
     spark: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
