@@ -29,6 +29,7 @@ def refused(odi: Odi, commands: tuple[str, ...] = COMMANDS) -> None:
         assert "→" in answer.err or command.startswith(("doctor", "plan")), (command, answer.err)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["json", "delta"])
 @pytest.mark.parametrize("trouble", ["file", "link"])
 def test_a_folder_of_state_that_is_none_is_an_error_of_every_command(
@@ -57,6 +58,7 @@ def test_notes_of_attempts_that_cannot_be_looked_at_are_an_error(shop: Path, odi
     refused(odi, ("doctor", "system maintain", "state recover"))
 
 
+@pytest.mark.slow
 def test_maintenance_goes_on_beside_a_table_that_cannot_be_read_and_fails(shop: Path, odi: Odi) -> None:
     Project.load(shop / "odibi.yaml").open_state().set_hwm("shop.orders", 5)
     (shop / "lake" / "orders").write_text("in the way")

@@ -157,6 +157,7 @@ for number in range(1, 16):
 """
 
 
+@pytest.mark.slow
 def test_no_process_takes_back_what_another_one_has_set() -> None:
     names = [f"s{number}" for number in range(4)]
     streams = [{"stream": name, "namespace": "", "sync_mode": "", "state": {"chunks": [], "id": 0}} for name in names]

@@ -19,6 +19,7 @@ from odi_assets.spark.jvm.java import find_java
 from odi_assets_tests.cli.conftest import Odi
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example_name", ["files", "sql", "stream"])
 def test_init_makes_a_project_that_loads_and_overwrites_nothing(odi: Odi, tmp_path: Path, example_name: str) -> None:
     answer = odi("init", "made", "--example", example_name)

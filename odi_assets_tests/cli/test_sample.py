@@ -65,6 +65,7 @@ def test_without_a_terminal_reset_does_nothing_unless_told_so(
     assert flights(sample) == 31
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reply", "code", "days"), [("n\n", 1, 31), ("y\n", 0, 3)])
 def test_on_a_terminal_reset_asks(sample: Path, reply: str, code: int, days: int) -> None:
     terminal, side = pty.openpty()

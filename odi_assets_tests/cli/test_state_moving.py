@@ -70,6 +70,7 @@ def test_an_import_that_would_move_a_mark_back_changes_nothing(state: StateBacke
     assert [entry.value for entry in state.list_hwms()] == [date(2013, 1, 31), Decimal("7.50")]
 
 
+@pytest.mark.slow
 def test_a_document_comes_through_a_pipe_with_yes_only(shop: Path, state: StateBackend) -> None:
     exported = odi_process("state", "export", cwd=shop)
     state.delete_hwm("shop.orders")

@@ -162,6 +162,7 @@ def shown_next(root: Path, capfd: pytest.CaptureFixture[str]) -> list[str]:
     return [line.strip().split("  ")[0] for line in lines[lines.index("Next:") + 1 :]]
 
 
+@pytest.mark.slow
 def test_after_a_run_of_the_sample_what_is_suggested_works(
     project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], odi: Odi
 ) -> None:

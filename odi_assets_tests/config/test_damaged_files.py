@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -81,6 +82,7 @@ def test_lines_that_are_lost_doubled_or_shifted(tmp_path: Path, lost: int, doubl
     check(tmp_path, "\n".join(lines))
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(st.integers(0, len(WHOLE)), st.integers(0, 12), st.sampled_from(SCRAPS) | st.text(max_size=3))
 def test_words_that_are_replaced_by_something_else(tmp_path: Path, start: int, length: int, scrap: str) -> None:

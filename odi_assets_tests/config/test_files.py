@@ -116,6 +116,7 @@ def test_yaml_that_no_project_file_needs_is_refused(line: str, message: str) -> 
     assert [(one.mark is not None and one.mark.line, message in one.message) for one in found] == [(2, True)]
 
 
+@pytest.mark.slow
 def test_aliases_cannot_unfold_without_end() -> None:
     text = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9))
     found = document.read_document(text).mistakes

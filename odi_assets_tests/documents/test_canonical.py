@@ -7,6 +7,7 @@ import random
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,6 +55,7 @@ def shuffled(value: Any, order: random.Random) -> Any:
     return value
 
 
+@pytest.mark.slow
 @on_a_busy_machine
 @given(documents)
 def test_dump_and_parse_give_the_same_document(content: dict[str, Any]) -> None:
@@ -65,6 +67,7 @@ def test_dump_and_parse_give_the_same_document(content: dict[str, Any]) -> None:
     assert fingerprint(again) == fingerprint(read)
 
 
+@pytest.mark.slow
 @on_a_busy_machine
 @given(documents, st.randoms(use_true_random=False))
 def test_order_and_spacing_do_not_change_the_fingerprint(content: dict[str, Any], order: random.Random) -> None:

@@ -161,6 +161,7 @@ def test_a_tool_whose_entry_point_has_another_name_is_refused(site: Path) -> Non
         parse('{"acme": {}}')
 
 
+@pytest.mark.slow
 def test_help_and_reads_of_our_own_load_no_package_of_others(tmp_path: Path, site: Path) -> None:
     declare(site, "odi-sqlite", POINTS, odi_sqlite="raise RuntimeError('loaded')")
     (tmp_path / "odibi.yaml").write_text(OF_CSV, encoding="utf-8")

@@ -46,6 +46,7 @@ def test_a_process_that_loads_its_project_again_and_again_lets_go_of_its_garbage
     assert alive(garbage) < 20
 
 
+@pytest.mark.slow
 def test_a_process_that_reads_large_documents_again_and_again_lets_go_of_its_garbage() -> None:
     garbage: list[weakref.ref[Cycle]] = []
     work: list[list[list[int]]] = []

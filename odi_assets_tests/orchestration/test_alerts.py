@@ -149,6 +149,7 @@ class TestARunThatFailed:
         assert parsedate_to_datetime(message["Date"]).timestamp() == pytest.approx(time.time(), abs=600)
         assert message["Message-ID"].endswith("@shop.example>")
 
+    @pytest.mark.slow
     def test_is_not_repeated_within_a_quarter_of_an_hour_and_the_next_alert_counts_those_held_back(
         self, tmp_path: Path, instance: dg.DagsterInstance, hook: Web
     ) -> None:

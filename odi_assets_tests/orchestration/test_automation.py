@@ -196,6 +196,7 @@ class TestASource:
 
 
 class TestEager:
+    @pytest.mark.slow
     def test_requests_the_nodes_below_each_source_of_the_sample_once_and_nothing_after_no_data(
         self, tmp_path: Path, instance: dg.DagsterInstance
     ) -> None:

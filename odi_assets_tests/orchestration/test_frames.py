@@ -122,6 +122,7 @@ def test_a_full_refresh_stores_the_rows_that_the_mode_would_store(project: Proje
     assert [row["id"] for row in _rows(project, "prices")] == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_table_whose_times_have_a_zone_is_replaced_by_a_full_refresh(project: Project, run: Run) -> None:
     zoned = pd.DataFrame({"id": [1], "at": pd.to_datetime(["2024-07-01 05:00"]).tz_localize("UTC")})
     run(_asset(lambda: zoned, mode="append"))
@@ -160,6 +161,7 @@ class TestAnAssetWithPartitions:
         run(self._prices({"2024-01-02": [5]}, partition_column="day"), partition_key="2024-01-02")
         assert [row["price"] for row in _rows(project, "prices")] == [1, 5, 4]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["datetime64[us]", "datetime64[us, UTC]"])
     def test_replaces_a_day_that_is_a_time(self, project: Project, run: Run, kind: str) -> None:
         @dg.asset(io_manager_key=MANAGER, partitions_def=DAILY, metadata={"partition_column": "day"})
@@ -268,6 +270,7 @@ class TestWhatAnArgumentGets:
         run(*chain)
         assert isinstance(got[0], annotation)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("annotation", [pd.DataFrame, pa.Table, pl.DataFrame])
     def test_an_increment_is_what_was_gained_since_the_last_commit(
         self, project: Project, run: Run, annotation: Any
@@ -294,6 +297,7 @@ class TestWhatAnArgumentGets:
         run(*chain, only=chain[1], tags={"odi/full_refresh": "true"})
         assert len(_rows(project, "copied")) == 4
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("gains_more", [False, True])
     def test_of_two_runs_at_once_that_read_the_same_increment_one_commits_it(
         self, project: Project, run: Run, gains_more: bool

@@ -79,6 +79,7 @@ def job_that_fails_after_its_outputs() -> dg.JobDefinition:
     return dg.Definitions.merge(build_definitions(project), own).resolve_job_def("failing")
 
 
+@pytest.mark.slow
 def test_a_run_that_failed_after_dagster_recorded_the_commit_appends_no_row_twice(
     project: Project, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_mistake_in_dagster_yaml_names_the_file(tmp_path: Path, monkeypatch: p
         pass
 
 
+@pytest.mark.slow
 def test_a_home_that_was_made_is_in_the_projects_folder_and_is_used_from_then_on(
     tmp_path: Path, elsewhere: Path
 ) -> None:

@@ -323,6 +323,7 @@ CASES: dict[str, tuple[Any, pa.DataType, dict[str, list[Any]]]] = {
 """Kind of partitions, type of the column, and values of three neighbours; the one in the middle is written again."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_partition_is_replaced_and_read_as_a_whole_and_its_neighbours_stay(
     case: str, shared: Project, dagster: dg.DagsterInstance
@@ -372,6 +373,7 @@ class TestTwoDimensions:
         days = _frame(pa.date32(), *((number, _day(day)) for number, day, _ in rows))
         return days.append_column("shop", pa.array([shop for *_, shop in rows], pa.string()))
 
+    @pytest.mark.slow
     def test_replaces_one_day_of_one_shop_and_reads_it(self, table: Table) -> None:
         table.write(self._frame((1, "2024-01-02", "ant")), "2024-01-02|ant")
         table.write(self._frame((2, "2024-01-02", "mole")), "2024-01-02|mole")

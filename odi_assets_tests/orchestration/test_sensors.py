@@ -259,6 +259,7 @@ class TestASourceThatHangs:
         """The small project; nobody answers where one of its sources is."""
         return make_project(tmp_path, "2024-01-01", text=PROJECT_FILE + "automation: {look_timeout: 1s}\n")
 
+    @pytest.mark.slow
     def test_costs_its_deadline_and_is_named(
         self, hanging: Project, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -408,6 +409,7 @@ class TestAfterAFailedRun:
         assert _requested(project, instance).tags[POSITION_TAG] != request.tags[POSITION_TAG]
 
 
+@pytest.mark.slow
 def test_a_source_that_cannot_be_looked_at_is_reported_and_does_not_stop_the_others(
     project: Project, instance: dg.DagsterInstance
 ) -> None:

@@ -181,6 +181,7 @@ def test_arriving_goes_on_where_it_was_interrupted(project: Path, monkeypatch: p
     assert held(project) == {}
 
 
+@pytest.mark.slow
 def test_a_reset_that_was_interrupted_before_the_marks_were_deleted_is_finished_by_the_next(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

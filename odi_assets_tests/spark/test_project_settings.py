@@ -147,6 +147,7 @@ NOT_AS_IT_STANDS = {
 """The files with a call that does not pass `….config.spark` as it stands, and why."""
 
 
+@pytest.mark.slow
 def test_every_place_that_starts_a_session_passes_settings_whole() -> None:
     """Settings that are put together field by field lack the next field."""
     others = set()

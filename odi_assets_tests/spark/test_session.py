@@ -37,6 +37,7 @@ def test_a_server_that_does_not_answer_is_named_without_its_token(monkeypatch: p
     assert "hidden" not in f"{raised.value} {raised.value.fields}"
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_told_within_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     monkeypatch.setattr("odi_assets.spark.session._CONNECT_SECONDS", 1)

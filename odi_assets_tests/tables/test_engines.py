@@ -185,6 +185,7 @@ def _columns(table: Any) -> list[list[Any]]:
     return [table[name].to_pylist() for name in table.column_names]
 
 
+@pytest.mark.slow
 def test_a_project_whose_table_engine_nobody_registered_is_refused_at_load(tmp_path: Path) -> None:
     file, env = lake_of_memory(tmp_path)
     assert odi("config", "check", cwd=file.parent, env=env).returncode == 0

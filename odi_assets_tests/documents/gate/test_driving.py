@@ -441,6 +441,7 @@ def kinds(box: Sandbox) -> dict[Kind, str]:
     return {one.kind: one.message for one in examine(box.project, box.state, [NodeKey("p", "orders")])}
 
 
+@pytest.mark.slow
 def test_doctor_tells_of_a_stream_that_went_back_or_is_gone_and_of_a_torn_document(tmp_path: Path) -> None:
     box = sandbox(tmp_path)
     state(tmp_path, lsn="0/2A")

@@ -102,6 +102,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         yield found
 
 
+@pytest.mark.slow
 def test_a_run_opens_the_log_once_for_all_nodes_that_apply_it(shop: Shop, opened: list[str]) -> None:
     shop.land()
     shop.run_all("first")
@@ -114,6 +115,7 @@ def test_a_run_opens_the_log_once_for_all_nodes_that_apply_it(shop: Shop, opened
     assert opened.count("changes") == 1
 
 
+@pytest.mark.slow
 def test_forecast_doctor_and_sensor_open_it_as_often_for_many_nodes_as_for_one(shop: Shop, opened: list[str]) -> None:
     shop.land()
     shop.run_all("first")
@@ -134,6 +136,7 @@ def test_forecast_doctor_and_sensor_open_it_as_often_for_many_nodes_as_for_one(s
     assert examine(shop.project, shop.state, shop.nodes) == []
 
 
+@pytest.mark.slow
 def test_the_commits_of_the_log_are_read_as_often_for_many_nodes_as_for_one(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +158,7 @@ def test_the_commits_of_the_log_are_read_as_often_for_many_nodes_as_for_one(
     assert read.count("changes") == for_one > 0
 
 
+@pytest.mark.slow
 def test_all_nodes_of_a_run_see_one_version_of_a_log_that_grows(shop: Shop) -> None:
     shop.land()
     first = shop.begin("first")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -58,6 +59,7 @@ def test_rows_that_a_rewind_took_away_and_another_one_brought_back_are_read(tmp_
     assert files.unread_versions(start) == {4}
 
 
+@pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 9)), max_size=12))
 def test_a_stream_has_each_row_once_however_its_table_went_to_and_fro(steps: list[tuple[str, int]]) -> None:

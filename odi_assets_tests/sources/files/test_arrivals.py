@@ -430,6 +430,7 @@ def test_a_ledger_that_is_gone_is_an_error_that_names_the_ways_out(landing: Land
         landing.look()
 
 
+@pytest.mark.slow
 def test_an_hwm_stays_small_however_many_files_came_one_by_one(landing: Landing) -> None:
     parts: tuple[ledger.LedgerPart, ...] = ()
     written = 0

@@ -31,6 +31,7 @@ def imported(text: str, backend: StateBackend, **how: Any) -> Transfer:
     return transfer
 
 
+@pytest.mark.slow
 def test_every_type_of_value_is_carried_over_as_it_was(backend: StateBackend, reopen: Reopen) -> None:
     for name, value in EXAMPLES.items():
         backend.reset_hwm(name, value)
