@@ -142,6 +142,11 @@ class SourceSnapshot(ABC):
         return None
 
     @property
+    def is_emptied(self) -> bool:
+        """Whether it is a table that is there, and has no row."""
+        return self.table_version is not None and self.rows_known == 0
+
+    @property
     def file_count(self) -> int | None:
         """How many files it has; None if it does not consist of files."""
         return None

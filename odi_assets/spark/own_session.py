@@ -20,10 +20,11 @@ from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
+from odi_assets.config.models.spark import REQUIRED_CONF
 from odi_assets.spark.call_sites import without_call_sites
 from odi_assets.spark.jvm.gateway import drop_connection
 from odi_assets.spark.progress import watch_remote
-from odi_assets.spark.session import REQUIRED_CONF, apply_conf
+from odi_assets.spark.session import apply_conf
 from odi_assets.spark.shared_server import limit_retries
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from odi_assets.config.models import SparkConfig
+from odi_assets.config.models.spark import REQUIRED_CONF
 from odi_assets.connections.cached import share_jvm
 from odi_assets.errors import OdiError
 from odi_assets.spark.connect_worker import without_tokens
@@ -27,17 +28,6 @@ from odi_assets.util.debugging import debugging
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-REQUIRED_CONF: Mapping[str, str] = {
-    # Stored instants must not depend on the machine's zone.
-    "spark.sql.session.timeZone": "UTC",
-    # INT96, the default, carries no minimum and maximum in the footer.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Else filters are pushed down to files as java.sql.Date and Timestamp, whose calendar has no 5 to 14 October 1582:
-    # files with such days would be left out.
-    "spark.sql.datetime.java8API.enabled": "true",
-}
-"""Settings without which a table or a checkpoint is read or written wrongly; a project cannot override them."""
 
 DEFAULT_CONF: Mapping[str, str] = {
     "spark.ui.enabled": "false",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -575,3 +576,23 @@ def test_files_beside_tables_and_whole_tables_are_sources(tmp_path: Path, read: 
             TABLE, f"- {{name: two, read: {{connection: lake, {read}}}, write: {{connection: lake, path: two}}}}\n"
         ),
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("spark.sql.session.timeZone", "America/New_York", "is UTC in every run.*`timeZone` in `read.options`"),
+        ("spark.sql.parquet.outputTimestampType", "INT96", "is TIMESTAMP_MICROS in every run"),
+        ("spark.sql.session.timeZone", "Etc/UTC", None),
+    ],
+)
+def test_a_setting_of_spark_that_no_run_would_take_is_refused(
+    tmp_path: Path, key: str, value: str, why: str | None
+) -> None:
+    text = f'{project()}spark: {{conf: {{{key}: "{value}"}}}}\n'
+    if why is None:
+        assert load(tmp_path, text).config.spark.conf[key] == value
+    else:
+        found = problem(tmp_path, text)
+        assert found.key == f'spark.conf["{key}"]'
+        assert re.search(why, found.message)

@@ -95,6 +95,7 @@ def test_a_stream_without_settings(tmp_path: Path) -> None:
         ("path: orders/*.json,", "path: orders/**/new/*.json,", "has folders after `**`, which a stream cannot follow"),
         ("path: orders/*.json,", "path: orders/**/a**.json,", "has folders after `**`, which a stream cannot follow"),
         ("state_partitions: 2", "conf: {spark.sql.shuffle.partitions: 4}", "has a key of its own: `state_partitions`"),
+        ("state_partitions: 2", "conf: {spark.sql.session.timeZone: Asia/Tokyo}", "is UTC in every run"),
         ("state_partitions: 2", "conf: {spark.my.password: x}", "is shown with its value in Spark's events"),
         ("state_partitions: 2", "state_partitions: 0", "state_partitions"),
         ("late_rows: matched_late", "late_rows: payments/late", "inside the table of node `p.payments`"),

@@ -11,13 +11,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.models import SparkConfig
+from odi_assets.config.models.spark import REQUIRED_CONF
 from odi_assets.errors import OdiError
-from odi_assets.spark.session import REQUIRED_CONF, classic_defaults, open_session, packages_conf, runs_tasks_once
+from odi_assets.spark.session import classic_defaults, open_session, packages_conf, runs_tasks_once
 from odi_assets.spark.shared_server import SERVER_VARIABLE, limit_retries
 
 
 def test_settings_that_results_depend_on_hold_whatever_the_project_says(spark: SparkSession) -> None:
-    handle = open_session(SparkConfig(conf={"spark.sql.session.timeZone": "Asia/Tokyo"}))
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    handle = open_session(SparkConfig())
     assert {key: spark.conf.get(key) for key in REQUIRED_CONF} == dict(REQUIRED_CONF)
     handle.stop()
 

@@ -13,6 +13,7 @@ from odi_assets.config.models.fields import Names, Option, Owner, Strict, Text
 from odi_assets.config.models.nodes import PipelineConfig
 from odi_assets.config.models.operation.alerts import AlertConfig
 from odi_assets.config.models.operation.automation import AutomationConfig, JobConfig
+from odi_assets.config.models.spark import SparkConfig
 
 
 class RetryConfig(Strict):
@@ -74,19 +75,6 @@ class SystemConfig(Strict):
     retry: RetryConfig = Field(default=RetryConfig(), description="The same as `retry` at the top of the file.")
     keep_runs_for: Duration | None = Field(
         default=None, description="How long run history is kept, as in `90d`; for ever unless given."
-    )
-
-
-class SparkConfig(Strict):
-    """Spark settings of this project."""
-
-    master: Text | None = Field(default=None, description="Spark master, as in `local[4]`.")
-    remote: Text | None = Field(default=None, description="Spark Connect address, as in `sc://host:15002`.")
-    conf: dict[str, Option] = Field(default_factory=dict, repr=False, description="Spark configuration.")
-    packages: Names = Field(
-        default=(),
-        description="JARs that a new session fetches from Maven, as in `org.postgresql:postgresql:42.7.8`; nothing is "
-        "fetched unless it is named here.",
     )
 
 

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from odi_assets.config.diagnostics.mistakes import Mistake, mistakes
 from odi_assets.config.models.durations import Span
 from odi_assets.config.models.fields import Option, Strict, Text
+from odi_assets.config.models.spark import other_values
 from odi_assets.util.secret_names import tells_a_secret
 
 OutputMode = Literal["append", "update", "complete"]
@@ -127,6 +128,7 @@ class StreamSettings(Strict):
         ]
         shown = "is shown with its value in Spark's events: give it to all of Spark, in `spark.conf`, which hides it"
         conf_mistakes += [Mistake(shown, at=("conf", name), where="key") for name in self.conf if tells_a_secret(name)]
+        conf_mistakes += other_values(self.conf)
         if self.unmatched_rows and self.state_store == "rocksdb" and str(self.conf.get(_CHANGELOG)).lower() == "false":
             why = "unmatched rows are found in the changelogs of the state: leave the setting, or `unmatched_rows`, out"
             conf_mistakes.append(Mistake(why, at=("conf", _CHANGELOG)))

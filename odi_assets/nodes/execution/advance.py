@@ -10,6 +10,7 @@ from odi_assets.nodes.commit_facts import HwmOrigin
 from odi_assets.nodes.execution.outcomes import committed_by_earlier_attempt, nothing_new, succeeded_before
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.planning.plan import NodePlan
+from odi_assets.nodes.request import ACCEPT_LOSS_TAG
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry
@@ -68,10 +69,18 @@ def _require_rows(plan: NodePlan) -> None:
         return
     if plan.start.hwm is not None or plan.target.rows != 0:
         sources = ", ".join(read.snapshot.label for read in plan.reads)
+        fix = (
+            "see that the rows are there, and that the cursor has values at or above `initial_value`, if it is set; "
+            "then run the full refresh again"
+        )
+        if all(read.snapshot.is_emptied for read in plan.reads):
+            fix += (
+                f"; or, if it was emptied on purpose, empty the table, too: odi run {plan.node.command} --full-refresh "
+                f"--yes, in Dagster the run tag {ACCEPT_LOSS_TAG}: true"
+            )
         raise SourceError(
             f"{plan.node}: a full refresh finds no row in {sources}, so it replaces nothing: the table stays as it is",
-            fix="see that the rows are there, and that the cursor has values at or above `initial_value`, if it "
-            "is set; then run the full refresh again",
+            fix=fix,
             node=str(plan.node),
         )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.compared_columns import known_rows
+from odi_assets.config.models.spark import REQUIRED_CONF
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
@@ -29,7 +30,6 @@ from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.spark.call_sites import without_call_sites
 from odi_assets.spark.death import death_named
-from odi_assets.spark.session import REQUIRED_CONF
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.engine import WriteResult, engine_of
 
@@ -240,12 +240,12 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
     table = plan.target if plan.target.exists else TableHandle.open(plan.target.location, written.version)
     if guard is not None:
         guard.committed(written.version)
-    if plan.moves_hwm:
+    if plan.ends_hwm:
+        state.delete_hwm(plan.node.state_key)
+    elif plan.moves_hwm:
         advance(plan, state, plan.hwm_after, written.version, run.run_id, plan.origin(table.table_id))
         for read in plan.reads:
             read.after_commit()
-    elif plan.ends_hwm:
-        state.delete_hwm(plan.node.state_key)
     if store is not None:
         store.publish()
     result = succeeded(plan, table, run, written, rows_read)

@@ -9,7 +9,7 @@ from odi_assets.delta.partition_values import same_spelling
 from odi_assets.nodes.planning.partition_column import require_partition_column
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
 from odi_assets.nodes.planning.same_history import require_uncorrected
-from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead
+from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead, Whole
 from odi_assets.sources.snapshot import Partitions
 from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
@@ -28,11 +28,20 @@ def resolve(plan: NodePlan, spark: SparkSession) -> ResolvedPlan:
     """
     require_uncorrected(plan, spark)
     resolved = ResolvedPlan.of(plan, _resolved(plan.reads, spark), plan.write)
+    if resolved.nothing_new and _empties(resolved):
+        emptied = tuple(Whole(snapshot=r.snapshot, summary=r.summary, follows=r.follows) for r in resolved.reads)
+        return ResolvedPlan.of(plan, emptied, plan.write)
     if plan.recompute is None or resolved.nothing_new:
         return resolved
     wanted = _affected(resolved, plan.recompute, spark)
     reads = tuple(read.in_partitions(wanted) if read.is_part else read for read in resolved.reads)
     return ResolvedPlan.of(plan, _resolved(reads, spark), replace(plan.write, replace=wanted))
+
+
+def _empties(plan: ResolvedPlan) -> bool:
+    """Whether a full refresh, which may lose rows, is to leave none: the tables that it reads are there, and empty."""
+    request = plan.request
+    return request.full_refresh and request.accept_loss and all(read.snapshot.is_emptied for read in plan.reads)
 
 
 def _resolved(reads: tuple[PlannedRead, ...], spark: SparkSession) -> tuple[Read, ...]:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError
+from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.apply import AppliedLogs
+from odi_assets.nodes.planning.known_rows import require_known_rows
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import NEW_DATA, KnownHwms, plan_node
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.remedies import remedy_of
+from odi_assets.nodes.remedies import remedies_named, remedy_of
 from odi_assets.nodes.request import RunRequest
 from odi_assets.state.backend import StateBackend
 
@@ -130,6 +132,9 @@ def _forecast(
     missing = [node_forecast.key for node_forecast in writing if not _has_table(project, node_forecast)]
     if missing:
         summary = f"what {_names(missing, key)} will hold: not written yet"
+        stop = None if request.full_refresh else _stop_of_edit(project, key)
+        if stop is not None:
+            return Forecast(key, "error", summary, error=stop)
         return Forecast(key, "follow", summary, bytes=_first(project, key, writing))
     try:
         plan = plan_node(project, state, key, replace(request, accept_loss=True, log=logs.of(key)))
@@ -146,6 +151,17 @@ def _forecast(
     if plan.nothing_new:
         return Forecast(key, "nothing", plan.summary, plan, bytes=0)
     return Forecast(key, "write", plan.summary, plan, bytes=_sum(plan.bytes, *gains))
+
+
+def _stop_of_edit(project: Project, key: NodeKey) -> OdiError | None:
+    """What stops a node whose inputs are not written yet, as far as its definition and its own table say it."""
+    node, target = Node.of(project, key), TableHandle.open(project.target(key))
+    try:
+        with remedies_named(node):
+            require_known_rows(node, target)
+    except OdiError as error:
+        return error
+    return None
 
 
 def _first(project: Project, key: NodeKey, writing: Sequence[Forecast]) -> int | None:

@@ -84,8 +84,10 @@ class NodePlan:
 
     @property
     def ends_hwm(self) -> bool:
-        """Whether a commit of this plan ends an HWM: the table is rebuilt by a node that no longer follows a source."""
-        return self.request.full_refresh and not self.node.following and self.start.hwm is not None
+        """Whether a commit of this plan ends an HWM: the table is rebuilt by a node that no longer follows a source, or
+        of sources that were emptied."""
+        is_ended = not self.node.following or self.marked() is None
+        return self.request.full_refresh and is_ended and self.start.hwm is not None
 
     @property
     def inputs(self) -> dict[str, Any]:

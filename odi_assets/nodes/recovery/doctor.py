@@ -316,7 +316,8 @@ def _inputs(node: Node, state: StateBackend) -> Iterator[Disagreement]:
     marks = node.marks(NodeMark.in_state(entry), measures=measures, names=names, typed=entry.value_type is not None)
     for source in node.sources:
         mark = marks.get(source.name)
-        wrong = (source.why_unreachable(mark) or source.other_history(mark)) if mark is not None else None
+        unreachable = source.why_unreachable(mark) if mark is not None else None
+        wrong = unreachable or (source.other_history(mark) if mark is not None else None)
         waits = source.why_waiting(mark) if mark is not None else None
         if waits is not None:
             remedy = f"look at the tool that writes it; if it is meant, odi run {node.command} --full-refresh"
@@ -326,7 +327,8 @@ def _inputs(node: Node, state: StateBackend) -> Iterator[Disagreement]:
                 node.key,
                 Kind.UPSTREAM_CHANGED,
                 f"it read {source.label} up to {hwm_text(mark.value if mark else None)}; {wrong}",
-                f"odi run {node.command} --full-refresh, once {source.label} is right",
+                f"odi run {node.command} --full-refresh, once {source.label} is right"
+                + ("" if unreachable else f"; or go on above it with the table as it is: odi state accept {node}"),
             )
         elif mark is not None and (soon := source.why_soon_unreachable(mark)) is not None:
             how = f"odi run {node.command} reads it now; let the server keep its log for longer than a run may be late"

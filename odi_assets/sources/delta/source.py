@@ -164,6 +164,18 @@ class DeltaTableSource(StreamableSource):
             return f"{self.label} is at version {handle.version}, and it was read up to version {version} before"
         if history is not None and is_other_history(handle, version, history.commit):
             return f"version {version} of {self.label}, up to which it was read, is another commit now"
+        return self._incomparable(mark)
+
+    def _incomparable(self, mark: Mark) -> str | None:
+        """Why rows that were read up to ``mark``, and were rewritten, cannot be compared; None if they were not, or can
+        be."""
+        text, history = self.rewritten(mark), history_of(mark)
+        if text is None or history is None:
+            return None
+        if not self._newest.handle.is_kept(history.version):
+            return f"{text}, and its log does not hold that version any more, so it cannot be compared"
+        if lost_files(self.location, TableHandle.open(self.location, history.version).live_files):
+            return f"{text}, and what it held then was vacuumed, so it cannot be compared"
         return None
 
     def as_it_is(self, mark: Mark) -> Mark:
@@ -197,9 +209,8 @@ class DeltaTableSource(StreamableSource):
             return None
         assert isinstance(mark, CursorMark)
         assert isinstance(self.increment, StatefulIncrement)
-        then = TableHandle.open(self.location, history.version)
-        if lost_files(self.location, then.live_files):
-            return f"{text}, and what it held then was vacuumed, so it cannot be compared"
+        if (incomparable := self._incomparable(mark)) is not None:
+            return incomparable
         same = same_loaded_rows(self._snapshot(history.version), self.snapshot(), self.increment, mark, spark)
         return None if same else f"{text}, and rows below the HWM are other ones now"
 

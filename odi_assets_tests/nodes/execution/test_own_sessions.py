@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.config.models.spark import REQUIRED_CONF
 from odi_assets.errors import FencedError, TransformError
 from odi_assets.explain.batch import trace
 from odi_assets.nodes.audit.audit import audit
 from odi_assets.nodes.execution.materialize import compute
 from odi_assets.nodes.result import RunInfo
 from odi_assets.nodes.run_node import commit
-from odi_assets.spark.session import REQUIRED_CONF
 from odi_assets_tests.conftest import REMOTE_VARIABLE
 from odi_assets_tests.nodes.support import Sandbox
 

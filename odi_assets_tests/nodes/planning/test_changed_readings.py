@@ -16,9 +16,11 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError, OdiError
 from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.planning.forecast import forecast
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
+from odi_assets.nodes.request import RunRequest
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -511,3 +513,33 @@ def test_an_adoption_keeps_in_mind_that_rows_of_a_part_are_not_counted(tmp_path:
     set_hwm(box, "2024-04-01 00:00:00+00:00")
     box.run("n")
     assert ids(box) == [1, 2, 3, 4]
+
+
+CHAIN = """
+- pipeline: p
+  nodes:
+  - name: up
+    read: {connection: landing, format: csv, path: "a/*.csv", schema: "id BIGINT, k BIGINT",
+      options: {header: "true"}, incremental: files}
+    write: {connection: lake, path: up, mode: append}
+  - name: n
+    inputs: {up: {node: up, incremental: version}}
+    transform: {sql: "SELECT id, k FROM up"}
+    write: {connection: lake, path: n, mode: partition_overwrite, partition_by: [k]}
+"""
+
+
+def test_a_plan_names_the_edit_that_stops_a_node_below_a_table_that_is_not_written_yet(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = Sandbox(tmp_path, spark, CHAIN)
+    box.land("a/1.csv", ["id,k", "1,1"])
+    box.run("up")
+    box.run("n")
+    edit(box, ("name: up", "name: other"), ("path: up,", "path: other,"), ("{node: up,", "{node: other,"))
+    keys = [NodeKey("p", "other"), NodeKey("p", "n")]
+    _, below = forecast(box.project, box.state, keys, RunRequest())
+    box.run("other")
+    assert str(below.error) == stops(box, "`k` was up.k and is other.k now")
+    _, below = forecast(box.project, box.state, keys, RunRequest(full_refresh=True))
+    assert below.error is None

@@ -336,3 +336,55 @@ def test_a_correction_that_is_accepted_is_not_asked_about_again(box: Sandbox) ->
     box.run("up")
     box.run("down")
     assert box.rows("down") == [(1, "a"), (2, "WRONG"), (3, "new")]
+
+
+def overwritten(box: Sandbox, *rows: int) -> Path:
+    """``above`` has read a table that was overwritten since; its folder."""
+    append(box, 1, 2, 3)
+    box.run("above")
+    source = box.root / "landing" / "src"
+    write_deltalake(str(source), pa.table({"id": pa.array(rows, pa.int64())}), mode="overwrite")
+    return source
+
+
+@pytest.mark.parametrize("way", ["state accept", "run"])
+@pytest.mark.parametrize("gone", ["its log does not hold that version any more", "was vacuumed"])
+def test_a_table_whose_former_rows_cannot_be_compared_stops_the_plan_too_and_each_way_leads_on(
+    box: Sandbox, gone: str, way: str
+) -> None:
+    source = overwritten(box, 1, 2, 3, 4)
+    if "log" in gone:
+        DeltaTable(source).create_checkpoint()
+        for version in range(3):
+            (source / "_delta_log" / f"{version:020}.json").unlink()
+    else:
+        DeltaTable(source).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    for look in (box.plan, box.run):
+        with pytest.raises(IdentityMismatchError, match=rf"overwritten after version 2.*{gone}, so it cannot") as error:
+            look("above")
+    (found,) = examine(box.project, box.state, [NodeKey("p", "above")])
+    assert (found.kind, "odi state accept p.above" in found.remedy) == (Kind.UPSTREAM_CHANGED, True)
+    take(box, error.value, way)
+    box.run("above")
+    assert ids(box, "above") == [1, 2, 3, 4]
+
+
+def test_a_table_that_was_emptied_on_purpose_is_followed_by_the_command_that_the_refusal_names(box: Sandbox) -> None:
+    overwritten(box)
+    with pytest.raises(OdiError) as error:
+        box.run("above")
+    assert "--full-refresh" in str(error.value.fix)
+    with pytest.raises(OdiError, match="finds no row in landing:src") as error:
+        box.run("above", full_refresh=True)
+    named = "run p --node above --full-refresh --yes"
+    assert f"odi {named}" in str(error.value.fix)
+    assert main(["--config", str(box.root / "odibi.yaml"), *named.split()]) == 0
+    assert (ids(box, "above"), box.hwm("above")) == ([], None)
+    assert examine(box.project, box.state, [NodeKey("p", "above")]) == []
+    assert box.run("above").status is RunStatus.NO_DATA
+    append(box, 2, 9)
+    box.run("above")
+    assert ids(box, "above") == [2, 9]
+    append(box, 10)
+    box.run("above")
+    assert ids(box, "above") == [2, 9, 10]
