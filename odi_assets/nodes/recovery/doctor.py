@@ -10,7 +10,7 @@ from functools import partial
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import IdentityMismatchError, IncrementError, OdiError, StateError
+from odi_assets.errors import IdentityMismatchError, IncrementError, OdiError, StateError, TableError
 from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
 from odi_assets.nodes.execution.checks.bad_rows import out_of_step as quarantine_out_of_step
 from odi_assets.nodes.execution.checks.quarantine import is_lost, lost_rows
@@ -32,6 +32,7 @@ from odi_assets.nodes.remedies import remedies_named
 from odi_assets.sources.marks import Mark, hwm_text
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import HwmEntry, RunRecord
+from odi_assets.tables.schema import require_same_partitioning
 from odi_assets.util.process import is_gone
 
 
@@ -118,9 +119,17 @@ def _of_node(logs: AppliedLogs, state: StateBackend, key: NodeKey, *, deep: bool
         yield from _quarantine(node, target)
     yield from _history(project, state, key, target)
     if target.exists:
+        yield from _partitioning(node, target)
         yield from _inputs(node, state)
     if node.config.captures_server:
         yield from lag_found(project, state, key)
+
+
+def _partitioning(node: Node, target: TableHandle) -> Iterator[Disagreement]:
+    try:
+        require_same_partitioning(target, node.partition_by)
+    except TableError as error:
+        yield Disagreement(node.key, Kind.REDEFINED, error.message, str(error.fix))
 
 
 def _quarantine(node: Node, target: TableHandle) -> Iterator[Disagreement]:

@@ -13,7 +13,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from odi_assets.config.models import LocalConnection
 from odi_assets.connections.location import Location, resolve
 from odi_assets.errors import ConfigError, SourceError
-from odi_assets.sources.files.listing import is_named, list_files, listing
+from odi_assets.sources.files.listing import is_named, list_files, listing, looked_at_again
 
 
 @pytest.fixture
@@ -219,6 +219,13 @@ def test_an_object_store_is_listed_by_the_same_rules(store: Location) -> None:
     assert listing(store, "in/*").folders == ["in/b"]
     with pytest.raises(SourceError, match="lake/in/b is no file, but a folder"):
         names(store, "in/[b]")
+
+
+@pytest.mark.parametrize("count", [2, 100_000])
+def test_files_of_a_store_are_looked_at_again_one_by_one_or_in_one_listing(store: Location, count: int) -> None:
+    Bucket().pipe("/lake/in/x[1].csv", b"x")
+    again = looked_at_again(store, "in/**", ["in/x[1].csv", "in/b/c.csv", "in/gone.csv"], count)
+    assert sorted(file.path for file in again) == ["in/b/c.csv", "in/x[1].csv"]
 
 
 @pytest.mark.parametrize(
