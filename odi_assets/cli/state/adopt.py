@@ -68,7 +68,7 @@ def adopt(
         return
     is_read_again = any(map(_reads_all_again, adoptions.values()))
     text = "The rows of these tables count as rows of the nodes as they are defined now"
-    note(f"{text}." if is_read_again else f"{text}; none is read again.")
+    note(f"{text}." if is_read_again else f"{text}; none of them is read again.")
     require_consent(yes)
     for key, adoption in adoptions.items():
         apply_adoption(state, adoption)

@@ -136,7 +136,7 @@ def test_the_shell_says_what_is_read_again_once_it_is_adopted(
     said = capsys.readouterr().err
     assert "p.n: it follows none of its sources any more." in said
     assert "reads its sources whole, and `upsert` adds no row twice" in said
-    assert "none is read again" not in said
+    assert "is read again" not in said
 
 
 def test_parts_alone_are_known_by_what_made_their_partitions(tmp_path: Path, spark: SparkSession) -> None:
