@@ -50,6 +50,19 @@ class LiveFile:
     partition: dict[str, str | None]
 
 
+_NO_SCHEMA = "No table metadata or protocol found"
+"""What deltalake says of a version whose own commit is there, and not what it builds on."""
+
+
+def _not_held(location: Location, version: int, owner: Owner) -> OdiError:
+    return owner.error(
+        f"the log of {owner.noun} at {location.uri} does not hold version {version} any more",
+        fix="choose a later version: what was cleaned from the log does not come back",
+        uri=location.uri,
+        version=version,
+    )
+
+
 class TableHandle:
     """A Delta table opened at one version, or the place where one may be created.
 
@@ -75,7 +88,8 @@ class TableHandle:
     def open(cls, location: Location, version: int | None = None) -> TableHandle:
         """Open the table at ``version`` (latest if None); a missing table gives a handle with ``exists`` False.
 
-        A store that does not answer is asked again as ``location.retry`` says.
+        A version that the log of a table no longer holds is an error. A store that does not answer is asked again as
+        ``location.retry`` says.
 
         Raises:
             StoreUnreachableError: the store did not answer.
@@ -134,6 +148,8 @@ class TableHandle:
                     # It is also what deltalake says of a folder that it may not look into.
                     if location.is_local and is_there(log := location.local_path / "_delta_log"):
                         list(log.iterdir())
+                    if version is not None and cls._opened(location, None, owner).exists:
+                        raise _not_held(location, version, owner) from None
                     return cls(location, None, owner)
                 scheme = location.uri.partition("://")[0]
                 raise owner.error(
@@ -141,6 +157,10 @@ class TableHandle:
                     fix="write abfss://container@account.dfs.core.windows.net/…, s3://bucket/… or gs://bucket/…",
                     uri=location.uri,
                 ) from error
+            except DeltaError as error:
+                if version is None or _NO_SCHEMA not in str(error):
+                    raise
+                raise _not_held(location, version, owner) from None
 
     def require_whole_commits(self) -> None:
         """Raises DamagedTableError if a commit of a local log is empty: deltalake would leave its rows out silently."""

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.history import METADATA_KEY, commits
 from odi_assets.delta.maintenance.repair import plan_repair
 from odi_assets.delta.table import TableHandle
+from odi_assets.errors import TableError
 
 
 def write(folder: Path, number: int) -> None:
@@ -59,3 +60,16 @@ def test_a_text_with_a_separator_of_lines_in_it_tears_no_commit(tmp_path: Path, 
     (commit,) = commits(location, 0)
     assert (commit.version, commit.operation) == (0, "WRITE")
     assert plan_repair(location) is None
+
+
+def test_a_version_that_was_cleaned_from_the_log_is_an_error_and_no_missing_table(tmp_path: Path) -> None:
+    for number in range(3):
+        write_deltalake(str(tmp_path), pa.table({"id": [number]}), mode="append")
+    DeltaTable(tmp_path).create_checkpoint()
+    (tmp_path / "_delta_log" / f"{0:020}.json").unlink()
+    location = Location(str(tmp_path))
+    with pytest.raises(TableError, match=r"the log of .* does not hold version 1 any more"):
+        TableHandle.open(location, 1)
+    handle = TableHandle.open(location)
+    assert [handle.is_kept(version) for version in range(3)] == [False, False, True]
+    assert not TableHandle.open(Location(str(tmp_path / "nowhere")), 1).exists
