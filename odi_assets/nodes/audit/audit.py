@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, get_args
@@ -35,6 +35,7 @@ from odi_assets.nodes.audit.rows import (
 from odi_assets.nodes.execution.errors import errors_named
 from odi_assets.nodes.execution.transform import transformed
 from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.identity import unmarked_rows
 from odi_assets.nodes.planning.partition_calendar import PartitionCalendar, time_text
 from odi_assets.nodes.planning.range import range_way
 from odi_assets.nodes.planning.same_history import in_same_history
@@ -117,7 +118,7 @@ def _compared(node: Node, target: TableHandle, start: Start, spark: SparkSession
         node.key,
         _by_text(ranges),
         scope.compared,
-        (*scope.notes, *_not_loaded(node, marks)),
+        (*scope.notes, *_not_loaded(node, marks), *_of_parts(node, target, differences)),
         tuple(
             AuditRange(difference, _name(difference, ranges), _command(node, difference, ranges, scope))
             for difference in differences
@@ -307,6 +308,13 @@ def _not_loaded(node: Node, marks: Mapping[str, Mark]) -> list[str]:
             if not read.nothing_new:
                 not_loaded.append(f"not loaded yet of {source.label}: {read.summary}")
     return not_loaded
+
+
+def _of_parts(node: Node, target: TableHandle, differences: Iterable[RangeDifference]) -> list[str]:
+    """Rows above the marks that a part has loaded: a run of their range would load them again, and change nothing."""
+    if not any(difference.extra for difference in differences) or unmarked_rows(node.key, target) is None:
+        return []
+    return ["rows above the HWM of a part that was run by itself are too many until an increment has read them"]
 
 
 # -- ranges ------------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from odi_assets.cli import main
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError, OdiError
+from odi_assets.nodes.audit.audit import audit
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.planning.forecast import forecast
 from odi_assets.nodes.project import Project
@@ -471,6 +472,8 @@ def test_rows_of_a_part_that_later_increments_hold_back_are_not_appended_again(
     box.land("a/3.csv", [HEAD, "4,2024-04-01 00:00:00,04/01/2024,c"])
     box.run("n")
     assert ids(box) == [1, 2, 3, 4, 9]
+    found = audit(box.project, box.spark, box.state, NodeKey("p", "n"))
+    assert "above the HWM of a part" in "; ".join(found.notes)
     edit(box, ("mode: upsert, keys: [id]", "mode: append"), ("on_ahead: hold", "max_ahead: 50000d"))
     stops(box, "put the definition back, run it (odi run p --node n) until it leaves no rows for later")
     edit(box, ("mode: append", "mode: upsert, keys: [id]"))
