@@ -49,12 +49,13 @@ def known_after(node: Node, target: TableHandle, *, replaced: bool = False) -> M
         target: the table before the commit.
         replaced: none of its rows stays.
     """
-    then = (None if replaced else known_in(target, node)) or {"keys": [], "columns": {}, "settings": {}}
+    nothing: Mapping[str, Any] = {"keys": [], "columns": {}, "settings": {}}
+    then = {**nothing, **((None if replaced else known_in(target, node)) or {})}
     before = [name.strip("`") for name in then["columns"] if _COLUMN.fullmatch(name) and name != _APPLIED]
     names = {name.casefold(): name for name in (*before, *compared_columns(node.config), *node.config.write.keys)}
     if not names:
         return None
-    now, compared = _known_by(node, tuple(names.values())), known_by(node) or {"columns": {}, "settings": {}}
+    now, compared = _known_by(node, tuple(names.values())), known_by(node) or nothing
     return {
         "keys": now["keys"] or then["keys"],
         "columns": {**_united(then["columns"], now["columns"]), **compared["columns"]},
