@@ -57,6 +57,10 @@ class _Survey:
     unreadable: bool = False
     blind: list[range] = field(default_factory=list)
 
+    def describes(self, batch: int) -> bool:
+        """Whether the state after a batch is described."""
+        return not self.unreadable and not any(batch in span for span in self.blind)
+
     def add(self, file: Path, fault: str, remedy: str, *, stops: bool) -> None:
         file_fault = FileFault(file.relative_to(self.root).as_posix(), fault, remedy)
         self.faults.append(file_fault)
@@ -126,12 +130,10 @@ def judge(path: str | Path, operators: Collection[int] = ()) -> CheckpointVerdic
     committed = [batch.batch_id for batch in batches if batch.committed]
     last = committed[-1] if committed else None
     if last is not None and last not in files.readable:
-        fault = files.lost[last]
-        survey.stops.append(fault)
+        survey.stops.append(files.lost[last])
     readable, feeds = tuple(committed), tuple(committed)
     if stateful:
-        blind = {number for number in committed for span in survey.blind if number in span}
-        described = [number for number in committed if not survey.unreadable and number not in blind]
+        described = [number for number in committed if survey.describes(number)]
         readable = tuple(number for number in described if number in files.readable)
         # Variables are found in the state that holds them.
         of_state = readable if any(operator.has_variables for operator in stateful) else described
