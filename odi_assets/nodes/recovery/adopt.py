@@ -381,8 +381,15 @@ def _counted_as_loaded(
     if isinstance(mark, SnapshotMark):
         mark = mark.completed
     mark = source.wrapped_mark(mark, value)
-    at = hwm_text(mark.value) if mark is not None else "nothing"
-    return mark, read, [*changes, f"what {source.label} holds now, up to {at}, counts as loaded"]
+    if mark is None:
+        raise IdentityMismatchError(
+            f"{node}: {source.label} holds nothing now, so nothing says up to where it counts as loaded",
+            fix="adopt once the rows that are loaded are there; or put the definition back; "
+            f"or rebuild the table from its sources: odi run {node.command} --full-refresh",
+            node=str(node),
+        )
+    changes.append(f"what {source.label} holds now, up to {hwm_text(mark.value)}, counts as loaded")
+    return mark, read, changes
 
 
 def _require_none_held(node: Node, source: Source, read: PlannedRead) -> None:

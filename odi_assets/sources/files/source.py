@@ -11,7 +11,7 @@ from odi_assets.config.models import FilesIncrement, OnChange, StreamInput
 from odi_assets.config.models.ddl import column_types
 from odi_assets.connections.location import Location
 from odi_assets.errors import IncrementError, NothingThereError
-from odi_assets.sources.files.listing import SourceFile, list_files, listing
+from odi_assets.sources.files.listing import SourceFile, list_files, listing, looked_at_again
 from odi_assets.sources.files.loaded import ledger
 from odi_assets.sources.files.loaded.arrivals import (
     Arrivals,
@@ -36,6 +36,9 @@ from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_FEW_FILES = 16
+"""At most about this many of the loaded files are looked for where they were."""
 
 
 def landing_files(read: FilesRead, context: SourceContext) -> LandingFiles:
@@ -171,7 +174,8 @@ class LandingFiles(StreamableSource):
         listed = list_files(self.base, self.path)
         path_now = in_other_folder(then, self.identity, {file.path for file in listed})
         arrived = self._arrivals(self.increment, listed, mark, path_now=path_now, adopts=True)
-        if not (arrived.known or arrived.moved):
+        is_known = bool(arrived.known or arrived.moved)
+        if not is_known and listed and not self._has_loaded_files(mark, then):
             return None
         if arrived.copied and not self.target.traits.takes_rows_again:
             raise IncrementError(
@@ -182,9 +186,19 @@ class LandingFiles(StreamableSource):
         known = {file.path for file in arrived.known}
         others = sorted(file.path for file in listed if file.size and file.path not in known)
         summary = f"{counted(len(known), 'loaded file')} of {self.label} known again"
+        if not is_known:
+            summary = f"no file of {self.label} is loaded, and the files that are loaded stay known"
         if others:
             summary += f"; {counted(len(others), 'other file')} will be loaded, {', '.join(others[:3])}"
         return self._new_files(listed, mark, arrived, summary)
+
+    def _has_loaded_files(self, mark: FilesMark, then: Identity) -> bool:
+        """Whether files that are loaded are where they were loaded: other files have not come in their place."""
+        if mark.parts is None or then.connection != self.connection:
+            return False
+        paths = [*ledger.read_parts(self.target.location, mark.parts, self.label)]
+        few = paths[:: max(1, len(paths) // _FEW_FILES)]
+        return any(looked_at_again(self.base, self.path, few, _FEW_FILES * len(paths) * 1_000))
 
     def loaded(self, mark: Mark) -> PlannedRead:
         if not isinstance(self.increment, FilesIncrement) or not isinstance(mark, FilesMark):

@@ -546,3 +546,48 @@ def test_a_plan_names_the_edit_that_stops_a_node_below_a_table_that_is_not_writt
     assert str(below.error) == stops(box, "`k` was up.k and is other.k now")
     _, below = forecast(box.project, box.state, keys, RunRequest(full_refresh=True))
     assert below.error is None
+
+
+OF_FILES = """
+- pipeline: p
+  nodes:
+  - name: n
+    read: {connection: landing, format: json, path: "o/*", schema: "id BIGINT", incremental: files}
+    write: {connection: lake, path: n, mode: append}
+"""
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert, keys: [id]"])
+@pytest.mark.parametrize("path", ["new/*.json", "o/k=*/*"])
+def test_files_of_another_pattern_are_loaded_once_after_an_adoption_whenever_they_land(
+    tmp_path: Path, spark: SparkSession, path: str, mode: str
+) -> None:
+    box = Sandbox(tmp_path, spark, OF_FILES.replace("mode: append", f"mode: {mode}"))
+    box.land("o/a.json", ['{"id": 1}', '{"id": 2}'])
+    box.run("n")
+    if "k=" in path:
+        box.land("o/k=1/b.json", ['{"id": 3}'])
+    (box.root / "landing" / "new").mkdir(exist_ok=True)
+    edit(box, ("o/*", path))
+    adopt(box)
+    if "k=" not in path:
+        assert box.run("n").status is RunStatus.NO_DATA
+        box.land("new/b.json", ['{"id": 3}'])
+    box.run("n")
+    assert ids(box) == [1, 2, 3]
+    assert box.run("n").status is RunStatus.NO_DATA
+    edit(box, (path, "**"))
+    adopt(box)
+    box.run("n")
+    assert ids(box) == [1, 2, 3]
+
+
+def test_a_source_that_is_empty_is_not_adopted(tmp_path: Path, spark: SparkSession) -> None:
+    box = box_of(tmp_path, spark)
+    (box.root / "landing" / "other").mkdir()
+    edit(box, ("column: id}", "column: at}"))
+    (box.root / "landing" / "a" / "1.csv").write_text(f"{HEAD}\n")
+    with pytest.raises(OdiError) as error:
+        adopt(box)
+    assert "--full-refresh" in str(error.value.fix)
+    assert ids(box) == [1, 2, 3]
