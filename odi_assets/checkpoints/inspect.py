@@ -20,6 +20,8 @@ from odi_assets.errors import CheckpointError
 
 _NO_OFFSET = "-"
 
+JOIN = "symmetricHashJoin"
+"""What Spark calls a join of streams."""
 JOIN_STORES = tuple(
     f"{side}-{store}" for side in ("left", "right") for store in ("keyToNumValues", "keyWithIndexToValue")
 )
@@ -91,7 +93,7 @@ class Operator:
     @property
     def is_join(self) -> bool:
         """Whether it joins two streams."""
-        return self.name == "symmetricHashJoin"
+        return self.name == JOIN
 
     @property
     def has_variables(self) -> bool:

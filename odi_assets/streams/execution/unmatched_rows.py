@@ -15,7 +15,7 @@ from pyspark.sql import Window
 
 from odi_assets.checkpoints.copies import copy_of_remote
 from odi_assets.checkpoints.files import state_files
-from odi_assets.checkpoints.inspect import inspect, rows_store
+from odi_assets.checkpoints.inspect import JOIN, inspect, rows_store
 from odi_assets.checkpoints.reader import spark_path
 from odi_assets.sources.streamed import StreamedSource
 from odi_assets.spark.lazy import F
@@ -26,7 +26,6 @@ from odi_assets.tables.columns import quoted
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_JOIN = "symmetricHashJoin"
 _MATCHED = "matched"
 
 
@@ -61,7 +60,7 @@ def unmatched_rows(
         after: -1 for a query's first batches; else the checkpoint has to hold this batch.
     """
     path = spark_path(Path(log.location.uri)) if log.location.is_local else log.location.uri
-    described = spark.read.format("state-metadata").load(path).where(f"operatorName = '{_JOIN}'")
+    described = spark.read.format("state-metadata").load(path).where(f"operatorName = '{JOIN}'")
     operators = sorted(row[0] for row in described.select("operatorId").distinct().collect())
     watermarks = {number: log.watermark_ms(number) for number in range(after + 1, upto + 1)}
     for operator in operators:

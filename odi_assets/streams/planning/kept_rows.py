@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
+from odi_assets.checkpoints.inspect import JOIN
 from odi_assets.connections.location import Location
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.maintenance.restore import lost_files, returning
@@ -174,9 +175,11 @@ def kept_mark(node: Node, target: TableHandle, which: str, log: ProgressLog) -> 
     if mark.upto >= last:
         return mark
     planned = {number: log.planned_ms(number) for number in range(mark.upto + 1, last + 1)}
-    records = node.project.open_batches().of_node(str(node), query, mark.upto + 1)
+    records = {record.batch: record for record in node.project.open_batches().of_node(str(node), query, mark.upto)}
     given_up = {
-        record.batch: _given_up(which, record) for record in records if _is_planned(record, planned.get(record.batch))
+        number: _given_up(which, record, records.get(number - 1))
+        for number, record in records.items()
+        if number in planned and _is_planned(record, planned[number])
     }
     if which == LATE:
         given_up |= _dropped(node, target, query, mark.upto)
@@ -292,8 +295,23 @@ def _is_planned(record: BatchRecord, planned_ms: int | None) -> bool:
     return planned_ms is None or record.planned_at is None or round(record.planned_at.timestamp() * 1000) == planned_ms
 
 
-def _given_up(which: str, record: BatchRecord) -> int | None:
-    return record.rows_dropped if which == LATE else record.rows_removed
+def _given_up(which: str, record: BatchRecord, before: BatchRecord | None) -> int | None:
+    """How many rows a batch gave up; None if that is not known.
+
+    Args:
+        before: the record of the batch before.
+    """
+    if which == LATE:
+        return record.rows_dropped
+    if record.rows_removed != 0:
+        return record.rows_removed
+    # Of an outer join, Spark does not count the rows that leave the side which keeps all of its rows.
+    joins = {figures.operator: figures for figures in record.operators if figures.name == JOIN}
+    known = {figures.operator: figures for figures in (before.operators if before is not None else ())}
+    if record.batch and joins.keys() - known.keys():
+        return None
+    held = sum(known[number].rows_total for number in joins) if record.batch else 0
+    return held + sum(figures.rows_updated - figures.rows_total for figures in joins.values())
 
 
 def _dropped(node: Node, target: TableHandle, query: str, upto: int) -> Mapping[int, int | None]:

@@ -300,3 +300,25 @@ def test_unmatched_rows_without_changelogs_are_refused(box: Sandbox) -> None:
     conf = 'conf: {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false"}'
     with pytest.raises(ConfigError, match="unmatched rows are found in the changelogs"):
         redefined(box, "        state_partitions: 1\n", f"        state_partitions: 1\n        {conf}\n")
+
+
+@pytest.mark.parametrize(
+    ("join", "orders", "payments"),
+    [
+        ("JOIN", ["o0"], []),
+        ("LEFT JOIN", ["o0"], []),
+        ("RIGHT JOIN", [], ["p0"]),
+        ("FULL JOIN", ["o0"], ["p0"]),
+        ("LEFT JOIN", ["o0"], ["p0"]),
+    ],
+)
+def test_rows_that_an_outer_join_gives_up_are_kept_whatever_leaves_beside_them(
+    box: Sandbox, join: str, orders: list[str], payments: list[str]
+) -> None:
+    redefined(box, "orders JOIN payments", f"orders {join} payments")
+    land(box, 0, [*(order(name, 0) for name in orders), order("x", 1)], [*(payment(name, 0) for name in payments)])
+    land(box, 1, [order("y", 120)], [payment("x", 1), payment("y", 120)])
+    box.run("matched")
+    assert unmatched(box) == [*orders, *payments]
+    assert kinds(box) == []
+    assert box.plan("matched").nothing_new
