@@ -130,9 +130,12 @@ def _watermark(watermarks: dict[int, int]) -> Column:
 
 def _input_of(columns: Sequence[str], inputs: Sequence[StreamedSource]) -> str | None:
     """The input whose rows have these columns; None if several do, or none: the join is of what a transform made."""
-    names = [
-        source.name for source in inputs if source.settings.watermark and source.settings.watermark.column in columns
-    ]
+    by_time = [source for source in inputs if source.settings.watermark and source.settings.watermark.column in columns]
+    names = [source.name for source in by_time]
+    if len(names) > 1:
+        # Their times have one name: the other columns may tell.
+        wanted = {column.lower() for column in columns}
+        names = [source.name for source in by_time if wanted <= {name.lower() for name in source.schema().names}]
     return names[0] if len(names) == 1 else None
 
 

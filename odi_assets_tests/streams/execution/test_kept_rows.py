@@ -322,3 +322,17 @@ def test_rows_that_an_outer_join_gives_up_are_kept_whatever_leaves_beside_them(
     assert unmatched(box) == [*orders, *payments]
     assert kinds(box) == []
     assert box.plan("matched").nothing_new
+
+
+def test_inputs_whose_times_have_one_name_are_told_apart_by_their_other_columns(box: Sandbox) -> None:
+    between = "at - INTERVAL 5 MINUTES AND at + INTERVAL 5 MINUTES"
+    redefined(box, f"paid BETWEEN {between}", f"payments.at BETWEEN {between}".replace(" at ", " orders.at "))
+    redefined(box, "SELECT id, at, n, paid", "SELECT id, orders.at, n")
+    redefined(box, "column: paid", "column: at")
+    redefined(box, "paid TIMESTAMP", "at TIMESTAMP")
+    for number in range(2):
+        paid = payment(f"p{number}", 60 * number).replace("paid", "at")
+        land(box, number, [order(f"o{number}", 60 * number)], [paid])
+    box.run("matched")
+    assert unmatched(box) == ["o0", "p0"]
+    assert [row[0] for row in rows_of(box, "unmatched", "input")] == ["orders", "payments"]
