@@ -105,7 +105,9 @@ class Subject:
 
     def copied(self) -> Path:
         """A copy of the whole checkpoint, in its place."""
-        shutil.rmtree(self.place, ignore_errors=True)
+        # The maintenance of Spark's state stores may write beside.
+        while self.place.exists():
+            shutil.rmtree(self.place, ignore_errors=True)
         return Path(shutil.copytree(self.checkpoint, self.place))
 
     def _land(self, number: int) -> None:

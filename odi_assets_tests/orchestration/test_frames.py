@@ -348,6 +348,19 @@ class TestWhatAnArgumentGets:
         result = run(prices, copied, only=copied, partition_key="2024-01-01", raise_on_error=False)
         assert "each run gets the rows of its partitions" in _failure(result)
 
+    def test_an_increment_for_several_assets_of_one_function_is_refused(self, run: Run) -> None:
+        out = dg.AssetOut(io_manager_key=MANAGER, metadata={"mode": "append"})
+
+        @dg.multi_asset(
+            outs={"one": out, "other": out}, ins={"prices": dg.AssetIn("prices", metadata={"incremental": True})}
+        )
+        def both(prices: pa.Table) -> Any:
+            yield dg.Output(prices, "one")
+            yield dg.Output(prices, "other")
+
+        result = run(_asset(lambda: pa.table({"id": [1]})), both, raise_on_error=False)
+        assert "both writes 2 assets in commits of their own" in _failure(result)
+
     def test_an_increment_for_another_io_manager_is_refused(self, run: Run) -> None:
         @dg.asset(ins={"prices": dg.AssetIn("prices", metadata={"incremental": True})})
         def counted(prices: pd.DataFrame) -> int:

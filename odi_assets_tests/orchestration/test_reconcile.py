@@ -12,6 +12,8 @@ import dagster as dg
 import pytest
 from dagster._core.events import StepSuccessData
 
+from odi_assets.config.graph import NodeKey
+from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.history import attempts
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.definitions import build_definitions
@@ -30,6 +32,16 @@ def listen(event):
         os.kill(os.getpid(), signal.SIGKILL)
 
 run_pipeline(Project.load(sys.argv[1]), "shop", on_event=listen)
+"""
+
+KILLED_BEFORE_ITS_EVENT = """
+import os, signal, sys
+from odi_assets.nodes.project import Project
+from odi_assets.orchestration.assets import io_manager
+from odi_assets.orchestration.run import run_pipeline
+
+io_manager.materialization_metadata = lambda result: os.kill(os.getpid(), signal.SIGKILL)
+run_pipeline(Project.load(sys.argv[1]), "shop")
 """
 
 NEXT = """
@@ -69,6 +81,26 @@ def test_a_run_that_was_killed_is_lost_in_history_once_and_failed_in_dagster(kil
         assert RECONCILED_TAG in run.tags
     (found,) = killed.open_state().list_runs()
     assert (found.run_id, found.metrics["mended"]) == (row.run_id, True)
+
+
+def test_what_a_killed_run_committed_is_reported_as_materialized_once(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    (project.root / "dagster.yaml").write_text("telemetry: {enabled: false}\n", encoding="utf-8")
+    ended = subprocess.run([sys.executable, "-c", KILLED_BEFORE_ITS_EVENT, str(project.path)], timeout=120, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    table = TableHandle.open(project.target(NodeKey("shop", "raw_sales")))
+    with open_instance(project.root) as instance:
+        asset = dg.AssetKey(["shop", "raw_sales"])
+        assert instance.get_latest_materialization_event(asset) is None
+        for _ in range(2):
+            reconcile(project, instance)
+            (record,) = instance.fetch_materializations(asset, limit=5).records
+            found = record.asset_materialization
+            assert found is not None
+            assert found.metadata["rows_written"].value == table.rows
+            assert found.tags == {"dagster/data_version": str(table.version)}
 
 
 def test_a_run_that_was_cancelled_while_it_waited_has_a_row_for_each_node_it_was_to_run(

@@ -235,6 +235,12 @@ class DeltaIOManager(dg.IOManager):
         keys = step.job_def.asset_layer.get_selected_entity_keys_for_node(step.node_handle)
         own = [key for key in keys if isinstance(key, dg.AssetKey)]
         outputs = [output for output in step.op_def.output_defs if output.io_manager_key == _manager_key(self.project)]
+        if len(own) > 1 and outputs:
+            raise ConfigError(
+                f"an increment is what an asset has not committed yet, and {step.op_def.name} writes {len(own)} assets "
+                "in commits of their own",
+                fix="make an asset of each output, or read the input whole",
+            )
         if len(own) != 1 or not outputs:
             raise ConfigError(
                 "an increment is what an asset has not committed yet, and this one is written by another IO manager",

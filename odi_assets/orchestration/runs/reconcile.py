@@ -18,12 +18,15 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, OdiError
+from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.history.attempts import NodeAttempt, end, only_one, open_attempts
 from odi_assets.nodes.history.repair import GRACE, commits_without_row, is_recorded, row_of
+from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG, TO_TAG, partition_label, partitions_in
-from odi_assets.orchestration.naming import DagsterNames
+from odi_assets.orchestration.naming import DagsterNames, partition_of
 from odi_assets.orchestration.runs.history import is_partial, run_trigger
 from odi_assets.orchestration.runs.in_flight import (
     PROCESS_TAG,
@@ -101,6 +104,8 @@ def reconcile(
             for attempt in ended:
                 end(project, attempt.key, attempt)
             for run in failed:
+                keys_of_run = {attempt.key for attempt in known if attempt.run_id == run.run_id}
+                _report_commits(project, instance, run, keys_of_run)
                 instance.add_run_tags(run.run_id, {RECONCILED_TAG: "reconciled"})
     if unreadable:
         raise unreadable[0]
@@ -127,6 +132,38 @@ def _failed_runs(project: Project, instance: dg.DagsterInstance) -> list[dg.Dags
         and not is_of_other_environment(project, run)
         and is_gone(run.tags.get(PROCESS_TAG, "//")) is not False
     ]
+
+
+def _report_commits(
+    project: Project, instance: dg.DagsterInstance, run: dg.DagsterRun, keys: Iterable[NodeKey]
+) -> None:
+    """Report what nodes committed in a run that ended before it could: conditions of nodes below wait for that.
+
+    Which partitions the rows of a node with partitions belong to is not reported.
+    """
+    events = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION).records
+    reported = {event.asset_key for record in events if (event := record.event_log_entry.dagster_event) is not None}
+    for key in keys:
+        asset = DagsterNames.of(project).asset(key)
+        if asset in reported or partition_of(project, key) is not None:
+            continue
+        target, fences = TableHandle.open(project.target(key)), app_ids(key)
+        own = [
+            stamp
+            for stamp in (target.stamps() if target.exists else ())
+            if stamp.app_id in fences and CommitFacts.of(stamp).run_id == run.run_id
+        ]
+        if own:
+            rows = sum(CommitFacts.of(stamp).rows_written or 0 for stamp in own)
+            version = max(stamp.version for stamp in own)
+            instance.report_runless_asset_event(
+                dg.AssetMaterialization(
+                    asset,
+                    description=f"committed by run {run.run_id}, which ended before it reported that",
+                    metadata={"rows_written": rows, "delta_version": version, "dagster/row_count": target.rows},
+                    tags={"dagster/data_version": str(version)},
+                )
+            )
 
 
 def repair_history(
