@@ -47,7 +47,7 @@ def run(project: Project, instance: dg.DagsterInstance) -> Run:
     def materialize(*assets: Any, only: Any = None, **options: Any) -> dg.ExecuteInProcessResult:
         definitions = dg.Definitions.merge(build_definitions(project), dg.Definitions(assets=list(assets)))
         job = definitions.resolve_implicit_global_asset_job_def()
-        keys = [asset.key for asset in ([only] if only is not None else assets)]
+        keys = [key for asset in ([only] if only is not None else assets) for key in asset.keys]
         return job.execute_in_process(instance=instance, asset_selection=keys, **options)
 
     return materialize
