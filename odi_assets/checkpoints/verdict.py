@@ -259,6 +259,7 @@ def _operators(survey: _Survey, known: Collection[int]) -> list[Operator]:
             continue
         # A restart reads the newest revision alone; each is of the batches from its own number up to the next.
         newest, whole = max(files), None
+        survey.blind.append(range(min(files)))
         for revision, file in sorted(files.items()):
             if survey.read(file, _description, _START_OVER, stops=revision == newest and bool(revisions)) is not None:
                 whole = revision
@@ -299,8 +300,10 @@ def _description(file: Path) -> Any:
 def _schemas(survey: _Survey, folder: Path, operator: Operator) -> None:
     for store in operator.stores:
         if store.schema_file is None:
-            # Spark writes it again.
-            survey.add(folder, f"has no schema of the store {store.name}", _AGAIN, stops=False)
+            # Spark writes it again, unless the description names the file.
+            is_named = operator.has_variables
+            remedy = _START_OVER if is_named else _AGAIN
+            survey.add(folder, f"has no schema of the store {store.name}", remedy, stops=is_named)
             survey.unreadable = True
             continue
         if store.schema_named_at is not None:

@@ -10,7 +10,15 @@ from pyspark.sql import SparkSession
 from benchmarks.harness import Options
 from benchmarks.streaming import parts
 from benchmarks.streaming.branches import walked
-from benchmarks.streaming.damage import disagreements
+from benchmarks.streaming.damage import (
+    Subject,
+    damaged,
+    disagreements,
+    spark_conf,
+    truth,
+    verdict,
+    whole_outcome,
+)
 from benchmarks.streaming.kills import POINTS, make_project, outcome, run_killed
 from benchmarks.streaming.sizes import SMALL
 
@@ -57,3 +65,20 @@ def test_the_verdict_on_damaged_checkpoints_is_what_spark_makes_of_them(
 ) -> None:
     tried, wrong = disagreements(spark, tmp_path, kind, provider, 3, print)
     assert (tried, wrong) == (3, [])
+
+
+def test_what_describes_variables_and_is_gone_is_judged_as_spark_does(spark: SparkSession, tmp_path: Path) -> None:
+    before = {name: spark.conf.get(name, None) for name in spark_conf("rocksdb")}
+    subject = Subject(spark, tmp_path, "transformWithState", "rocksdb")
+    try:
+        for name, value in spark_conf("rocksdb").items():
+            spark.conf.set(name, value)
+        subject.make()
+        whole = whole_outcome(subject)
+        for name in ("state/0/_stateSchema", "state/0/_metadata/v2/0"):
+            copy = damaged(subject, name, "removed")
+            said, really = verdict(subject, copy), truth(subject, copy, whole)
+            assert (said.restarts, said.readable, said.feeds) == (really.restarts, really.readable, really.feeds), name
+    finally:
+        for name, old in before.items():
+            spark.conf.unset(name) if old is None else spark.conf.set(name, old)
