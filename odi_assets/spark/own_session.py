@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
-from odi_assets.config.models.spark import REQUIRED_CONF
+from odi_assets.config.spark_settings import REQUIRED_CONF
 from odi_assets.spark.call_sites import without_call_sites
 from odi_assets.spark.jvm.gateway import drop_connection
 from odi_assets.spark.progress import watch_remote

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from odi_assets.util.secret_names import SECRET_NAMES
+from odi_assets.config.spark_settings import SECRET_NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

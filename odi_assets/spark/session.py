@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from odi_assets.config.models import SparkConfig
-from odi_assets.config.models.spark import REQUIRED_CONF
+from odi_assets.config.spark_settings import REQUIRED_CONF
 from odi_assets.connections.cached import share_jvm
 from odi_assets.errors import OdiError
 from odi_assets.spark.connect_worker import without_tokens

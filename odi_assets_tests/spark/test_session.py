@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.models import SparkConfig
-from odi_assets.config.models.spark import REQUIRED_CONF
+from odi_assets.config.spark_settings import REQUIRED_CONF
 from odi_assets.errors import OdiError
 from odi_assets.spark.session import classic_defaults, open_session, packages_conf, runs_tasks_once
 from odi_assets.spark.shared_server import SERVER_VARIABLE, limit_retries

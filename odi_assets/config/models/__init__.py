@@ -36,9 +36,8 @@ from odi_assets.config.models.nodes import InputConfig, NodeConfig, PipelineConf
 from odi_assets.config.models.operation.alerts import AlertConfig, EmailAlert, LogAlert, WebhookAlert
 from odi_assets.config.models.operation.automation import AutomationConfig, FreshnessConfig, JobConfig, NodeAutomation
 from odi_assets.config.models.operation.partitions import PartitionConfig, ValuesConfig, is_key
-from odi_assets.config.models.project import ProjectConfig, RetryConfig, SystemConfig
+from odi_assets.config.models.project import ProjectConfig, RetryConfig, SparkConfig, SystemConfig
 from odi_assets.config.models.reads import Read, ReadConfig
-from odi_assets.config.models.spark import SparkConfig
 from odi_assets.config.models.stream import OutputMode, StateStoreKind, StreamInput, StreamSettings, Watermark
 from odi_assets.config.models.writes import SchemaPolicy, WriteConfig
 from odi_assets.config.write_modes import WriteMode

@@ -6,14 +6,14 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from odi_assets.config.diagnostics.mistakes import mistake
+from odi_assets.config.diagnostics.mistakes import mistake, mistakes
 from odi_assets.config.models.connections import Connection
 from odi_assets.config.models.durations import Duration
 from odi_assets.config.models.fields import Names, Option, Owner, Strict, Text
 from odi_assets.config.models.nodes import PipelineConfig
 from odi_assets.config.models.operation.alerts import AlertConfig
 from odi_assets.config.models.operation.automation import AutomationConfig, JobConfig
-from odi_assets.config.models.spark import SparkConfig
+from odi_assets.config.spark_settings import other_values
 
 
 class RetryConfig(Strict):
@@ -76,6 +76,25 @@ class SystemConfig(Strict):
     keep_runs_for: Duration | None = Field(
         default=None, description="How long run history is kept, as in `90d`; for ever unless given."
     )
+
+
+class SparkConfig(Strict):
+    """Spark settings of this project."""
+
+    master: Text | None = Field(default=None, description="Spark master, as in `local[4]`.")
+    remote: Text | None = Field(default=None, description="Spark Connect address, as in `sc://host:15002`.")
+    conf: dict[str, Option] = Field(default_factory=dict, repr=False, description="Spark configuration.")
+    packages: Names = Field(
+        default=(),
+        description="JARs that a new session fetches from Maven, as in `org.postgresql:postgresql:42.7.8`; nothing is "
+        "fetched unless it is named here.",
+    )
+
+    @model_validator(mode="after")
+    def _check_conf(self) -> SparkConfig:
+        if conf_mistakes := list(other_values(self.conf)):
+            raise mistakes(conf_mistakes)
+        return self
 
 
 class EnvironmentConfig(Strict):

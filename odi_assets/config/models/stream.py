@@ -10,8 +10,7 @@ from pydantic import Field, model_validator
 from odi_assets.config.diagnostics.mistakes import Mistake, mistakes
 from odi_assets.config.models.durations import Span
 from odi_assets.config.models.fields import Option, Strict, Text
-from odi_assets.config.models.spark import other_values
-from odi_assets.util.secret_names import tells_a_secret
+from odi_assets.config.spark_settings import other_values, tells_a_secret
 
 OutputMode = Literal["append", "update", "complete"]
 StateStoreKind = Literal["rocksdb", "hdfs"]

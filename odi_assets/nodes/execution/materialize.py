@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.compared_columns import known_rows
-from odi_assets.config.models.spark import REQUIRED_CONF
+from odi_assets.config.spark_settings import REQUIRED_CONF
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError

@@ -14,8 +14,8 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 
 from odi_assets.config.models import NodeConfig, TransformConfig
-from odi_assets.config.models.spark import REQUIRED_CONF
 from odi_assets.config.python_nodes import decorated, import_user_module
+from odi_assets.config.spark_settings import REQUIRED_CONF
 from odi_assets.errors import ConfigError, OdiError, TransformError
 from odi_assets.nodes.execution.errors import CORRECT, description_of
 from odi_assets.spark.call_sites import with_call_sites

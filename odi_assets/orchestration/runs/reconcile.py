@@ -41,6 +41,8 @@ from odi_assets.util.process import is_gone
 
 RECONCILED_TAG = "odi/history"
 """Run tag of failed runs whose attempts all have their rows."""
+REPORTED_TAG = "odi/committed_by"
+"""Tag of a materialization that is reported for a run which ended before it could: that run's id."""
 LONGEST_RUN = timedelta(days=1)
 """Age at which an attempt on another host, of a run that Dagster does not know, counts as gone."""
 _log = logging.getLogger(__name__)
@@ -104,8 +106,7 @@ def reconcile(
             for attempt in ended:
                 end(project, attempt.key, attempt)
             for run in failed:
-                keys_of_run = {attempt.key for attempt in known if attempt.run_id == run.run_id}
-                _report_commits(project, instance, run, keys_of_run)
+                _report_commits(project, instance, run, (one.key for one in known if one.run_id == run.run_id))
                 instance.add_run_tags(run.run_id, {RECONCILED_TAG: "reconciled"})
     if unreadable:
         raise unreadable[0]
@@ -143,25 +144,32 @@ def _report_commits(
     """
     events = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION).records
     reported = {event.asset_key for record in events if (event := record.event_log_entry.dagster_event) is not None}
-    for key in keys:
+    for key in set(keys):
         asset = DagsterNames.of(project).asset(key)
         if asset in reported or partition_of(project, key) is not None:
             continue
-        target, fences = TableHandle.open(project.target(key)), app_ids(key)
+        last = [
+            record.asset_materialization for record in instance.fetch_materializations(asset, limit=_MOST_RUNS).records
+        ]
+        # Who reported it may have been killed before the run got its tag.
+        if any(event is not None and (event.tags or {}).get(REPORTED_TAG) == run.run_id for event in last):
+            continue
+        target = TableHandle.open(project.target(key))
         own = [
             stamp
             for stamp in (target.stamps() if target.exists else ())
-            if stamp.app_id in fences and CommitFacts.of(stamp).run_id == run.run_id
+            if stamp.app_id in app_ids(key) and CommitFacts.of(stamp).run_id == run.run_id
         ]
         if own:
             rows = sum(CommitFacts.of(stamp).rows_written or 0 for stamp in own)
-            version = max(stamp.version for stamp in own)
+            # A later run may have reported its own commit: the table is what it is now.
+            version = str(target.version)
             instance.report_runless_asset_event(
                 dg.AssetMaterialization(
                     asset,
                     description=f"committed by run {run.run_id}, which ended before it reported that",
-                    metadata={"rows_written": rows, "delta_version": version, "dagster/row_count": target.rows},
-                    tags={"dagster/data_version": str(version)},
+                    metadata={"rows_written": rows, "delta_version": target.version, "dagster/row_count": target.rows},
+                    tags={"dagster/data_version": version, REPORTED_TAG: run.run_id},
                 )
             )
 

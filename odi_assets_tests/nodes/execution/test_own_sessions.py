@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.config.models.spark import REQUIRED_CONF
+from odi_assets.config.spark_settings import REQUIRED_CONF
 from odi_assets.errors import FencedError, TransformError
 from odi_assets.explain.batch import trace
 from odi_assets.nodes.audit.audit import audit

@@ -1,13 +1,11 @@
-"""Spark's settings in a project file."""
+"""Settings of Spark that a project may not give as it likes: those with one right value, and those that are secrets."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
-from pydantic import Field, model_validator
-
-from odi_assets.config.diagnostics.mistakes import Mistake, mistakes
-from odi_assets.config.models.fields import Names, Option, Strict, Text
+from odi_assets.config.diagnostics.mistakes import Mistake
 
 REQUIRED_CONF: Mapping[str, str] = {
     # Stored instants must not depend on the machine's zone.
@@ -34,20 +32,19 @@ def other_values(conf: Mapping[str, object]) -> Iterator[Mistake]:
             yield Mistake(f"{why}{zone}", at=("conf", key))
 
 
-class SparkConfig(Strict):
-    """Spark settings of this project."""
+_KEYS = r"(?:access|account|private|s[e]cret|shared|session|encryption|sas)[._-]?key"
+SECRET_NAMES = rf"s[e]cret|passw(?:or)?d|passphr[a]se|t[o]ken|cred[e]ntial|{_KEYS}"
+"""A pattern for Python and Java, in any capitals. It is spelled so that it does not match itself: Spark hides settings
+by their values too, and nobody could read, and so keep, what a session has."""
 
-    master: Text | None = Field(default=None, description="Spark master, as in `local[4]`.")
-    remote: Text | None = Field(default=None, description="Spark Connect address, as in `sc://host:15002`.")
-    conf: dict[str, Option] = Field(default_factory=dict, repr=False, description="Spark configuration.")
-    packages: Names = Field(
-        default=(),
-        description="JARs that a new session fetches from Maven, as in `org.postgresql:postgresql:42.7.8`; nothing is "
-        "fetched unless it is named here.",
-    )
+_TELLS = re.compile(SECRET_NAMES, re.IGNORECASE)
 
-    @model_validator(mode="after")
-    def _check_conf(self) -> SparkConfig:
-        if conf_mistakes := list(other_values(self.conf)):
-            raise mistakes(conf_mistakes)
-        return self
+
+def tells_a_secret(name: str) -> bool:
+    """Whether the value of a setting with this name is a secret.
+
+    Example:
+        >>> tells_a_secret("fs.s3a.secret.key"), tells_a_secret("header")
+        (True, False)
+    """
+    return _TELLS.search(name) is not None
