@@ -64,6 +64,16 @@ def advance(
         )
 
 
+def end_hwm(plan: NodePlan, state: StateBackend) -> None:
+    """Take the HWM out of state: the commit carries none."""
+    seen = plan.start.current
+    try:
+        state.delete_hwm(plan.node.state_key, expected_revision=seen.revision if seen else None)
+    except StateConflictError:
+        text = "%s: its HWM was changed by somebody else while it ran; their value stays, and the commit carries none"
+        _log.warning(text, plan.node.key)
+
+
 def _require_rows(plan: NodePlan) -> None:
     if not plan.request.full_refresh or not plan.target.exists:
         return

@@ -12,7 +12,7 @@ from odi_assets.config.spark_settings import REQUIRED_CONF
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
-from odi_assets.nodes.execution.advance import advance
+from odi_assets.nodes.execution.advance import advance, end_hwm
 from odi_assets.nodes.execution.deduplicate import each_once, without_loaded
 from odi_assets.nodes.execution.deliveries import DELIVERY, are_mixed, numbered
 from odi_assets.nodes.execution.errors import computation_named
@@ -241,7 +241,7 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
     if guard is not None:
         guard.committed(written.version)
     if plan.ends_hwm:
-        state.delete_hwm(plan.node.state_key)
+        end_hwm(plan, state)
     elif plan.moves_hwm:
         advance(plan, state, plan.hwm_after, written.version, run.run_id, plan.origin(table.table_id))
         for read in plan.reads:

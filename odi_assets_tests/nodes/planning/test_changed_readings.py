@@ -591,3 +591,15 @@ def test_a_source_that_is_empty_is_not_adopted(tmp_path: Path, spark: SparkSessi
         adopt(box)
     assert "--full-refresh" in str(error.value.fix)
     assert ids(box) == [1, 2, 3]
+
+
+def test_a_rewind_keeps_in_mind_that_rows_of_a_part_are_not_counted(tmp_path: Path, spark: SparkSession) -> None:
+    box = box_of(tmp_path, spark, ("mode: append}", "mode: upsert, keys: [id]}"), BY_TIME)
+    box.land("a/2.csv", [HEAD, "4,2024-04-01 00:00:00,04/01/2024,c"])
+    box.run("n", start="2024-04-01", end="2024-05-01")
+    version = int(box.table("n").version or 0)
+    box.land("a/3.csv", [HEAD, "5,2024-05-01 00:00:00,05/01/2024,c"])
+    box.run("n")
+    apply_rewind(box.project, box.state, plan_rewind(box.project, box.state, NodeKey("p", "n"), lambda _: version))
+    edit(box, ("mode: upsert, keys: [id]", "mode: append"))
+    stops(box, "they would be appended again")

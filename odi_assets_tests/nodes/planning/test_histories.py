@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,6 +21,7 @@ from odi_assets.nodes.recovery.accept import accept
 from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.state.records import RunStatus
+from odi_assets.tables.embedded.engine import EmbeddedEngine
 from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.tables.support import read_table
 
@@ -388,3 +390,37 @@ def test_a_table_that_was_emptied_on_purpose_is_followed_by_the_command_that_the
     append(box, 10)
     box.run("above")
     assert ids(box, "above") == [2, 9, 10]
+
+
+def test_a_run_that_empties_a_table_and_is_killed_before_state_says_so_loses_no_row_that_comes(
+    box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overwritten(box)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(box.state), "delete_hwm", killed)
+        with pytest.raises(OSError, match="killed"):
+            box.run("above", full_refresh=True, accept_loss=True)
+    assert (ids(box, "above"), box.hwm("above")) == ([], 3)
+    append(box, 2)
+    box.run("above")
+    assert ids(box, "above") == [2]
+
+
+def test_an_hwm_that_somebody_sets_while_a_run_empties_the_table_stays(
+    box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overwritten(box)
+    written = EmbeddedEngine.write_on
+
+    def slow(*given: Any, **named: Any) -> Any:
+        box.state.set_hwm("p.above", 7)
+        return written(*given, **named)
+
+    monkeypatch.setattr(EmbeddedEngine, "write_on", slow)
+    box.run("above", full_refresh=True, accept_loss=True)
+    assert box.hwm("above") == 7
+
+
+def killed(*given: object, **named: object) -> None:
+    del given, named
+    raise OSError("killed")
