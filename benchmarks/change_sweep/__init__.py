@@ -13,6 +13,7 @@ BENCHMARK = Benchmark(
         "histories": report.histories,
         "corrections": report.corrections,
         "landing": report.landing,
+        "patterns": report.patterns,
         "between": report.between,
     },
     headline=report.headline,

@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks.change_sweep.between import between as runs_between
 from benchmarks.change_sweep.histories import CorrectionsLife, HistoryLife
 from benchmarks.change_sweep.life import Life
+from benchmarks.change_sweep.patterns import lives_of_patterns
 from benchmarks.change_sweep.sweep import Tally, sweep
 from benchmarks.change_sweep.zone.life import ZoneLife
 from benchmarks.harness import Options, Row
@@ -41,6 +42,26 @@ def corrections(options: Options) -> list[Row]:
 def landing(options: Options) -> list[Row]:
     """Files of a landing zone are moved, renamed, rewritten, copied, hidden, packed and put back."""
     return _swept(options, ZoneLife, min(options.steps, _LANDING))
+
+
+def patterns(options: Options) -> list[Row]:
+    """The pattern of a landing zone is edited, whether or not its files are there yet; each stop is adopted."""
+    from pyspark.sql import SparkSession
+
+    from odi_assets_tests.nodes.support import Sandbox
+
+    steps = min(options.steps, _LANDING)
+    with _session(options) as folder:
+        spark = SparkSession.getActiveSession()
+        assert spark is not None
+        tally = lives_of_patterns(
+            steps, folder, options.say, options.seed, lambda root, text: Sandbox(root, spark, text)
+        )
+    options.say(f"{tally.runs} runs, {tally.adopted} adoptions")
+    return [
+        _counted(_STEPS, tally.runs, f">= {steps}", tally.runs >= steps),
+        _counted("lives with other rows than the files have", len(tally.wrong), "0", not tally.wrong),
+    ]
 
 
 def between(options: Options) -> list[Row]:

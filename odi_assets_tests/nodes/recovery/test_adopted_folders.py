@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from benchmarks.change_sweep.patterns import lives_of_patterns
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import IncrementError
 from odi_assets.nodes.project import Project
@@ -155,3 +156,9 @@ def test_a_narrower_pattern_leaves_files_where_they_are(tmp_path: Path, spark: S
     file.write_text(file.read_text("utf-8").replace("path: x/y,", "path: x,"), "utf-8")
     adopted(box, spark, "-")
     assert box.run("n").status is RunStatus.NO_DATA
+
+
+def test_a_pattern_may_be_edited_before_and_after_its_files_land(tmp_path: Path, spark: SparkSession) -> None:
+    tally = lives_of_patterns(24, tmp_path, print, 7, lambda folder, text: Sandbox(folder, spark, text))
+    assert tally.wrong == []
+    assert tally.adopted > 3
