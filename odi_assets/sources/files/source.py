@@ -175,7 +175,10 @@ class LandingFiles(StreamableSource):
         path_now = in_other_folder(then, self.identity, {file.path for file in listed})
         arrived = self._arrivals(self.increment, listed, mark, path_now=path_now, adopts=True)
         is_known = bool(arrived.known or arrived.moved)
-        if not is_known and listed and not self._has_loaded_files(mark, then):
+        if not is_known and self._has_loaded_files(mark, then):
+            # They were not moved: their own paths are theirs.
+            arrived = self._arrivals(self.increment, listed, mark, path_now=str, adopts=True)
+        elif not is_known and listed:
             return None
         if arrived.copied and not self.target.traits.takes_rows_again:
             raise IncrementError(
