@@ -310,7 +310,7 @@ def _connect(config: SparkConfig, app_name: str) -> SessionHandle:
         session: SparkSession = builder.remote(remote).getOrCreate()
         session.version  # noqa: B018  the first call that goes to the server
     except Exception as error:
-        _forget_session()
+        _forget(SparkSession.getActiveSession())
         address, why, does = without_tokens(remote), without_tokens(_reason(error)), "does not answer"
         fix = "check `spark.remote` in the project file, or remove it to run Spark in this process"
         if "UNAUTHENTICATED" in str(error):
@@ -366,11 +366,8 @@ def _reason(error: Exception) -> str:
     return str((callable(details) and details()) or (named[1] if named else error))
 
 
-def _forget_session() -> None:
+def _forget(begun: Any) -> None:
     """Forget a session that was begun: it counts as active, and the next node would go on with it."""
-    from pyspark.sql import SparkSession
-
-    begun: Any = SparkSession.getActiveSession()
     if begun is not None:
         begun.release_session_on_close = False
         begun.stop()

@@ -106,8 +106,7 @@ def reconcile(
             for attempt in ended:
                 end(project, attempt.key, attempt)
             for run in failed:
-                _report_commits(project, instance, run, (one.key for one in known if one.run_id == run.run_id))
-                instance.add_run_tags(run.run_id, {RECONCILED_TAG: "reconciled"})
+                _finish(project, instance, run, {one.key for one in known if one.run_id == run.run_id})
     if unreadable:
         raise unreadable[0]
     return rows
@@ -135,16 +134,15 @@ def _failed_runs(project: Project, instance: dg.DagsterInstance) -> list[dg.Dags
     ]
 
 
-def _report_commits(
-    project: Project, instance: dg.DagsterInstance, run: dg.DagsterRun, keys: Iterable[NodeKey]
-) -> None:
-    """Report what nodes committed in a run that ended before it could: conditions of nodes below wait for that.
+def _finish(project: Project, instance: dg.DagsterInstance, run: dg.DagsterRun, keys: Iterable[NodeKey]) -> None:
+    """Tag a run whose attempts have their rows, once what nodes committed in it is reported: conditions of nodes below
+    wait for that.
 
     Which partitions the rows of a node with partitions belong to is not reported.
     """
     events = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION).records
     reported = {event.asset_key for record in events if (event := record.event_log_entry.dagster_event) is not None}
-    for key in set(keys):
+    for key in keys:
         asset = DagsterNames.of(project).asset(key)
         if asset in reported or partition_of(project, key) is not None:
             continue
@@ -172,6 +170,7 @@ def _report_commits(
                     tags={"dagster/data_version": version, REPORTED_TAG: run.run_id},
                 )
             )
+    instance.add_run_tags(run.run_id, {RECONCILED_TAG: "reconciled"})
 
 
 def repair_history(
