@@ -7,10 +7,10 @@ from contextlib import closing
 
 from odi_assets.errors import ConfigError, SourceError
 from odi_assets.scaffold.capture import Need
-from odi_assets.sources.cdc.mariadb.server import MariadbSession, MariadbTable
+from odi_assets.sources.cdc.binlog.server import BinlogSession, ServerTable
 
 
-def require_mariadb(session: MariadbSession) -> None:
+def require_mariadb(session: BinlogSession) -> None:
     """Raises ConfigError if the server is of a kind, or a version, whose log is not captured."""
     try:
         session.require_version()
@@ -20,7 +20,7 @@ def require_mariadb(session: MariadbSession) -> None:
         ) from None
 
 
-def why_not_in_log(table: MariadbTable, left_out: str | None) -> str | None:
+def why_not_in_log(table: ServerTable, left_out: str | None) -> str | None:
     """Why a table cannot be captured; None if it can.
 
     Args:
@@ -32,7 +32,7 @@ def why_not_in_log(table: MariadbTable, left_out: str | None) -> str | None:
     return None if left_out is None else f"the server leaves its database out of its log (`{left_out}`)"
 
 
-def needs_of_log(session: MariadbSession) -> Iterator[Need]:
+def needs_of_log(session: BinlogSession) -> Iterator[Need]:
     """What is missing before tables can be captured."""
     for what, statement in session.lacking():
         yield Need(what, statement)

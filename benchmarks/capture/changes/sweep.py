@@ -19,7 +19,7 @@ from benchmarks.capture.changes.postgres import server as postgres
 from benchmarks.capture.changes.postgres.steps import KINDS as OF_POSTGRES
 from benchmarks.capture.changes.server import ServerInHand
 from benchmarks.harness import Options, Row
-from odi_assets.sources.cdc.mariadb import database as of_mariadb
+from odi_assets.sources.cdc.binlog import database as of_mariadb
 from odi_assets.sources.cdc.postgres import waiting
 
 _PATIENCE = 1.0

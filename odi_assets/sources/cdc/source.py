@@ -19,7 +19,7 @@ from odi_assets.sources.cdc.definition import TableDefinition
 from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.log_reads import ChangesRead, ChangesSnapshot, LoggedRows
 from odi_assets.sources.cdc.look import LookTooLongError
-from odi_assets.sources.cdc.mariadb.database import MariadbDatabase
+from odi_assets.sources.cdc.binlog.database import BinlogDatabase
 from odi_assets.sources.cdc.mark import CaptureMark, TableMark
 from odi_assets.sources.cdc.postgres.database import PostgresDatabase
 from odi_assets.sources.cdc.settings import CaptureRead
@@ -56,7 +56,7 @@ def capture_source(read: CaptureRead, context: SourceContext) -> LogSource:
     common: dict[str, Any] = {"dialect": dialect, "label": label, "node": target.node}
     database: LoggedDatabase
     if connection.type == "mysql":
-        database = MariadbDatabase(**common, log=connection.log or LogSettings())
+        database = BinlogDatabase(**common, log=connection.log or LogSettings())
     else:
         if connection.log is None:
             raise ConfigError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odi_assets.sources.cdc.mariadb.statements import Statement, statement_of
+from odi_assets.sources.cdc.binlog.statements import Statement, statement_of
 
 _TABLES = ("odi.orders", "odi.a b")
 _BOTH = ("odi.orders",)

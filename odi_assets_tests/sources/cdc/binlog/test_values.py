@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from odi_assets.errors import ConfigError
-from odi_assets.sources.cdc.mariadb.inet import inet6_text
-from odi_assets.sources.cdc.mariadb.tables import why_not_exact
-from odi_assets_tests.sources.cdc.mariadb.conftest import Database, Steps
+from odi_assets.sources.cdc.binlog.inet import inet6_text
+from odi_assets.sources.cdc.binlog.tables import why_not_exact
+from odi_assets_tests.sources.cdc.binlog.conftest import Database, Steps
 from odi_assets_tests.sources.sql.kinds import MARIADB
 
 Made = Callable[..., Steps]

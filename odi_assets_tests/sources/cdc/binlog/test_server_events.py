@@ -14,10 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.errors import IdentityMismatchError, SourceError
-from odi_assets.sources.cdc.mariadb.server import MariadbSession
+from odi_assets.sources.cdc.binlog.server import BinlogSession
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.sources.cdc.conftest import held, run_all
-from odi_assets_tests.sources.cdc.mariadb.conftest import Capture, Database, capture_of
+from odi_assets_tests.sources.cdc.binlog.conftest import Capture, Database, capture_of
 from odi_assets_tests.sources.sql.servers import PASSWORD, USER, MariadbServer, mariadb, mariadb_again, mariadbd
 
 
@@ -78,16 +78,16 @@ def test_a_server_that_dies_in_the_middle_of_a_run_costs_a_run_and_no_row(
         server = running.enter_context(mariadb(folder))
         make_orders(server).opened.close()
         box = capture_of(server, tmp_path, spark)("orders", rows=4)
-        texts = MariadbSession.texts
+        texts = BinlogSession.texts
         read: list[Any] = []
 
-        def dying(session: MariadbSession, *given: Any) -> Any:
+        def dying(session: BinlogSession, *given: Any) -> Any:
             read.append(texts(session, *given))
             if len(read) == 2:
                 os.kill(int((folder / "pid").read_text(encoding="utf-8")), signal.SIGKILL)
             return read[-1]
 
-        monkeypatch.setattr(MariadbSession, "texts", dying)
+        monkeypatch.setattr(BinlogSession, "texts", dying)
         with pytest.raises(SourceError) as stopped:
             box.run("changes")
         assert f"127.0.0.1:{server.port}" in str(stopped.value)

@@ -44,14 +44,14 @@ from odi_assets.sources.cdc.definition import TableDefinition
 from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.log import Shape
 from odi_assets.sources.cdc.look import LONGEST_LOOK, within
-from odi_assets.sources.cdc.mariadb.counter import ChangeCounter
-from odi_assets.sources.cdc.mariadb.events import ChangedRows, Committed, EventReader
-from odi_assets.sources.cdc.mariadb.reader import MariadbReader
-from odi_assets.sources.cdc.mariadb.rows import RowEvents, changes_of, grouped, joined
-from odi_assets.sources.cdc.mariadb.server import MariadbSession, MariadbTable, connected
-from odi_assets.sources.cdc.mariadb.statements import Statement
-from odi_assets.sources.cdc.mariadb.tables import BinlogTable, NamedTable
-from odi_assets.sources.cdc.mariadb.texts import Charsets, TextPool
+from odi_assets.sources.cdc.binlog.counter import ChangeCounter
+from odi_assets.sources.cdc.binlog.events import ChangedRows, Committed, EventReader
+from odi_assets.sources.cdc.binlog.reader import BinlogReader
+from odi_assets.sources.cdc.binlog.rows import RowEvents, changes_of, grouped, joined
+from odi_assets.sources.cdc.binlog.server import BinlogSession, ServerTable, connected
+from odi_assets.sources.cdc.binlog.statements import Statement
+from odi_assets.sources.cdc.binlog.tables import BinlogTable, NamedTable
+from odi_assets.sources.cdc.binlog.texts import Charsets, TextPool
 from odi_assets.sources.cdc.mark import BinlogPlace, CaptureMark, binlog_text
 from odi_assets.sources.snapshot import Position
 from odi_assets.sources.sql.keys import HEX, NUMBER
@@ -65,7 +65,7 @@ _PATIENCE = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class MariadbDatabase(LoggedDatabase):
+class BinlogDatabase(LoggedDatabase):
     """A MariaDB server whose log is captured.
 
     Attributes:
@@ -96,9 +96,9 @@ class MariadbDatabase(LoggedDatabase):
         return f"{self.dialect.uri}/binlog"
 
     @contextmanager
-    def opened(self) -> Iterator[MariadbLog]:
+    def opened(self) -> Iterator[BinaryLog]:
         with connected(self.dialect, self.label) as session:
-            yield MariadbLog(self, session)
+            yield BinaryLog(self, session)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class _Part:
     end: int
 
 
-class MariadbLog(DatabaseLog):
+class BinaryLog(DatabaseLog):
     """The log of a MariaDB server, through a session of it.
 
     Attributes:
@@ -123,7 +123,7 @@ class MariadbLog(DatabaseLog):
         of_xa: where these transactions end.
     """
 
-    def __init__(self, database: MariadbDatabase, session: MariadbSession) -> None:
+    def __init__(self, database: BinlogDatabase, session: BinlogSession) -> None:
         self._database, self._session = database, session
         self._created: dict[int, int] = {}
         self._gtid = ""
@@ -219,7 +219,7 @@ class MariadbLog(DatabaseLog):
         return {table.name: table for table in tables}
 
     def require_captured(self, tables: Sequence[CapturedTable]) -> None:
-        for table in cast(Sequence[MariadbTable], tables):
+        for table in cast(Sequence[ServerTable], tables):
             name = self._session.leaving_out(table.database)
             if name is not None:
                 raise ConfigError(
@@ -431,12 +431,12 @@ class MariadbLog(DatabaseLog):
         return self._session.shapes([table])[table.name]
 
     @contextmanager
-    def reading(self, mark: CaptureMark) -> Iterator[MariadbReader]:
+    def reading(self, mark: CaptureMark) -> Iterator[BinlogReader]:
         with self._snapshot(mark.lsn) as (session, position):
-            yield MariadbReader(session, position, self)
+            yield BinlogReader(session, position, self)
 
     @contextmanager
-    def _snapshot(self, least: int) -> Iterator[tuple[MariadbSession, int]]:
+    def _snapshot(self, least: int) -> Iterator[tuple[BinlogSession, int]]:
         """A consistent snapshot that sees all transactions up to ``least``, and up to where it sees the log."""
         deadline = time.monotonic() + _PATIENCE
         with connected(self._database.dialect, self._label) as session:

@@ -15,7 +15,7 @@ from odi_assets.errors import ConfigError, IdentityMismatchError, OdiError, Sour
 from odi_assets.sources.cdc.compare import table_now
 from odi_assets.sources.cdc.lookup import keys_there
 from odi_assets.sources.cdc.mark import CaptureMark
-from odi_assets_tests.sources.cdc.mariadb.conftest import Database, Steps, texts_of
+from odi_assets_tests.sources.cdc.binlog.conftest import Database, Steps, texts_of
 from odi_assets_tests.sources.sql.servers import ADMIN, MariadbServer
 
 Made = Callable[..., Steps]
@@ -130,7 +130,7 @@ def test_a_transaction_of_xa_that_commits_behind_the_bound_of_a_run_is_taken_by_
 def test_a_table_does_not_join_while_a_transaction_of_xa_is_prepared(
     steps: Made, orders: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("odi_assets.sources.cdc.mariadb.database._PATIENCE", 0.3)
+    monkeypatch.setattr("odi_assets.sources.cdc.binlog.database._PATIENCE", 0.3)
     prepared(orders, "open", "DELETE FROM orders WHERE id = 1")
     with pytest.raises(SourceError, match="1 transaction prepared by XA") as stopped:
         steps("orders").run()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from odi_assets.sources.cdc.mariadb.events import ChangedRows, Committed
-from odi_assets.sources.cdc.mariadb.rows import grouped, joined
+from odi_assets.sources.cdc.binlog.events import ChangedRows, Committed
+from odi_assets.sources.cdc.binlog.rows import grouped, joined
 
 _COUNTED_BYTES = 1 << 20
 """Rows are counted when there are as many bytes of them: an event does not say how many it has."""

@@ -18,9 +18,9 @@ from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
 from odi_assets.sources.cdc.changes import TEXT, Values
 from odi_assets.sources.cdc.database import CapturedTable
 from odi_assets.sources.cdc.log import Shape, ShapeColumn
-from odi_assets.sources.cdc.mariadb.tables import listed_type, remedy, why_not_exact
-from odi_assets.sources.cdc.mariadb.texts import ALIKE, UNICODE, TextPool, as_in_log
-from odi_assets.sources.cdc.mariadb.wire import dumped, selected
+from odi_assets.sources.cdc.binlog.tables import listed_type, remedy, why_not_exact
+from odi_assets.sources.cdc.binlog.texts import ALIKE, UNICODE, TextPool, as_in_log
+from odi_assets.sources.cdc.binlog.wire import dumped, selected
 from odi_assets.sources.cdc.patterns import TablePatterns, named
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect
@@ -44,7 +44,7 @@ _SYSTEM_DATABASES = "'mysql', 'information_schema', 'performance_schema', 'sys'"
 
 
 @dataclass(frozen=True)
-class MariadbTable(CapturedTable):
+class ServerTable(CapturedTable):
     """A table of the server that can be captured.
 
     Attributes:
@@ -56,7 +56,7 @@ class MariadbTable(CapturedTable):
     refused: tuple[str, str] | None
 
 
-class MariadbSession:
+class BinlogSession:
     """A connection with fixed settings; see :func:`connected`."""
 
     def __init__(self, opened: Any, dialect: Dialect, label: str) -> None:
@@ -242,7 +242,7 @@ class MariadbSession:
 
     # Its tables
 
-    def tables(self, patterns: Sequence[str], known: Collection[str] = ()) -> list[MariadbTable]:
+    def tables(self, patterns: Sequence[str], known: Collection[str] = ()) -> list[ServerTable]:
         """The tables that ``patterns`` name: ``shop.orders``, ``shop.customer*``; ``!shop.audit_*`` leaves some out.
 
         Args:
@@ -259,7 +259,7 @@ class MariadbSession:
         chosen = TablePatterns.of(patterns)
         chosen.require([*rows], known, self.label)
         kept_names = chosen.kept([*rows])
-        tables_by_name: dict[str, MariadbTable] = {}
+        tables_by_name: dict[str, ServerTable] = {}
         for pattern in chosen.wanted:
             matched = [(name, rows[name]) for name in named(pattern, kept_names)]
             kept = [(name, row) for name, row in matched if row[2] == "BASE TABLE"]
@@ -271,7 +271,7 @@ class MariadbSession:
                     tables_by_name[name] = self._table(name, str(database), str(table), str(engine))
         return [tables_by_name[name] for name in sorted(tables_by_name)]
 
-    def _table(self, name: str, database: str, table: str, engine: str) -> MariadbTable:
+    def _table(self, name: str, database: str, table: str, engine: str) -> ServerTable:
         where = f"table_schema = {utf8_text(database)} AND table_name = {utf8_text(table)}"
         key = self.rows(
             f"SELECT column_name FROM information_schema.key_column_usage WHERE constraint_name = 'PRIMARY' AND {where}"
@@ -280,7 +280,7 @@ class MariadbSession:
         # In the order of the table's columns, as the log has them.
         columns = tuple(name for name in self.types(name) if name in of_key)
         quoted = ".".join(map(self.dialect.quoted, (database, table)))
-        return MariadbTable(
+        return ServerTable(
             name, quoted, columns, "", database, self._why_refused(name, database, table, engine, columns)
         )
 
@@ -399,7 +399,7 @@ def _asked(column: str, kind: str) -> str:
     return column
 
 
-def _no_table(pattern: str, matched: Sequence[tuple[str, Any]], session: MariadbSession) -> ConfigError:
+def _no_table(pattern: str, matched: Sequence[tuple[str, Any]], session: BinlogSession) -> ConfigError:
     kinds = {
         "VIEW": "a view",
         "SYSTEM VERSIONED": "a table that keeps its own history, whose deletions are none in the log",
@@ -422,7 +422,7 @@ def _no_table(pattern: str, matched: Sequence[tuple[str, Any]], session: Mariadb
 
 
 @contextmanager
-def connected(dialect: Dialect, label: str) -> Iterator[MariadbSession]:
+def connected(dialect: Dialect, label: str) -> Iterator[BinlogSession]:
     """A session of the server whose log is captured.
 
     Raises:
@@ -436,7 +436,7 @@ def connected(dialect: Dialect, label: str) -> Iterator[MariadbSession]:
         raise AssertionError("logs are captured from servers")
     try:
         with closing(plain.mysql_connection(pymysql, connection, _SILENCE_SECONDS)) as opened:
-            session = MariadbSession(opened, dialect, label)
+            session = BinlogSession(opened, dialect, label)
             for setting in _SETTINGS if session.version else ():
                 session.rows(setting)
             yield session

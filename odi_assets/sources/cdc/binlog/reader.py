@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.sources.cdc.changes import Transactions, Values
 from odi_assets.sources.cdc.database import CapturedTable, SnapshotReader
 from odi_assets.sources.cdc.log import Shape
-from odi_assets.sources.cdc.mariadb.server import MariadbSession
+from odi_assets.sources.cdc.binlog.server import BinlogSession
 
 if TYPE_CHECKING:
-    from odi_assets.sources.cdc.mariadb.database import MariadbLog
+    from odi_assets.sources.cdc.binlog.database import BinaryLog
 
 
-class MariadbReader(SnapshotReader):
+class BinlogReader(SnapshotReader):
     """A consistent snapshot of a MariaDB server, and the position of the log that it sees."""
 
-    def __init__(self, session: MariadbSession, position: int, log: MariadbLog) -> None:
+    def __init__(self, session: BinlogSession, position: int, log: BinaryLog) -> None:
         self._session, self._position, self._log = session, position, log
         self._settled = log.settled
 
