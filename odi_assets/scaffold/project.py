@@ -21,8 +21,8 @@ from odi_assets.scaffold.names import node_names, slug
 from odi_assets.scaffold.new_files import require_new, write_new
 from odi_assets.scaffold.reading import reading_of
 from odi_assets.scaffold.values import OddValue, odd_values
-from odi_assets.sources.cdc.database import CapturedTable
 from odi_assets.sources.cdc.binlog.server import connected as of_mariadb
+from odi_assets.sources.cdc.database import CapturedTable
 from odi_assets.sources.cdc.postgres.server import connected
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect, dialect_of

@@ -13,13 +13,13 @@ import pyarrow as pa
 from odi_assets.config.models import ChunksConfig
 from odi_assets.config.models.databases import LogSettings, ServerConnection
 from odi_assets.errors import ConfigError, OdiError
+from odi_assets.sources.cdc.binlog.database import BinlogDatabase
 from odi_assets.sources.cdc.capture import Capture, CaptureStep
 from odi_assets.sources.cdc.database import CapturedTable, DatabaseLog, LoggedDatabase
 from odi_assets.sources.cdc.definition import TableDefinition
 from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.log_reads import ChangesRead, ChangesSnapshot, LoggedRows
 from odi_assets.sources.cdc.look import LookTooLongError
-from odi_assets.sources.cdc.binlog.database import BinlogDatabase
 from odi_assets.sources.cdc.mark import CaptureMark, TableMark
 from odi_assets.sources.cdc.postgres.database import PostgresDatabase
 from odi_assets.sources.cdc.settings import CaptureRead

@@ -31,6 +31,14 @@ import numpy as np
 
 from odi_assets.config.models.databases import LogSettings
 from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
+from odi_assets.sources.cdc.binlog.counter import ChangeCounter
+from odi_assets.sources.cdc.binlog.events import ChangedRows, Committed, EventReader
+from odi_assets.sources.cdc.binlog.reader import BinlogReader
+from odi_assets.sources.cdc.binlog.rows import RowEvents, changes_of, grouped, joined
+from odi_assets.sources.cdc.binlog.server import BinlogSession, ServerTable, connected
+from odi_assets.sources.cdc.binlog.statements import Statement
+from odi_assets.sources.cdc.binlog.tables import BinlogTable, NamedTable
+from odi_assets.sources.cdc.binlog.texts import Charsets, TextPool
 from odi_assets.sources.cdc.changes import (
     LoggedRelation,
     LogWindow,
@@ -44,14 +52,6 @@ from odi_assets.sources.cdc.definition import TableDefinition
 from odi_assets.sources.cdc.lag import LogLag
 from odi_assets.sources.cdc.log import Shape
 from odi_assets.sources.cdc.look import LONGEST_LOOK, within
-from odi_assets.sources.cdc.binlog.counter import ChangeCounter
-from odi_assets.sources.cdc.binlog.events import ChangedRows, Committed, EventReader
-from odi_assets.sources.cdc.binlog.reader import BinlogReader
-from odi_assets.sources.cdc.binlog.rows import RowEvents, changes_of, grouped, joined
-from odi_assets.sources.cdc.binlog.server import BinlogSession, ServerTable, connected
-from odi_assets.sources.cdc.binlog.statements import Statement
-from odi_assets.sources.cdc.binlog.tables import BinlogTable, NamedTable
-from odi_assets.sources.cdc.binlog.texts import Charsets, TextPool
 from odi_assets.sources.cdc.mark import BinlogPlace, CaptureMark, binlog_text
 from odi_assets.sources.snapshot import Position
 from odi_assets.sources.sql.keys import HEX, NUMBER

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from odi_assets.errors import SourceError
-from odi_assets.sources.cdc.changes import TornLogError
 from odi_assets.sources.cdc.binlog.statements import Statement, statement_of
 from odi_assets.sources.cdc.binlog.tables import BinlogTable, table_of
 from odi_assets.sources.cdc.binlog.wire import counted_number
+from odi_assets.sources.cdc.changes import TornLogError
 
 _QUERY, _ROTATE, _FORMAT, _XID, _LOAD, _TABLE, _INCIDENT = 2, 4, 15, 16, 18, 19, 26
 _XA_PREPARE, _QUERY_COMPRESSED, _GTID = 38, 165, 162

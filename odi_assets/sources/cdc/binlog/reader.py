@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from odi_assets.sources.cdc.binlog.server import BinlogSession
 from odi_assets.sources.cdc.changes import Transactions, Values
 from odi_assets.sources.cdc.database import CapturedTable, SnapshotReader
 from odi_assets.sources.cdc.log import Shape
-from odi_assets.sources.cdc.binlog.server import BinlogSession
 
 if TYPE_CHECKING:
     from odi_assets.sources.cdc.binlog.database import BinaryLog

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from odi_assets.sources.cdc.changes import NULL, TEXT, Bytes, LogChanges, Numbers, TornLogError, Values
-from odi_assets.sources.cdc.log import Shape
 from odi_assets.sources.cdc.binlog.events import ChangedRows
 from odi_assets.sources.cdc.binlog.tables import BinlogTable
 from odi_assets.sources.cdc.binlog.texts import Charsets, TextPool, written
 from odi_assets.sources.cdc.binlog.wire import PADDING, little
+from odi_assets.sources.cdc.changes import NULL, TEXT, Bytes, LogChanges, Numbers, TornLogError, Values
+from odi_assets.sources.cdc.log import Shape
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from typing import Any
 
 from odi_assets.config.models.databases import ServerConnection
 from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
-from odi_assets.sources.cdc.changes import TEXT, Values
-from odi_assets.sources.cdc.database import CapturedTable
-from odi_assets.sources.cdc.log import Shape, ShapeColumn
 from odi_assets.sources.cdc.binlog.tables import listed_type, remedy, why_not_exact
 from odi_assets.sources.cdc.binlog.texts import ALIKE, UNICODE, TextPool, as_in_log
 from odi_assets.sources.cdc.binlog.wire import dumped, selected
+from odi_assets.sources.cdc.changes import TEXT, Values
+from odi_assets.sources.cdc.database import CapturedTable
+from odi_assets.sources.cdc.log import Shape, ShapeColumn
 from odi_assets.sources.cdc.patterns import TablePatterns, named
 from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect

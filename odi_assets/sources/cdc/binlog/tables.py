@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from odi_assets.errors import SourceError
+from odi_assets.sources.cdc.binlog.wire import counted_number
 from odi_assets.sources.cdc.changes import TornLogError
 from odi_assets.sources.cdc.log import Shape, ShapeColumn
-from odi_assets.sources.cdc.binlog.wire import counted_number
 
 BINARY = 63
 """The collation of bytes."""

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from odi_assets.errors import SourceError
-from odi_assets.sources.cdc.changes import Bytes, Numbers, gathered
 from odi_assets.sources.cdc.binlog.inet import inet4_text, inet6_text, uuid_text
 from odi_assets.sources.cdc.binlog.tables import BINARY, BinlogColumn, remedy
 from odi_assets.sources.cdc.binlog.wire import big, little
+from odi_assets.sources.cdc.changes import Bytes, Numbers, gathered
 
 _ZERO, _MINUS, _POINT, _COLON, _DASH, _SPACE = (ord(character) for character in "0-.:- ")
 ALIKE = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})

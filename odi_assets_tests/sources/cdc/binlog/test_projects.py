@@ -13,8 +13,8 @@ from odi_assets.errors import ConfigError
 from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.nodes.recovery.findings import Kind
 from odi_assets.state.records import RunStatus
-from odi_assets_tests.sources.cdc.conftest import held, run_all
 from odi_assets_tests.sources.cdc.binlog.conftest import Capture, Database
+from odi_assets_tests.sources.cdc.conftest import held, run_all
 
 _COLUMNS = {
     "a": ("tinyint unsigned", "200", 200),
