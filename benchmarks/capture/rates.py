@@ -7,6 +7,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.capture import mariadb, postgres
@@ -84,7 +85,8 @@ def _measured(found: captures.LogSource, step: captures.CaptureStep, name: str, 
     step, _ = found.step(step.after)
     spent = time.process_time() - began
     # A server describes a table again whenever it was analyzed.
-    changes = sum(pc.sum(pc.not_equal(part["op"], Op.SHAPE.value)).as_py() for part in step.rows)
+    parts = [step.rows] if isinstance(step.rows, pa.Table) else step.rows
+    changes = sum(pc.sum(pc.not_equal(part["op"], Op.SHAPE.value)).as_py() for part in parts)
     if changes != _CHANGES:
         raise RuntimeError(f"{changes:,} of {_CHANGES:,} changes are there")
     rate = changes / spent

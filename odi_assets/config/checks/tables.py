@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import takewhile
 
@@ -19,6 +20,8 @@ path there: comparable, whatever the connections' names; it begins with the addr
 _DEEPEST = 6
 """Levels of folders below a table that a glob is tried with."""
 _Store = tuple[str, ...]
+_LAST = "\U0010ffff"
+"""Behind all letters of paths."""
 
 
 def shared_folders(project: ProjectView) -> Iterator[Mistake]:
@@ -58,11 +61,11 @@ def _overlap(folder: _Folder, other_folder: _Folder) -> str:
 def tables_as_sources(project: ProjectView) -> Iterator[Mistake]:
     """Find nodes that read the files of another node's table, some of which hold rows that were removed; and nodes that
     follow the table that they write, which each of their runs changes."""
-    tables = list(_tables(project))
+    tables = _TableFolders(_tables(project))
     for node in project.nodes:
         for at, read in node.config.reads.items():
             store, path = _place(project, read.connection, read.stored_at)
-            owners = [owner for owner, its_store, folder in tables if its_store == store and _reads(read, path, folder)]
+            owners = [owner for owner, folder in tables.near(store, path) if _reads(read, path, folder)]
             own = any(owner is node for owner in owners)
             if owners and read.READS == "files":
                 shown = owners[0].shown
@@ -74,6 +77,30 @@ def tables_as_sources(project: ProjectView) -> Iterator[Mistake]:
                 text = "the node writes this table: each run would find what the run before it wrote, for ever; read "
                 text += "the table that its rows come from, or this one whole (without `incremental`)"
                 yield Mistake(text, at=(*node.path, *at, "path"))
+
+
+class _TableFolders:
+    """The folders of tables, found by a path: a project of a thousand nodes has a million pairs of path and table."""
+
+    def __init__(self, tables: Iterable[tuple[NodeView, _Store, str]]) -> None:
+        self._folders: dict[_Store, list[tuple[str, int]]] = {}
+        self._owners: list[tuple[NodeView, str]] = []
+        for owner, store, folder in tables:
+            self._folders.setdefault(store, []).append((f"{folder}/", len(self._owners)))
+            self._owners.append((owner, folder))
+        for folders in self._folders.values():
+            folders.sort()
+
+    def near(self, store: _Store | None, path: str) -> list[tuple[NodeView, str]]:
+        """The tables around or below what a path names before its first wildcard, in the order of the project."""
+        folders = self._folders.get(store or (), [])
+        fixed = f"{_fixed(path)}/"
+        inside_it = folders[bisect_left(folders, (fixed,)) : bisect_left(folders, (f"{fixed}{_LAST}",))]
+        around = [fixed[: place + 1] for place, letter in enumerate(fixed[:-1]) if letter == "/"]
+        spans = [(bisect_left(folders, (outer,)), bisect_left(folders, (outer, len(self._owners)))) for outer in around]
+        numbers = [number for _, number in inside_it]
+        numbers += [number for first, end in spans for _, number in folders[first:end]]
+        return [self._owners[number] for number in sorted(numbers)]
 
 
 def _tables(project: ProjectView) -> Iterator[tuple[NodeView, _Store, str]]:
@@ -100,8 +127,7 @@ def _reads(read: ReadConfig, path: str, table: str) -> bool:
     """Whether the path of a source names the folder of a table, or files in it."""
     if read.READS != "files":
         return read.READS == "table" and path == table
-    fixed = "/".join(takewhile(lambda part: not set(part) & set("*?["), path.split("/")))
-    last = posixpath.basename(path)
+    fixed, last = _fixed(path), posixpath.basename(path)
     if fixed == path and f"{table}/".startswith(f"{path.rstrip('/')}/"):
         return True
     if f"{fixed}/".startswith(f"{table}/"):
@@ -109,6 +135,11 @@ def _reads(read: ReadConfig, path: str, table: str) -> bool:
     # Files lie in the folder of a write, and in folders of partitions.
     names = (f"{table}/{'k=1/' * depth}1.parquet" for depth in range(_DEEPEST))
     return any(_matches(path.split("/"), name.split("/")) for name in names)
+
+
+def _fixed(path: str) -> str:
+    """The folders of a path before its first wildcard."""
+    return "/".join(takewhile(lambda part: not set(part) & set("*?["), path.split("/")))
 
 
 def _matches(glob: Sequence[str], parts: Sequence[str]) -> bool:

@@ -1,20 +1,27 @@
-"""Events of MariaDB's binary log, put together to the transactions that committed.
+"""Events of a binary log, put together to the transactions that committed.
 
 A Python loop passes all events, so it looks at few bytes of each; rows stay as they are for :mod:`rows`. Events of a
 transaction count where it commits. What it did after a savepoint that it went back to does not count, nor does a
 transaction that was rolled back, which the log has if it changed tables that have no transactions. The changes of a
 transaction that was prepared by XA are kept until it commits.
 
-The format: https://mariadb.com/docs/server/reference/clientserver-protocol/replication-protocol
+MariaDB and MySQL have the same events but for those that begin a transaction, and for XA, which MariaDB notes there and
+MySQL in statements. The numbers of events differ, so one reader takes both.
+
+The formats: https://mariadb.com/docs/server/reference/clientserver-protocol/replication-protocol and
+https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_replication.html
 """
 
 from __future__ import annotations
 
 import struct
+import uuid
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
+
+import pyarrow as pa
 
 from odi_assets.errors import SourceError
 from odi_assets.sources.cdc.binlog.statements import Statement, statement_of
@@ -23,16 +30,17 @@ from odi_assets.sources.cdc.binlog.wire import counted_number
 from odi_assets.sources.cdc.changes import TornLogError
 
 _QUERY, _ROTATE, _FORMAT, _XID, _LOAD, _TABLE, _INCIDENT = 2, 4, 15, 16, 18, 19, 26
-_XA_PREPARE, _QUERY_COMPRESSED, _GTID = 38, 165, 162
-_ROWS = {23: "I", 24: "U", 25: "D", 166: "I", 167: "U", 168: "D"}
-_COMPRESSED = frozenset({166, 167, 168})
-_IGNORED = frozenset({3, 5, 9, 11, 13, 14, 17, 27, 28, 29, 160, 161, 163, 164})
-"""STOP, INTVAR, blocks of LOAD DATA, RAND, USER_VAR, heartbeats, annotations, checkpoints, lists of GTIDs."""
+_XA_PREPARE, _QUERY_COMPRESSED, _PARTIAL_ROWS, _PAYLOAD = 38, 165, 39, 40
+_ROWS = {**dict.fromkeys((23, 30, 166), "I"), **dict.fromkeys((24, 31, 167), "U"), **dict.fromkeys((25, 32, 168), "D")}
+_COMPRESSED, _WITH_EXTRAS = frozenset({166, 167, 168}), frozenset({30, 31, 32})
+_IGNORED = frozenset({3, 5, 9, 11, 13, 14, 17, 27, 28, 29, 35, 36, 37, 41, 160, 161, 163, 164})
+"""STOP, INTVAR, blocks of LOAD DATA, RAND, USER_VAR, heartbeats, annotations, checkpoints, lists of GTIDs, groups."""
 _IGNORABLE = 0x80
 _STANDALONE, _PREPARED, _COMPLETED, _HAS_GROUP = 0x01, 0x40, 0x80, 0x02
 _HEADER = struct.Struct("<xIBIIIH")
 _BODY = 20
 _CHECKSUM_BYTES = 4
+_PACKED_BY, _UNPACKED_SIZE, _BY_ZSTD, _BY_NOTHING = 2, 3, 0, 255
 
 
 class ChangedRows:
@@ -60,31 +68,37 @@ class Committed:
         position: where it ends in the log.
         gtid: names it, as in ``0-1-42``.
         sequence: the last number of that.
-        second: when it was committed, in seconds since 1970.
+        committed_us: when it was committed, in microseconds since 1970; of MariaDB, whole seconds.
         began: where its changes begin in the log.
         entries: what it did, in order.
-        xa: the name that XA gave it, as `XA RECOVER FORMAT='SQL'` lists it; empty for any other.
+        xa: the name that XA gave it, as MariaDB's `XA RECOVER FORMAT='SQL'` lists it; empty for any other.
     """
 
     position: int
     began: int
     gtid: str
     sequence: int
-    second: int
+    committed_us: int
     entries: list[LogEntry]
     xa: str = ""
 
 
 @dataclass
 class _Open:
-    """The transaction that the log is in."""
+    """The transaction that the log is in.
+
+    Attributes:
+        is_alone: it is one statement, and ends with it.
+        prepared, completes: the name that XA gives a transaction which begins here, and ends later; or which ends here.
+    """
 
     gtid: str
     sequence: int
     is_alone: bool
     began: int
-    prepared: bytes | None = None
-    completes: bytes | None = None
+    prepared: str | None = None
+    completes: str | None = None
+    committed_us: int = 0
     entries: list[LogEntry] = field(default_factory=list)
     savepoints: dict[str, int] = field(default_factory=dict)
 
@@ -111,7 +125,7 @@ class EventReader:
     file: int
     offset: int = 0
     created: dict[int, int] = field(default_factory=dict)
-    prepared: dict[bytes, _Open] = field(default_factory=dict)
+    prepared: dict[str, _Open] = field(default_factory=dict)
     _checksum: int = 0
     _open: _Open | None = None
     _tables: dict[bytes, BinlogTable | None] = field(default_factory=dict)
@@ -130,7 +144,7 @@ class EventReader:
             SourceError: it lacks what a capture needs.
         """
         for event in events:
-            second, kind, server, _, end, flags = _HEADER.unpack_from(event)
+            second, kind, _, _, end, _ = _HEADER.unpack_from(event)
             if kind == _ROTATE:
                 self._rotated(event)
                 continue
@@ -146,27 +160,37 @@ class EventReader:
                 if end < before:
                     self._too_long()
                 self.offset = end
-            opened = self._open
-            if kind == _TABLE:
-                self._table(event)
-            elif kind in _ROWS:
-                self._rows(event, kind)
-            elif kind == _GTID:
-                self._open = _opened(event, server, self.file << 32 | before)
-            elif opened is None:
-                self._require_harmless(kind, flags)
-            elif kind == _XID:
-                yield self._ended(opened, second)
-            elif kind in (_QUERY, _QUERY_COMPRESSED, _LOAD, _XA_PREPARE):
-                transaction = (
-                    self._prepare(opened, event, second)
-                    if kind == _XA_PREPARE
-                    else self._statement(opened, event, kind, second)
-                )
+            inner = _unpacked(event) if kind == _PAYLOAD else (event,)
+            for one in inner:
+                transaction = self._taken(one, before)
                 if transaction is not None:
                     yield transaction
-            else:
-                self._require_harmless(kind, flags)
+
+    def _taken(self, event: bytes, before: int) -> Committed | None:
+        """Take an event in, without its checksum; the transaction that ends with it.
+
+        Args:
+            before: where the event begins.
+        """
+        second, kind, server, _, _, flags = _HEADER.unpack_from(event)
+        opened = self._open
+        if kind == _TABLE:
+            self._table(event)
+        elif kind in _ROWS:
+            self._rows(event, kind)
+        elif kind in _BEGINS:
+            self._open = _BEGINS[kind](event, server, self.file << 32 | before)
+        elif opened is None:
+            self._require_harmless(kind, flags)
+        elif kind == _XID:
+            return self._ended(opened, second)
+        elif kind == _XA_PREPARE:
+            return self._prepare(opened, event, second)
+        elif kind in (_QUERY, _QUERY_COMPRESSED, _LOAD):
+            return self._statement(opened, event, kind, second)
+        else:
+            self._require_harmless(kind, flags)
+        return None
 
     def _rotated(self, event: bytes) -> None:
         """Go to the file that follows. What the file itself says at its end is left over: the server says it again."""
@@ -202,7 +226,8 @@ class EventReader:
             return
         if self._open is None:
             raise TornLogError(f"{self.label}: the log has rows outside of a transaction")
-        width, offset = counted_number(event, _BODY + 8)
+        extras = int.from_bytes(event[_BODY + 8 : _BODY + 10], "little") if kind in _WITH_EXTRAS else 0
+        width, offset = counted_number(event, _BODY + 8 + extras)
         op = _ROWS[kind]
         for _ in range(2 if op == "U" else 1):
             present = int.from_bytes(event[offset : offset + table.bitmap_bytes], "little")
@@ -222,6 +247,13 @@ class EventReader:
 
     def _statement(self, opened: _Open, event: bytes, kind: int, second: int) -> Committed | None:
         text, database = _query(event, kind)
+        if opened.is_alone and (text == "BEGIN" or text.startswith("XA ")):
+            # MySQL's: what begins a transaction says no more than its name.
+            verb, _, name = text.partition(" X'")
+            if verb not in ("XA COMMIT", "XA ROLLBACK"):
+                opened.is_alone = False
+                return None
+            opened.completes = f"X'{name}"
         if opened.completes is not None:
             self._open = None
             known = self.prepared.pop(opened.completes, None)
@@ -254,15 +286,17 @@ class EventReader:
         if event[_BODY]:
             # It is prepared and committed at once.
             return self._ended(opened, second)
-        if opened.prepared is not None and opened.entries:
-            self.prepared[opened.prepared] = opened
+        name = opened.prepared or _prepared_name(event)
+        if opened.entries:
+            self.prepared[name] = opened
         self._open = None
         return None
 
     def _ended(self, opened: _Open, second: int) -> Committed:
         self._open = None
-        name = "" if opened.completes is None else _listed(opened.completes)
-        return Committed(self.position, opened.began, opened.gtid, opened.sequence, second, opened.entries, name)
+        moment = opened.committed_us or second * 1_000_000
+        name = opened.completes or ""
+        return Committed(self.position, opened.began, opened.gtid, opened.sequence, moment, opened.entries, name)
 
     def _require_harmless(self, kind: int, flags: int) -> None:
         """Raises an error for events that a capture may not pass."""
@@ -271,6 +305,13 @@ class EventReader:
                 f"{self.label}: the server notes in its log, before {self.offset} of file {self.file}, that events are "
                 "missing there",
                 fix=self.again,
+                label=self.label,
+            )
+        if kind == _PARTIAL_ROWS:
+            raise SourceError(
+                f"{self.label}: the log has, before {self.offset} of file {self.file}, changes of JSON without the whole "
+                "values: somebody made them in a session whose `binlog_row_value_options` is PARTIAL_JSON",
+                fix=f"have that session leave `binlog_row_value_options` empty; then {self.again}",
                 label=self.label,
             )
         if kind not in _IGNORED and not flags & _IGNORABLE:
@@ -284,23 +325,56 @@ class EventReader:
         )
 
 
-def _opened(event: bytes, server: int, began: int) -> _Open:
+def _begun_in_mariadb(event: bytes, server: int, began: int) -> _Open:
     sequence, domain, flags = struct.unpack_from("<QIB", event, _BODY)
     opened = _Open(f"{domain}-{server}-{sequence}", sequence, bool(flags & _STANDALONE), began)
     if flags & (_PREPARED | _COMPLETED):
         name = event[_BODY + 13 + (8 if flags & _HAS_GROUP else 0) :]
-        name = name[: 6 + name[4] + name[5]]
+        listed = _listed(int.from_bytes(name[:4], "little"), name[6 : 6 + name[4]], name[6 + name[4] :][: name[5]])
         if flags & _PREPARED:
-            opened.prepared = name
+            opened.prepared = listed
         else:
-            opened.completes = name
+            opened.completes = listed
     return opened
 
 
-def _listed(name: bytes) -> str:
-    """The name of a transaction of XA as the server lists it."""
-    first, end = name[6 : 6 + name[4]], name[6 + name[4] :]
-    return f"X'{first.hex()}',X'{end.hex()}',{int.from_bytes(name[:4], 'little')}"
+def _begun_in_mysql(event: bytes, server: int, began: int) -> _Open:
+    del server
+    number = int.from_bytes(event[_BODY + 17 : _BODY + 25], "little")
+    # The highest bit says that the time of the server where it was made follows.
+    moment = int.from_bytes(event[_BODY + 42 : _BODY + 49], "little") & (1 << 55) - 1
+    return _Open(f"{uuid.UUID(bytes=event[_BODY + 1 : _BODY + 17])}:{number}", number, True, began, committed_us=moment)
+
+
+def _prepared_name(event: bytes) -> str:
+    """The name of a transaction that MySQL's XA prepares."""
+    kind, first, last = struct.unpack_from("<III", event, _BODY + 1)
+    name = event[_BODY + 13 :]
+    return _listed(kind, name[:first], name[first : first + last])
+
+
+def _listed(kind: int, first: bytes, last: bytes) -> str:
+    """The name of a transaction of XA as servers write it."""
+    return f"X'{first.hex()}',X'{last.hex()}',{kind}"
+
+
+def _unpacked(event: bytes) -> Iterator[bytes]:
+    """The events that MySQL's `binlog_transaction_compression` packed into one, each behind a byte 0."""
+    fields: dict[int, int] = {}
+    offset = _BODY
+    while event[offset]:
+        kind, offset = counted_number(event, offset)
+        size, offset = counted_number(event, offset)
+        fields[kind], _ = counted_number(event, offset)
+        offset += size
+    data = event[offset + 1 :]
+    if fields.get(_PACKED_BY, _BY_NOTHING) == _BY_ZSTD:
+        data = pa.Codec("zstd").decompress(data, fields[_UNPACKED_SIZE], asbytes=True)
+    offset = 0
+    while offset < len(data):
+        size = int.from_bytes(data[offset + 9 : offset + 13], "little")
+        yield b"\0" + data[offset : offset + size]
+        offset += size
 
 
 def _query(event: bytes, kind: int) -> tuple[str, str]:
@@ -319,3 +393,7 @@ def _uncompressed(data: bytes) -> bytes:
     if data[0] & 0x70:
         raise TornLogError("the log is compressed in a way that is not known")
     return zlib.decompress(data[1 + (data[0] & 0x07) :])
+
+
+_BEGINS: Mapping[int, Callable[[bytes, int, int], _Open]] = {162: _begun_in_mariadb, 33: _begun_in_mysql}
+"""By number of an event that begins a transaction, what reads it."""
