@@ -1,4 +1,4 @@
-"""What a capture of a MariaDB server's log can have, and what the server or its user lacks before it can begin."""
+"""What a capture of a binary log can have, and what the server or its user lacks before it can begin."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from contextlib import closing
 
 from odi_assets.errors import ConfigError, SourceError
 from odi_assets.scaffold.capture import Need
-from odi_assets.sources.cdc.binlog.server import BinlogSession, ServerTable
+from odi_assets.sources.cdc.binlog.database import connected
+from odi_assets.sources.cdc.binlog.session import BinlogSession, ServerTable
 
 
-def require_mariadb(session: BinlogSession) -> None:
+def require_log(session: BinlogSession) -> None:
     """Raises ConfigError if the server is of a kind, or a version, whose log is not captured."""
     try:
         session.require_version()
@@ -41,7 +42,11 @@ def needs_of_log(session: BinlogSession) -> Iterator[Need]:
     try:
         file, *_ = session.status()
         session.files()
-        with closing(session.events(file, 4, 0, again="type the command again")) as events:
+        session.prepared()
+        with (
+            connected(session.dialect, session.label) as reader,
+            closing(reader.events(file, 4, 0, again="type the command again")) as events,
+        ):
             next(events, None)
     except SourceError as error:
         yield Need(error.message.removeprefix(f"{session.label}: "), str(error.fix))

@@ -13,7 +13,7 @@ from odi_assets.config.json_schema import SCHEMA_FILE, schema_text
 from odi_assets.errors import ConfigError, SourceError
 from odi_assets.nodes.project import DEFAULT_PROJECT_FILE
 from odi_assets.scaffold.address import DatabaseAddress, read_address
-from odi_assets.scaffold.binlog import needs_of_log, require_mariadb, why_not_in_log
+from odi_assets.scaffold.binlog import needs_of_log, require_log, why_not_in_log
 from odi_assets.scaffold.capture import Need, columns_left_out, free_slot, needs, why_not_captured
 from odi_assets.scaffold.catalog import CatalogTable, read_catalog
 from odi_assets.scaffold.file import LAKE, SYSTEM, Node, ProjectFile
@@ -21,7 +21,7 @@ from odi_assets.scaffold.names import node_names, slug
 from odi_assets.scaffold.new_files import require_new, write_new
 from odi_assets.scaffold.reading import reading_of
 from odi_assets.scaffold.values import OddValue, odd_values
-from odi_assets.sources.cdc.binlog.server import connected as of_mariadb
+from odi_assets.sources.cdc.binlog.database import connected as of_binlog
 from odi_assets.sources.cdc.database import CapturedTable
 from odi_assets.sources.cdc.postgres.server import connected
 from odi_assets.sources.sql import position as plain
@@ -259,8 +259,8 @@ class ProjectMaker:
         chosen.left_out |= {
             name: catalog_table.kind for name, catalog_table in tables.items() if catalog_table.kind is not None
         }
-        with of_mariadb(self.dialect, self.address.shown) as session:
-            require_mariadb(session)
+        with of_binlog(self.dialect, self.address.shown) as session:
+            require_log(session)
             lacking = tuple(needs_of_log(session))
             for name, table in tables.items():
                 # Of a table that it may not read, a user does not see the key.

@@ -25,7 +25,8 @@ def _calls(folder: Path, nodes: int) -> int:
     lines = []
     for number in range(nodes):
         read = f"read: {{connection: landing, format: csv, path: 'n{number}/*.csv', schema: id BIGINT}}"
-        above = f"inputs: {{above: {{node: n{number - 1}, incremental: version}}}}, transform: {{sql: SELECT id FROM above}}"
+        inputs = f"inputs: {{above: {{node: n{number - 1}, incremental: version}}}}"
+        above = f"{inputs}, transform: {{sql: SELECT id FROM above}}"
         write = f"write: {{connection: lake, path: n{number}, mode: upsert, keys: [id]}}"
         lines.append(f"  - {{name: n{number}, {above if number % 4 else read}, {write}}}")
     file = folder / f"{nodes}.yaml"

@@ -264,7 +264,7 @@ class Mysql(Dialect):
     session = (
         "SET time_zone = '+00:00', sql_select_limit = 18446744073709551615, sql_big_selects = 1, "
         "sql_mode = REPLACE(@@sql_mode, 'PAD_CHAR_TO_FULL_LENGTH', ''), "
-        "group_concat_max_len = GREATEST(@@group_concat_max_len, 1048576) "
+        "group_concat_max_len = CAST(GREATEST(@@group_concat_max_len, 1048576) AS UNSIGNED) "
         "/*M!100101 , max_statement_time = 0 */ /*M!100304 , system_versioning_asof = DEFAULT */ "
         "/*!50708 , max_execution_time = 0 */"
     )

@@ -130,6 +130,34 @@ class MariadbServer(Server):
         )
 
 
+class MysqlServer(MariadbServer):
+    """A server of MySQL, which takes the statements of tests that are written for MariaDB."""
+
+    def connect(self, user: str = USER) -> Any:
+        import pymysql
+
+        opened = super().connect(user)
+        opened.cursorclass = _spelled(pymysql.cursors.Cursor)
+        return opened
+
+
+def _spelled(cursor: Any) -> Any:
+    """Cursors that know the numbers from one to another, as MariaDB does."""
+
+    class SpelledCursor(cursor):  # type: ignore[misc]
+        def execute(self, query: str, args: Any = None) -> Any:
+            query = re.sub(r"\bseq_(\d+)_to_(\d+)\b", _NUMBERS_OF_MYSQL, query)
+            return super().execute(query, args)
+
+    return SpelledCursor
+
+
+_NUMBERS_OF_MYSQL = (
+    r"(WITH RECURSIVE one (seq) AS (SELECT \1 UNION ALL SELECT seq + 1 FROM one WHERE seq < \2) SELECT seq FROM one) "
+    "numbers"
+)
+
+
 def postgres_program(name: str) -> str | None:
     """A program of the PostgreSQL of the machine: of the folders that `ODI_TEST_POSTGRES` names, as a path does; of the
     newest of Debian's packages; or of the path."""
@@ -283,6 +311,56 @@ def mariadb_again(folder: Path, port: int, *more: str) -> Iterator[MariadbServer
         server = MariadbServer(port)
         _when_it_answers(lambda: server.connect().close())
         yield server
+
+
+@contextmanager
+def mysql(folder: Path) -> Iterator[MysqlServer]:
+    """A new MySQL server with its data in ``folder``."""
+    first, quoted = folder / "first.sql", PASSWORD.replace("'", "''")
+    first.write_text(
+        f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci;\n"
+        f"CREATE USER '{USER}'@'127.0.0.1' IDENTIFIED BY '{quoted}';\n"
+        f"GRANT ALL ON {DATABASE}.* TO '{USER}'@'127.0.0.1';\n"
+        f"GRANT REPLICATION SLAVE, REPLICATION CLIENT, XA_RECOVER_ADMIN ON *.* TO '{USER}'@'127.0.0.1';\n"
+        f"CREATE USER '{ADMIN}'@'127.0.0.1' IDENTIFIED BY '{quoted}';\n"
+        f"GRANT ALL ON *.* TO '{ADMIN}'@'127.0.0.1' WITH GRANT OPTION;\n",
+        encoding="utf-8",
+    )
+    as_user = _given_to("mysql", folder)
+    install = [str(mysqld()), "--no-defaults", "--initialize-insecure", f"--datadir={folder / 'data'}"]
+    subprocess.run([*install, f"--log-error={folder / 'install'}"], check=True, capture_output=True, **as_user)
+    with mysql_again(folder, _free_port(), f"--init-file={first}") as server:
+        yield server
+
+
+@contextmanager
+def mysql_again(folder: Path, port: int, *more: str) -> Iterator[MysqlServer]:
+    """A MySQL server whose data are in ``folder`` already.
+
+    Args:
+        more: options of it.
+    """
+    as_user = _given_to("mysql", folder)
+    command = [str(mysqld()), "--no-defaults", f"--datadir={folder / 'data'}", f"--port={port}", "--mysqlx=OFF"]
+    command += [f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}", "--bind-address=127.0.0.1"]
+    command += ["--default-time-zone=-05:00", "--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=32M"]
+    command += ["--log-bin=odi-bin", "--binlog-format=ROW", "--binlog-row-metadata=FULL", "--server-id=7"]
+    command += ["--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--performance-schema=OFF", "--secure-file-priv="]
+    command += ["--cte-max-recursion-depth=1000000"]
+    with _running([*command, "--skip-name-resolve", *more], folder, as_user):
+        server = MysqlServer(port)
+        _when_it_answers(lambda: server.connect().close())
+        yield server
+
+
+def mysqld() -> str | None:
+    """The program of a MySQL server: the one that `ODI_TEST_MYSQL` names, or one on the path that is not MariaDB's."""
+    named = os.environ.get("ODI_TEST_MYSQL")
+    program = named or shutil.which("mysqld", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None:
+        return None
+    said = subprocess.run([program, "--version"], check=False, capture_output=True, text=True).stdout
+    return None if "mariadb" in said.lower() or not said else program
 
 
 def mariadbd() -> str | None:

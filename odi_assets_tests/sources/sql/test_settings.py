@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ServerConnection
 from odi_assets.nodes.node import Node
-from odi_assets.sources.cdc.binlog.server import connected
+from odi_assets.sources.cdc.binlog.database import connected
 from odi_assets.sources.reads import UnresolvedRead
 from odi_assets.sources.sql.dialects import dialect_of
 from odi_assets_tests.nodes.support import Sandbox

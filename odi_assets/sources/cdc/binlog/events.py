@@ -127,6 +127,7 @@ class EventReader:
     created: dict[int, int] = field(default_factory=dict)
     prepared: dict[str, _Open] = field(default_factory=dict)
     _checksum: int = 0
+    _of_mysql: bool = False
     _open: _Open | None = None
     _tables: dict[bytes, BinlogTable | None] = field(default_factory=dict)
     _known: dict[bytes, BinlogTable | None] = field(default_factory=dict)
@@ -205,6 +206,7 @@ class EventReader:
 
     def _described(self, event: bytes, second: int) -> None:
         self.created[self.file] = second
+        self._of_mysql = b"mariadb" not in event[_BODY + 2 : _BODY + 52].lower()
         self._checksum = event[-_CHECKSUM_BYTES - 1]
         if self._checksum not in (0, 1):
             raise TornLogError(f"{self.label}: the log has checksums of kind {self._checksum}, which is not known")
@@ -212,7 +214,7 @@ class EventReader:
     def _table(self, event: bytes) -> None:
         body = event[_BODY + 6 :]
         if body not in self._tables:
-            self._tables[body] = table_of(body, self.wanted, self.label, self.again)
+            self._tables[body] = table_of(body, self.wanted, self.label, self.again, of_mysql=self._of_mysql)
         self._known[event[_BODY : _BODY + 6]] = self._tables[body]
 
     def _rows(self, event: bytes, kind: int) -> None:
@@ -309,7 +311,7 @@ class EventReader:
             )
         if kind == _PARTIAL_ROWS:
             raise SourceError(
-                f"{self.label}: the log has, before {self.offset} of file {self.file}, changes of JSON without the whole "
+                f"{self.label}: the log has, before {self.offset} of file {self.file}, changed JSON without the whole "
                 "values: somebody made them in a session whose `binlog_row_value_options` is PARTIAL_JSON",
                 fix=f"have that session leave `binlog_row_value_options` empty; then {self.again}",
                 label=self.label,

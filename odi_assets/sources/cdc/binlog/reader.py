@@ -1,16 +1,16 @@
-"""Rows of tables as a consistent snapshot of a MariaDB server has them."""
+"""Rows of tables as a consistent snapshot of a server has them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.sources.cdc.binlog.server import BinlogSession
+from odi_assets.sources.cdc.binlog.session import BinlogSession
 from odi_assets.sources.cdc.changes import Transactions, Values
 from odi_assets.sources.cdc.database import CapturedTable, SnapshotReader
 from odi_assets.sources.cdc.log import Shape
 
 if TYPE_CHECKING:
-    from odi_assets.sources.cdc.binlog.database import BinaryLog
+    from odi_assets.sources.cdc.binlog.binary_log import BinaryLog
 
 
 class BinlogReader(SnapshotReader):

@@ -1,4 +1,4 @@
-"""Tables and columns of MariaDB: as the binary log describes them, and as the server lists them, with the same names.
+"""Tables and columns: as the binary log describes them, and as the server lists them, with the same names.
 
 Types are named as the server does, without what changes no value: ``int unsigned``, ``decimal(12,2)``, ``varchar(9)``.
 """
@@ -20,8 +20,9 @@ _WHOLE = {1: ("tinyint", 1), 2: ("smallint", 2), 9: ("mediumint", 3), 3: ("int",
 _FLOATS = {4: ("float", 4), 5: ("double", 8)}
 _TIMES = {17: ("timestamp", 4), 18: ("datetime", 5), 19: ("time", 3)}
 _NUMBERS = frozenset({*_WHOLE, *_FLOATS, 246})
+"""Types whose signs the log notes; MySQL notes that of years, too."""
 _METADATA_BYTES = {4: 1, 5: 1, 15: 2, 16: 2, 17: 1, 18: 1, 19: 1, 245: 1, 246: 2, 252: 1, 254: 2, 255: 1}
-_STRING, _VARCHAR, _BLOB, _GEOMETRY, _ENUM, _SET = 254, 15, 252, 255, 247, 248
+_STRING, _VARCHAR, _BLOB, _GEOMETRY, _ENUM, _SET, _JSON, _YEAR = 254, 15, 252, 255, 247, 248, 245, 13
 _TEXTS = frozenset({_STRING, _VARCHAR, _BLOB})
 _BLOB_SIZES = {1: "tiny", 2: "", 3: "medium", 4: "long"}
 _OLD_TIMES = {7: "timestamp", 11: "time", 12: "datetime"}
@@ -104,8 +105,13 @@ class NamedTable:
     identity: str = "d"
 
 
-def table_of(body: bytes, wanted: frozenset[str], label: str, again: str) -> BinlogTable | None:
+def table_of(
+    body: bytes, wanted: frozenset[str], label: str, again: str, *, of_mysql: bool = False
+) -> BinlogTable | None:
     """The table that an event describes, without its number; None if it is not one of ``wanted``.
+
+    Args:
+        of_mysql: the log is one of MySQL.
 
     Raises:
         SourceError: it has columns whose values the log does not tell exactly, or the log does not name its columns.
@@ -129,7 +135,8 @@ def table_of(body: bytes, wanted: frozenset[str], label: str, again: str) -> Bin
         )
     names = [text.decode() for text in _texts(fields[_NAMES])]
     columns = _columns(codes, metadata, names, f"{label}: {table}")
-    return BinlogTable(table, tuple(_described(columns, codes, fields)))
+    has_sign = _NUMBERS | {_YEAR} if of_mysql else _NUMBERS
+    return BinlogTable(table, tuple(_described(columns, codes, fields, has_sign)))
 
 
 def _columns(codes: bytes, metadata: bytes, names: Sequence[str], where: str) -> list[BinlogColumn]:
@@ -152,7 +159,7 @@ def _column(code: int, data: bytes, name: str, where: str) -> BinlogColumn:
         return BinlogColumn(name, shown, size + (data[0] + 1) // 2, digits=data[0])
     if code in (10, 14):
         return BinlogColumn(name, "date", 3)
-    if code == 13:
+    if code == _YEAR:
         return BinlogColumn(name, "year", 1)
     if code == 246:
         return BinlogColumn(name, f"decimal({data[0]},{data[1]})", decimal_bytes(*data), digits=data[0], scale=data[1])
@@ -164,6 +171,8 @@ def _column(code: int, data: bytes, name: str, where: str) -> BinlogColumn:
         return BinlogColumn(name, "varchar", prefix=1 if longest < 256 else 2, digits=longest)
     if code == _BLOB:
         return BinlogColumn(name, _BLOB_SIZES[data[0]], prefix=data[0])
+    if code == _JSON:
+        return BinlogColumn(name, "json", prefix=data[0])
     if code == _GEOMETRY:
         return BinlogColumn(name, "geometry", prefix=data[0])
     if code == _STRING:
@@ -206,10 +215,12 @@ def _fields(data: bytes) -> dict[int, bytes]:
     return fields
 
 
-def _described(columns: Sequence[BinlogColumn], codes: bytes, fields: Mapping[int, bytes]) -> list[BinlogColumn]:
+def _described(
+    columns: Sequence[BinlogColumn], codes: bytes, fields: Mapping[int, bytes], with_sign: frozenset[int]
+) -> list[BinlogColumn]:
     """The columns, with their signs, collations, members and keys."""
     described: list[BinlogColumn] = []
-    has_sign = [index for index, code in enumerate(codes) if code in _NUMBERS]
+    has_sign = [index for index, code in enumerate(codes) if code in with_sign]
     signs = fields.get(_SIGNS, b"")
     unsigned = {
         index

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from odi_assets.errors import SourceError
 from odi_assets.sources.cdc.binlog.inet import inet4_text, inet6_text, uuid_text
+from odi_assets.sources.cdc.binlog.json_texts import json_text
 from odi_assets.sources.cdc.binlog.tables import BINARY, BinlogColumn, remedy
 from odi_assets.sources.cdc.binlog.wire import big, little
 from odi_assets.sources.cdc.changes import Bytes, Numbers, gathered
@@ -336,6 +337,8 @@ def written(
         return _FIXED[bare](pool, start, column)
     if bare in ("enum", "set"):
         return _listed(pool, start, column, charsets)
+    if bare == "json":
+        return _by_value(pool, start, length, 0, json_text)
     if bare in _ADDRESSES:
         return _by_value(pool, start, length, *_ADDRESSES[bare])
     if column.collation in (0, BINARY):

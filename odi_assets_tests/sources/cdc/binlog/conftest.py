@@ -1,4 +1,4 @@
-"""A MariaDB server whose binary log is captured, and projects that capture it."""
+"""Servers of MariaDB and MySQL whose binary log is captured, and projects that capture it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,16 @@ from odi_assets.sources.cdc import source as captures
 from odi_assets.sources.cdc.log import Op
 from odi_assets.sources.cdc.mark import CaptureMark
 from odi_assets_tests.nodes.support import HEAD, Sandbox
-from odi_assets_tests.sources.sql.servers import ADMIN, DATABASE, MariadbServer, mariadb, mariadbd
+from odi_assets_tests.sources.sql.servers import (
+    ADMIN,
+    DATABASE,
+    MariadbServer,
+    MysqlServer,
+    mariadb,
+    mariadbd,
+    mysql,
+    mysqld,
+)
 
 Capture = Callable[..., Sandbox]
 
@@ -43,21 +52,32 @@ class Database:
             return {row[0]: dict(zip(names, row, strict=True)) for row in cursor.fetchall()}
 
 
-@pytest.fixture(scope="session")
-def mariadb_of_session() -> Iterator[MariadbServer]:
-    if mariadbd() is None:
-        pytest.skip("no MariaDB server is installed (Debian: mariadb-server)")
+SERVERS = {"mariadb": (mariadbd, mariadb), "mysql": (mysqld, mysql)}
+
+
+@pytest.fixture(scope="session", params=[pytest.param(kind, id=kind) for kind in SERVERS])
+def server_of_session(request: pytest.FixtureRequest) -> Iterator[MariadbServer]:
+    program, start = SERVERS[request.param]
+    if program() is None:
+        pytest.skip(
+            f"no server of {request.param} is installed (Debian: mariadb-server; ODI_TEST_MYSQL names a mysqld)"
+        )
     if importlib.util.find_spec("pymysql") is None:
         pytest.skip("PyMySQL is not installed")
-    with tempfile.TemporaryDirectory(prefix="mariadb-") as folder, mariadb(Path(folder)) as server:
+    with tempfile.TemporaryDirectory(prefix=f"{request.param}-") as folder, start(Path(folder)) as server:
         yield server
 
 
 @pytest.fixture
-def mariadb_server(mariadb_of_session: MariadbServer) -> Iterator[MariadbServer]:
+def is_mysql(binlog_server: MariadbServer) -> bool:
+    return isinstance(binlog_server, MysqlServer)
+
+
+@pytest.fixture
+def binlog_server(server_of_session: MariadbServer) -> Iterator[MariadbServer]:
     """The server, without what a test before has left."""
-    yield mariadb_of_session
-    admin = Database(mariadb_of_session.connect(ADMIN))
+    yield server_of_session
+    admin = Database(server_of_session.connect(ADMIN))
     for _, length, _, name in admin.execute("XA RECOVER"):
         admin.execute(f"XA ROLLBACK '{name[:length]}'")
     admin.execute("SET foreign_key_checks = 0")
@@ -70,16 +90,16 @@ def mariadb_server(mariadb_of_session: MariadbServer) -> Iterator[MariadbServer]
 
 
 @pytest.fixture
-def database(mariadb_server: MariadbServer) -> Iterator[Database]:
-    opened = mariadb_server.connect()
+def database(binlog_server: MariadbServer) -> Iterator[Database]:
+    opened = binlog_server.connect()
     yield Database(opened)
     opened.close()
 
 
 @pytest.fixture
-def admin(mariadb_server: MariadbServer) -> Iterator[Database]:
+def admin(binlog_server: MariadbServer) -> Iterator[Database]:
     """A connection that may do everything."""
-    opened = mariadb_server.connect(ADMIN)
+    opened = binlog_server.connect(ADMIN)
     yield Database(opened)
     opened.close()
 
@@ -114,9 +134,9 @@ def connection_of(server: MariadbServer, log: str) -> str:
 
 
 @pytest.fixture
-def capture(tmp_path: Path, spark: SparkSession, mariadb_server: MariadbServer) -> Capture:
+def capture(tmp_path: Path, spark: SparkSession, binlog_server: MariadbServer) -> Capture:
     """A project that captures tables, and applies each to a node of the table's name."""
-    return capture_of(mariadb_server, tmp_path, spark)
+    return capture_of(binlog_server, tmp_path, spark)
 
 
 def capture_of(server: MariadbServer, folder: Path, spark: SparkSession) -> Capture:
@@ -174,9 +194,9 @@ class Steps:
 
 
 @pytest.fixture
-def steps(tmp_path: Path, mariadb_server: MariadbServer) -> Callable[..., Steps]:
+def steps(tmp_path: Path, binlog_server: MariadbServer) -> Callable[..., Steps]:
     def made(*tables: str, patterns: str = "", rows: int = 1000, log: str = "", user: str = "") -> Steps:
-        head = HEAD.replace("system:", f"{connection_of(mariadb_server, log)}system:")
+        head = HEAD.replace("system:", f"{connection_of(binlog_server, log)}system:")
         if user:
             head = head.replace("user: odi,", f"user: {user},")
         nodes = nodes_of(tables, patterns, rows, history=False).split("  - {name")[0]

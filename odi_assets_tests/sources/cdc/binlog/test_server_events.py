@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.errors import IdentityMismatchError, SourceError
-from odi_assets.sources.cdc.binlog.server import BinlogSession
+from odi_assets.sources.cdc.binlog.session import BinlogSession
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.sources.cdc.binlog.conftest import Capture, Database, capture_of
 from odi_assets_tests.sources.cdc.conftest import held, run_all

@@ -78,14 +78,14 @@ def prepared(database: Database, name: str, *statements: str) -> None:
 
 
 def test_transactions_of_xa_count_where_they_commit(
-    steps: Made, mariadb_server: MariadbServer, orders: Database
+    steps: Made, binlog_server: MariadbServer, orders: Database
 ) -> None:
     found = steps("orders")
     found.run()
     prepared(
         orders, "a", "INSERT INTO orders VALUES (30, 'committed', NULL)", "UPDATE orders SET state = 'xa' WHERE id = 1"
     )
-    other = Database(mariadb_server.connect())
+    other = Database(binlog_server.connect())
     other.execute("UPDATE orders SET state = 'in between' WHERE id = 2")
     found.run()
     assert found.held() == texts_of(other)
@@ -130,7 +130,7 @@ def test_a_transaction_of_xa_that_commits_behind_the_bound_of_a_run_is_taken_by_
 def test_a_table_does_not_join_while_a_transaction_of_xa_is_prepared(
     steps: Made, orders: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("odi_assets.sources.cdc.binlog.database._PATIENCE", 0.3)
+    monkeypatch.setattr("odi_assets.sources.cdc.binlog.mariadb.PATIENCE", 0.3)
     prepared(orders, "open", "DELETE FROM orders WHERE id = 1")
     with pytest.raises(SourceError, match="1 transaction prepared by XA") as stopped:
         steps("orders").run()
@@ -536,13 +536,13 @@ def test_a_number_that_a_replica_may_have_is_asked_for_and_a_free_one_is_used(st
 
 
 def test_snapshots_and_the_log_are_put_together_under_writers(
-    steps: Made, mariadb_server: MariadbServer, orders: Database
+    steps: Made, binlog_server: MariadbServer, orders: Database
 ) -> None:
     orders.execute("INSERT INTO orders SELECT seq, 'new', 'short' FROM seq_11_to_400")
     stop = threading.Event()
 
     def write(seed: int) -> None:
-        chance, writer = random.Random(seed), Database(mariadb_server.connect())
+        chance, writer = random.Random(seed), Database(binlog_server.connect())
         writer.opened.autocommit(False)
         while not stop.is_set():
             for _ in range(chance.randint(1, 5)):

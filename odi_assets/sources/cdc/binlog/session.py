@@ -1,4 +1,4 @@
-"""A MariaDB server whose binary log is captured: what it is, its files, its tables, and reads of both.
+"""A session of a server whose binary log is captured: what the server is, its files, its tables, and reads of both.
 
 The log is read as `mysqlbinlog` reads it: from a position to the end that it has then, without waiting, and without a
 number of its own unless one is given. The server keeps nothing for such a reader, and no replica is disturbed: it is
@@ -7,13 +7,13 @@ replicas with one number that drive each other out. All values are written by se
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
-from odi_assets.config.models.databases import ServerConnection
 from odi_assets.errors import ConfigError, IdentityMismatchError, SourceError
 from odi_assets.sources.cdc.binlog.tables import listed_type, remedy, why_not_exact
 from odi_assets.sources.cdc.binlog.texts import ALIKE, UNICODE, TextPool, as_in_log
@@ -22,21 +22,12 @@ from odi_assets.sources.cdc.changes import TEXT, Values
 from odi_assets.sources.cdc.database import CapturedTable
 from odi_assets.sources.cdc.log import Shape, ShapeColumn
 from odi_assets.sources.cdc.patterns import TablePatterns, named
-from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.dialects import Dialect
 from odi_assets.sources.sql.errors import database_error
 from odi_assets.sources.sql.keys import utf8_text
-from odi_assets.util.extras import install_command
 from odi_assets.util.lazy import pymysql
 
-_SETTINGS = (
-    "SET time_zone = '+00:00', sql_mode = '', max_statement_time = 0, net_write_timeout = 600",
-    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-)
-_SILENCE_SECONDS = 600.0
-_OLDEST = (10, 5)
-"""Since this version, the log may name columns, and a right of its own lets users see where it stands."""
-_DENIED = (1227, 1142, 1044, 1045)
+_DENIED = (1227, 1142, 1044, 1045, 1401)
 _PURGED, _KILLED = 1236, (1927, 1053)
 _UNREADABLE = (1142, 1143)
 """Errors of a table, or of columns of it, that the user may not read."""
@@ -56,8 +47,29 @@ class ServerTable(CapturedTable):
     refused: tuple[str, str] | None
 
 
-class BinlogSession:
-    """A connection with fixed settings; see :func:`connected`."""
+class BinlogSession(ABC):
+    """A connection with fixed settings; MariaDB and MySQL each have their words for what is asked."""
+
+    SETTINGS: ClassVar[tuple[str, ...]]
+    """What such a session sets first."""
+    SECTION: ClassVar[str]
+    """The part of the server's settings that is its own."""
+    BEFORE_DUMP: ClassVar[str]
+    """What is said before the log is read: or the server would leave out the numbers of transactions, or checksums."""
+    REPLICAS: ClassVar[str]
+    """The statement that lists who reads the log."""
+    PREPARED: ClassVar[str]
+    """The statement that lists the transactions that XA has prepared."""
+    RIGHTS: ClassVar[str]
+    """The rights to read the log."""
+    RIGHTS_OF_REPLICAS: ClassVar[str]
+    """The right to see who else reads it."""
+    ROW_SETTINGS: ClassVar[Mapping[str, str]] = {
+        "binlog_format": "ROW",
+        "binlog_row_image": "FULL",
+        "binlog_row_metadata": "FULL",
+    }
+    """What the log has whole rows with the names of their columns with."""
 
     def __init__(self, opened: Any, dialect: Dialect, label: str) -> None:
         self.opened, self.dialect, self.label = opened, dialect, label
@@ -69,11 +81,13 @@ class BinlogSession:
             return [tuple(row) for row in cursor.fetchall()]
 
     @cached_property
+    def shown_version(self) -> str:
+        return str(self.rows("SELECT VERSION()")[0][0])
+
+    @cached_property
     def version(self) -> tuple[int, ...]:
-        text = str(self.rows("SELECT VERSION()")[0][0])
-        if "mariadb" not in text.lower():
-            return ()
-        return tuple(int(part) for part in text.partition("-")[0].split(".")[:2])
+        """Its three numbers."""
+        return tuple(int(part) for part in self.shown_version.partition("-")[0].split(".")[:3])
 
     def variable(self, name: str) -> str:
         """A setting of the whole server; empty if it has none of this name."""
@@ -82,19 +96,33 @@ class BinlogSession:
 
     # What the server is
 
+    @property
+    @abstractmethod
+    def status_query(self) -> str:
+        """The statement that says where the log ends."""
+
+    @property
+    @abstractmethod
+    def why_too_old(self) -> str | None:
+        """Why the server's log cannot be captured, in words; None if it can."""
+
+    @property
+    @abstractmethod
+    def is_replica(self) -> bool:
+        """Whether the server takes over what another one does."""
+
+    @abstractmethod
+    def system(self) -> str:
+        """What identifies the server's data."""
+
     def require_version(self) -> None:
         """Raises SourceError if the server is none whose log is captured."""
-        if self.version >= _OLDEST:
-            return
-        shown = self.rows("SELECT VERSION()")[0][0]
-        what = "is no MariaDB" if not self.version else "is too old"
-        raise SourceError(
-            f"{self.label}: the server {what} ({shown}), and the log of MariaDB is captured, from version "
-            f"{'.'.join(map(str, _OLDEST))} on: another does not tell which position of its log a snapshot sees, "
-            "or what its columns are called",
-            fix="read its tables with `format: sql` and a cursor",
-            label=self.label,
-        )
+        if self.why_too_old is not None:
+            raise SourceError(
+                f"{self.label}: {self.why_too_old}",
+                fix="read its tables with `format: sql` and a cursor",
+                label=self.label,
+            )
 
     def require_rows(self) -> None:
         """Raises SourceError if the server's log does not hold what a capture needs."""
@@ -107,10 +135,10 @@ class BinlogSession:
         if self.variable("log_bin") != "ON":
             yield (
                 "the server keeps no binary log",
-                "start it with `log_bin = mariadb-bin`, `binlog_format = ROW` and `binlog_row_metadata = FULL` under "
-                "[mariadbd] in its settings",
+                f"start it with `log_bin = binlog`, `binlog_format = ROW` and `binlog_row_metadata = FULL` under "
+                f"[{self.SECTION}] in its settings",
             )
-        for name, wanted in (("binlog_format", "ROW"), ("binlog_row_image", "FULL"), ("binlog_row_metadata", "FULL")):
+        for name, wanted in self.ROW_SETTINGS.items():
             setting = self.variable(name)
             if setting != wanted:
                 yield (
@@ -119,16 +147,12 @@ class BinlogSession:
                     f"SET GLOBAL {name} = {wanted}; and the same in the server's settings. Sessions that are open go "
                     "on as before: let them end",
                 )
-        (running,) = (int(row[1]) for row in self.rows("SHOW GLOBAL STATUS LIKE 'Slaves_running'"))
-        if running and self.variable("log_slave_updates") != "ON":
+        passed_on = self.variable("log_replica_updates") or self.variable("log_slave_updates")
+        if passed_on != "ON" and self.is_replica:
             yield (
                 "the server is a replica, and its log does not have what it takes over (`log_slave_updates` is OFF)",
                 "start it with `log_slave_updates = ON`; or capture the primary",
             )
-
-    def system(self) -> str:
-        """What identifies the server's data."""
-        return self.variable("server_uid") or f"server_id {self.variable('server_id')}"
 
     def why_unreadable(self, table: str) -> str | None:
         """Why the user may not read a table, given in SQL, with the statement that lets it; None if it may."""
@@ -137,7 +161,7 @@ class BinlogSession:
         except pymysql.Error as error:
             if not error.args or error.args[0] not in _UNREADABLE:
                 raise
-            return f"its user may not read it: GRANT SELECT ON {table} TO {self._user()}"
+            return f"its user may not read it: GRANT SELECT ON {table} TO {self.user}"
         return None
 
     # Its log
@@ -145,8 +169,8 @@ class BinlogSession:
     def status(self) -> tuple[str, int, str, str]:
         """The file that the log is written to, where it ends, and the databases that are left in and out of it."""
         with self._as_reader():
-            rows = self.rows("SHOW MASTER STATUS")
-        file, offset, kept, left_out = rows[0]
+            rows = self.rows(self.status_query)
+        file, offset, kept, left_out = rows[0][:4]
         return str(file), int(offset), str(kept), str(left_out)
 
     def files(self) -> dict[str, int]:
@@ -171,31 +195,31 @@ class BinlogSession:
             if code not in _DENIED:
                 raise
             raise SourceError(
-                f"{self.label}: the user {self._user()} may not read the server's log: {error.args[1]}",
-                fix=f"GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {self._user()}",
+                f"{self.label}: the user {self.user} may not read the server's log: {error.args[1]}",
+                fix=f"GRANT {self.RIGHTS} ON *.* TO {self.user}",
                 label=self.label,
             ) from None
 
-    def _user(self) -> str:
+    @cached_property
+    def user(self) -> str:
+        """The user that the server takes it for, as statements name it."""
         name, _, host = str(self.rows("SELECT CURRENT_USER()")[0][0]).rpartition("@")
         return f"'{name}'@'{host}'"
 
     def events(self, file: str, offset: int, server_id: int, again: str) -> Generator[bytes]:
-        """The events of the log from a position on, over a connection of their own.
+        """The events of the log from a position on. The session is of no use for anything else then.
 
         Args:
             again: the command that captures everything again, and what it does.
         """
-        with connected(self.dialect, self.label) as reader:
-            if server_id:
-                reader.require_unused(server_id)
-            # Without them the server would leave out the numbers of transactions, or checksums.
-            reader.rows("SET @mariadb_slave_capability = 4, @master_binlog_checksum = @@global.binlog_checksum")
-            try:
-                with self._as_reader():
-                    yield from dumped(reader.opened, file, offset, server_id)
-            except pymysql.Error as error:
-                raise self._stopped(error, file, offset, server_id, again) from None
+        if server_id:
+            self.require_unused(server_id)
+        self.rows(self.BEFORE_DUMP)
+        try:
+            with self._as_reader():
+                yield from dumped(self.opened, file, offset, server_id)
+        except pymysql.Error as error:
+            raise self._stopped(error, file, offset, server_id, again) from None
 
     def _stopped(self, error: Any, file: str, offset: int, server_id: int, again: str) -> Exception:
         code, text = (*error.args, 0, "")[:2]
@@ -215,11 +239,11 @@ class BinlogSession:
     def require_unused(self, server_id: int) -> None:
         """Raises SourceError if another reader of the log has this number: the server would end its connection."""
         try:
-            used = {int(row[0]) for row in self.rows("SHOW SLAVE HOSTS")} | {int(self.variable("server_id"))}
+            used = {int(row[0]) for row in self.rows(self.REPLICAS)} | {int(self.variable("server_id"))}
         except pymysql.Error as error:
             raise SourceError(
                 f"{self.label}: whether a replica reads the log as server {server_id} too is not known: {error}",
-                fix=f"GRANT REPLICATION MASTER ADMIN ON *.* TO {self._user()}; or leave out `log.server_id`: then the "
+                fix=f"GRANT {self.RIGHTS_OF_REPLICAS} ON *.* TO {self.user}; or leave out `log.server_id`: then the "
                 "log is read without a number, and no replica is disturbed",
                 label=self.label,
             ) from None
@@ -238,7 +262,8 @@ class BinlogSession:
 
     def prepared(self) -> set[str]:
         """The transactions that XA has prepared, and that have not ended."""
-        return {str(row[3]) for row in self.rows("XA RECOVER FORMAT='SQL'")}
+        with self._as_reader():
+            return {str(row[3]) for row in self.rows(self.PREPARED)}
 
     # Its tables
 
@@ -347,10 +372,12 @@ class BinlogSession:
     # Characters
 
     @cached_property
+    @abstractmethod
     def charsets(self) -> dict[int, str]:
         """By collation, its character set."""
-        source = "collation_character_set_applicability" if self.version >= (10, 10) else "collations"
-        rows = self.rows(f"SELECT id, character_set_name FROM information_schema.{source}")
+
+    def _charsets_in(self, view: str) -> dict[int, str]:
+        rows = self.rows(f"SELECT id, character_set_name FROM information_schema.{view}")
         return {int(row[0]): str(row[1]) for row in rows if row[0] is not None and row[1] is not None}
 
     @cached_property
@@ -419,26 +446,3 @@ def _no_table(pattern: str, matched: Sequence[tuple[str, Any]], session: BinlogS
         f"{session.label}: `{pattern}` names what the log has no changes of: {listed}",
         fix=f"{leave}; or ALTER TABLE {name} DROP SYSTEM VERSIONING" if is_versioned else leave,
     )
-
-
-@contextmanager
-def connected(dialect: Dialect, label: str) -> Iterator[BinlogSession]:
-    """A session of the server whose log is captured.
-
-    Raises:
-        ConfigError: the driver is not installed.
-        SourceError: the server cannot be reached, or refuses what is asked of it.
-    """
-    if plain.installed_driver(dialect) is None:
-        raise ConfigError(f"{label}: its log is read with PyMySQL", fix=f"run: {install_command('mysql')}")
-    connection = dialect.connection
-    if not isinstance(connection, ServerConnection):
-        raise AssertionError("logs are captured from servers")
-    try:
-        with closing(plain.mysql_connection(pymysql, connection, _SILENCE_SECONDS)) as opened:
-            session = BinlogSession(opened, dialect, label)
-            for setting in _SETTINGS if session.version else ():
-                session.rows(setting)
-            yield session
-    except (pymysql.Error, OSError) as error:
-        raise database_error(f"{type(error).__name__}: {error}", dialect, label) from None
