@@ -147,6 +147,9 @@ def _spelled(cursor: Any) -> Any:
     class SpelledCursor(cursor):  # type: ignore[misc]
         def execute(self, query: str, args: Any = None) -> Any:
             query = re.sub(r"\bseq_(\d+)_to_(\d+)\b", _NUMBERS_OF_MYSQL, query)
+            if int(self.connection.get_server_info().split(".")[0]) > 8 or "8.4" in self.connection.get_server_info():
+                query = query.replace("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS")
+                query = query.replace("RESET MASTER", "RESET BINARY LOGS AND GTIDS")
             return super().execute(query, args)
 
     return SpelledCursor

@@ -19,7 +19,8 @@ _WHOLE = {5: "<h", 6: "<H", 7: "<i", 8: "<I", 9: "<q", 10: "<Q"}
 _INLINED = frozenset({_LITERAL, 5, 6})
 _INLINED_IN_LARGE = _INLINED | {7, 8}
 _DECIMAL, _DATE, _TIME, _DATETIMES = 246, 10, 11, (7, 12)
-_DIGITS_OF_EXPONENT = 17
+_LEAST_POINT, _MOST_POINT = -14, 15
+"""Between these places of its point, a number is written without a power of ten."""
 
 
 def json_text(value: bytes) -> bytes:
@@ -27,20 +28,17 @@ def json_text(value: bytes) -> bytes:
 
     Raises:
         TornLogError: the value is damaged, or has a part of a kind that is not known.
-
-    >>> json_text(bytes.fromhex("000100070009000100046161"[:0]) or b"")
-    b'null'
     """
     if not value:
         # What a statement that ignores errors stores for a missing value.
         return b"null"
     try:
-        return _text(value[0], value[1:]).encode()
+        return _text(value[0], memoryview(value)[1:]).encode()
     except (IndexError, KeyError, struct.error, UnicodeDecodeError) as error:
         raise TornLogError(f"the log has a JSON value that cannot be read: {error!r}") from error
 
 
-def _text(kind: int, data: bytes) -> str:
+def _text(kind: int, data: memoryview) -> str:
     if kind in (_SMALL_OBJECT, _LARGE_OBJECT):
         return "{" + ", ".join(f"{_quoted(key)}: {text}" for key, text in _members(kind, data)) + "}"
     if kind in (_SMALL_ARRAY, _LARGE_ARRAY):
@@ -60,7 +58,7 @@ def _text(kind: int, data: bytes) -> str:
     raise TornLogError(f"the log has a JSON value of kind {kind}, which is not known")
 
 
-def _members(kind: int, data: bytes) -> Iterator[tuple[bytes, str]]:
+def _members(kind: int, data: memoryview) -> Iterator[tuple[memoryview, str]]:
     """The keys and the texts of an object; of an array, the keys are empty."""
     is_large, has_keys = kind in (_LARGE_OBJECT, _LARGE_ARRAY), kind in (_SMALL_OBJECT, _LARGE_OBJECT)
     width, number = (4, "<I") if is_large else (2, "<H")
@@ -69,7 +67,7 @@ def _members(kind: int, data: bytes) -> Iterator[tuple[bytes, str]]:
     values = keys + (count * (width + 2) if has_keys else 0)
     inlined = _INLINED_IN_LARGE if is_large else _INLINED
     for index in range(count):
-        key = b""
+        key = data[:0]
         if has_keys:
             at = keys + index * (width + 2)
             (start,), (length,) = struct.unpack_from(number, data, at), struct.unpack_from("<H", data, at + width)
@@ -79,7 +77,7 @@ def _members(kind: int, data: bytes) -> Iterator[tuple[bytes, str]]:
         yield key, _text(data[at], data[begin:])
 
 
-def _length(data: bytes, offset: int) -> tuple[int, int]:
+def _length(data: memoryview, offset: int) -> tuple[int, int]:
     """A length, seven bits in each byte, and where it ends."""
     length, shift = 0, 0
     while True:
@@ -90,8 +88,8 @@ def _length(data: bytes, offset: int) -> tuple[int, int]:
             return length, offset
 
 
-def _quoted(text: bytes) -> str:
-    return json.dumps(text.decode(), ensure_ascii=False).replace("\x7f", "\x7f")
+def _quoted(text: memoryview) -> str:
+    return json.dumps(bytes(text).decode(), ensure_ascii=False)
 
 
 def double_text(number: float) -> str:
@@ -127,21 +125,21 @@ def _plain(digits: str, point: int) -> str:
 
 def _is_scientific(digits: str, point: int) -> bool:
     """Whether the server writes a power of ten."""
-    return not -14 < point <= _DIGITS_OF_EXPONENT - 2
+    return point < _LEAST_POINT or (point > _MOST_POINT and len(digits) <= point)
 
 
-def _opaque(kind: int, data: bytes) -> str:
+def _opaque(kind: int, data: memoryview) -> str:
     """Values of SQL in a JSON value."""
     if kind == _DECIMAL:
         return _decimal(data)
-    if kind == _DATE or kind in _DATETIMES:
+    if kind in (_DATE, *_DATETIMES):
         return f'"{_moment(data, is_date=kind == _DATE)}"'
     if kind == _TIME:
         return f'"{_span(data)}"'
     return f'"base64:type{kind}:{base64.b64encode(data).decode()}"'
 
 
-def _decimal(data: bytes) -> str:
+def _decimal(data: memoryview) -> str:
     digits, scale = data[0], data[1]
     number = bytearray(data[2 : 2 + decimal_bytes(digits, scale)])
     negative = not number[0] & 0x80
@@ -161,7 +159,7 @@ def _decimal(data: bytes) -> str:
     return ("-" if negative else "") + before + (f".{''.join(parts)}" if scale else "")
 
 
-def _moment(data: bytes, *, is_date: bool) -> str:
+def _moment(data: memoryview, *, is_date: bool) -> str:
     packed = int.from_bytes(data[:8], "little", signed=True)
     micros, number = packed & 0xFFFFFF, packed >> 24
     months, day = number >> 22, number >> 17 & 31
@@ -171,7 +169,7 @@ def _moment(data: bytes, *, is_date: bool) -> str:
     return f"{shown} {number >> 12 & 31:02d}:{number >> 6 & 63:02d}:{number & 63:02d}.{micros:06d}"
 
 
-def _span(data: bytes) -> str:
+def _span(data: memoryview) -> str:
     packed = int.from_bytes(data[:8], "little", signed=True)
     sign, packed = ("-", -packed) if packed < 0 else ("", packed)
     micros, number = packed & 0xFFFFFF, packed >> 24

@@ -1,8 +1,8 @@
 """MariaDB: what its server is asked, and how a snapshot of it and its log meet.
 
 ``START TRANSACTION WITH CONSISTENT SNAPSHOT`` takes the lock under which transactions become visible in the order of
-the log, for an instant, and notes as ``binlog_snapshot_file`` and ``binlog_snapshot_position`` up to where the log has what
-the snapshot sees: exactly the transactions that end at or below. So nothing is locked while a chunk is read, and
+the log, for an instant, and notes as ``binlog_snapshot_file`` and ``binlog_snapshot_position`` up to where the log has
+what the snapshot sees: exactly the transactions that end at or below. So nothing is locked while a chunk is read, and
 nothing is written.
 
 The promise does not hold for transactions of XA: ``XA COMMIT`` is in the log before they become visible, and a

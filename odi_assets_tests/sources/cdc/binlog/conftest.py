@@ -69,6 +69,13 @@ def server_of_session(request: pytest.FixtureRequest) -> Iterator[MariadbServer]
 
 
 @pytest.fixture
+def of_mariadb(binlog_server: MariadbServer) -> None:
+    """For tests of what MariaDB alone has."""
+    if isinstance(binlog_server, MysqlServer):
+        pytest.skip("MySQL does not have this")
+
+
+@pytest.fixture
 def is_mysql(binlog_server: MariadbServer) -> bool:
     return isinstance(binlog_server, MysqlServer)
 
