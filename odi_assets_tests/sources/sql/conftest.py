@@ -13,7 +13,15 @@ from pyspark.sql import SparkSession
 
 from odi_assets_tests.jdbc import jdbc_jars
 from odi_assets_tests.nodes.support import Sandbox
-from odi_assets_tests.sources.sql.servers import Server, mariadb, mariadbd, postgres, postgres_program
+from odi_assets_tests.sources.sql.servers import (
+    Server,
+    mariadb,
+    mariadbd,
+    mysql,
+    mysqld,
+    postgres,
+    postgres_program,
+)
 
 Make = Callable[..., Sandbox]
 
@@ -26,9 +34,12 @@ def databases() -> Iterator[dict[str, Server | str]]:
         for name, start, program, driver in (
             ("postgres", postgres, postgres_program("initdb"), "psycopg"),
             ("mariadb", mariadb, mariadbd(), "pymysql"),
+            ("mysql", mysql, mysqld(), "pymysql"),
         ):
             if program is None:
-                found[name] = f"no {name} server is installed (Debian: postgresql, mariadb-server)"
+                found[name] = (
+                    f"no {name} server is installed (Debian: postgresql, mariadb-server; ODI_TEST_MYSQL: mysqld)"
+                )
             elif importlib.util.find_spec(driver) is None:
                 found[name] = f"{driver} is not installed"
             else:
@@ -48,7 +59,7 @@ def server(request: pytest.FixtureRequest, databases: dict[str, Server | str]) -
     return found
 
 
-both = pytest.mark.parametrize("server", ["postgres", "mariadb"], indirect=True)
+both = pytest.mark.parametrize("server", ["postgres", "mariadb", "mysql"], indirect=True)
 
 NODE = """
 - pipeline: p

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,10 @@ from odi_assets_tests.sources.sql.servers import (
     MariadbServer,
     MysqlServer,
     mariadb,
+    mariadb_again,
     mariadbd,
     mysql,
+    mysql_again,
     mysqld,
 )
 
@@ -52,19 +56,35 @@ class Database:
             return {row[0]: dict(zip(names, row, strict=True)) for row in cursor.fetchall()}
 
 
-SERVERS = {"mariadb": (mariadbd, mariadb), "mysql": (mysqld, mysql)}
+@dataclass(frozen=True)
+class ServerKind:
+    """Servers of one kind: how a new one is started, and one with data of before."""
+
+    name: str
+    program: Callable[[], str | None]
+    start: Callable[[Path], AbstractContextManager[MariadbServer]]
+    again: Callable[..., AbstractContextManager[MariadbServer]]
 
 
-@pytest.fixture(scope="session", params=[pytest.param(kind, id=kind) for kind in SERVERS])
-def server_of_session(request: pytest.FixtureRequest) -> Iterator[MariadbServer]:
-    program, start = SERVERS[request.param]
-    if program() is None:
-        pytest.skip(
-            f"no server of {request.param} is installed (Debian: mariadb-server; ODI_TEST_MYSQL names a mysqld)"
-        )
+SERVERS = {
+    "mariadb": ServerKind("mariadb", mariadbd, mariadb, mariadb_again),
+    "mysql": ServerKind("mysql", mysqld, mysql, mysql_again),
+}
+
+
+def installed(name: str) -> ServerKind:
+    """A kind of servers; skips the test where none can be started."""
+    if SERVERS[name].program() is None:
+        pytest.skip(f"no {name} is installed (Debian: mariadb-server; ODI_TEST_MYSQL names a mysqld)")
     if importlib.util.find_spec("pymysql") is None:
         pytest.skip("PyMySQL is not installed")
-    with tempfile.TemporaryDirectory(prefix=f"{request.param}-") as folder, start(Path(folder)) as server:
+    return SERVERS[name]
+
+
+@pytest.fixture(scope="session", params=[*SERVERS])
+def server_of_session(request: pytest.FixtureRequest) -> Iterator[MariadbServer]:
+    kind = installed(request.param)
+    with tempfile.TemporaryDirectory(prefix=f"{kind.name}-") as folder, kind.start(Path(folder)) as server:
         yield server
 
 

@@ -1,4 +1,4 @@
-"""What happens to a MariaDB server while it is captured: each event is named, and there is a way on."""
+"""What happens to a server of MariaDB or MySQL while it is captured: each event is named, and there is a way on."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from pyspark.sql import SparkSession
 from odi_assets.errors import IdentityMismatchError, SourceError
 from odi_assets.sources.cdc.binlog.session import BinlogSession
 from odi_assets.state.records import RunStatus
-from odi_assets_tests.sources.cdc.binlog.conftest import Capture, Database, capture_of
+from odi_assets_tests.sources.cdc.binlog.conftest import SERVERS, Capture, Database, ServerKind, capture_of, installed
 from odi_assets_tests.sources.cdc.conftest import held, run_all
-from odi_assets_tests.sources.sql.servers import PASSWORD, USER, MariadbServer, mariadb, mariadb_again, mariadbd
+from odi_assets_tests.sources.sql.servers import PASSWORD, USER, MariadbServer
+
+
+@pytest.fixture(params=[*SERVERS])
+def kind(request: pytest.FixtureRequest) -> ServerKind:
+    return installed(request.param)
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    if mariadbd() is None:
-        pytest.skip("no MariaDB server is installed (Debian: mariadb-server)")
-    with tempfile.TemporaryDirectory(prefix="mariadb-") as name:
+def folder(kind: ServerKind) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix=f"{kind.name}-") as name:
         yield Path(name)
 
 
@@ -56,11 +59,14 @@ def test_a_password_that_was_changed_is_named_and_the_capture_goes_on_once_it_is
 
 
 def test_another_server_in_the_place_of_the_one_that_was_captured_is_named_and_new_snapshots_go_on(
-    capture: Capture, orders: Database, folder: Path, tmp_path: Path, spark: SparkSession
+    kind: ServerKind, folder: Path, tmp_path: Path, spark: SparkSession
 ) -> None:
-    run_all(capture("orders"))
-    orders.execute("UPDATE orders SET state = 'lost'")
-    with mariadb(folder) as other:
+    with kind.start(folder) as first:
+        orders = make_orders(first)
+        run_all(capture_of(first, tmp_path, spark)("orders"))
+        orders.execute("UPDATE orders SET state = 'lost'")
+        orders.opened.close()
+    with tempfile.TemporaryDirectory() as name, kind.start(Path(name)) as other:
         database = make_orders(other)
         box = capture_of(other, tmp_path, spark)("orders")
         with pytest.raises(IdentityMismatchError, match="this is another server") as stopped:
@@ -72,10 +78,10 @@ def test_another_server_in_the_place_of_the_one_that_was_captured_is_named_and_n
 
 
 def test_a_server_that_dies_in_the_middle_of_a_run_costs_a_run_and_no_row(
-    folder: Path, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    kind: ServerKind, folder: Path, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ExitStack() as running:
-        server = running.enter_context(mariadb(folder))
+        server = running.enter_context(kind.start(folder))
         make_orders(server).opened.close()
         box = capture_of(server, tmp_path, spark)("orders", rows=4)
         texts = BinlogSession.texts
@@ -92,7 +98,7 @@ def test_a_server_that_dies_in_the_middle_of_a_run_costs_a_run_and_no_row(
             box.run("changes")
         assert f"127.0.0.1:{server.port}" in str(stopped.value)
         assert "1 commit" in "".join(stopped.value.__notes__)
-    with mariadb_again(folder, server.port):
+    with kind.again(folder, server.port):
         database = Database(server.connect())
         database.execute("UPDATE orders SET state = 'paid' WHERE id < 3")
         database.execute("DELETE FROM orders WHERE id = 9")
