@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.capture import mariadb, postgres
+from benchmarks.capture import mariadb, mysql, postgres
 from benchmarks.harness import Options, Row
 from odi_assets.sources.cdc import source as captures
 from odi_assets.sources.cdc.mark import CaptureMark
@@ -31,6 +31,11 @@ def mariadb_handovers(options: Options) -> list[Row]:
     return _handovers(options, mariadb)
 
 
+def mysql_handovers(options: Options) -> list[Row]:
+    """The same of MySQL."""
+    return _handovers(options, mysql)
+
+
 def _handovers(options: Options, lab: Any) -> list[Row]:
     """Hand-overs of the database that the functions of a module are about."""
     wrong, rows, steps = 0, 0, 0
@@ -47,8 +52,8 @@ def _handovers(options: Options, lab: Any) -> list[Row]:
                 options.say(f"  seed {options.seed + number}: {one}")
     options.say(f"{lives} hand-overs in {steps} steps, {rows:,} rows of change logs")
     return [
-        Row(f"hand-overs under writers, {server.type}", lives, None, "", None, f">= {lives}", lives > 0),
-        Row(f"rows that differ from the database, {server.type}", wrong, None, "", None, "0", wrong == 0),
+        Row(f"hand-overs under writers, {server.name}", lives, None, "", None, f">= {lives}", lives > 0),
+        Row(f"rows that differ from the database, {server.name}", wrong, None, "", None, "0", wrong == 0),
     ]
 
 

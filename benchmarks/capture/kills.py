@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.capture import mariadb, postgres
+from benchmarks.capture import mariadb, mysql, postgres
 from benchmarks.capture.changes.attempt import attempt
 from benchmarks.capture.handover import log_differences
 from benchmarks.harness import Options, Row
@@ -42,6 +42,11 @@ def mariadb_kills(options: Options) -> list[Row]:
     return _kills(options, mariadb)
 
 
+def mysql_kills(options: Options) -> list[Row]:
+    """The same of MySQL."""
+    return _kills(options, mysql)
+
+
 def _kills(options: Options, lab: Any) -> list[Row]:
     """Kills of captures of the database that the functions of a module are about."""
     most = min(options.kills, _MOST)
@@ -70,9 +75,9 @@ def _kills(options: Options, lab: Any) -> list[Row]:
         options.say(f"  {number:5} {name}")
     missed = [one.name for one in lab.POINTS if not killed[one.name]]
     return [
-        Row(f"captures killed under writers, {server.type}", killed.total(), None, "", None, f">= {most}", True),
-        Row(f"rows lost, repeated, out of order, or different, {server.type}", wrong, None, "", None, "0", wrong == 0),
-        Row(f"points that no kill reached, {server.type}", len(missed), None, ", ".join(missed), None, "0", not missed),
+        Row(f"captures killed under writers, {server.name}", killed.total(), None, "", None, f">= {most}", True),
+        Row(f"rows lost, repeated, out of order, or different, {server.name}", wrong, None, "", None, "0", wrong == 0),
+        Row(f"points that no kill reached, {server.name}", len(missed), None, ", ".join(missed), None, "0", not missed),
     ]
 
 

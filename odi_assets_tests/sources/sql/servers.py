@@ -39,6 +39,7 @@ class Server(ABC):
 
     port: int
 
+    name: ClassVar[str]
     type: ClassVar[str]
     types: ClassVar[dict[str, str]]
 
@@ -82,7 +83,7 @@ class PostgresServer(Server):
 
     programs: Path
 
-    type = "postgres"
+    name = type = "postgres"
     types: ClassVar[dict[str, str]] = {
         "int": "bigint",
         "decimal": "numeric(38,10)",
@@ -103,7 +104,7 @@ class PostgresServer(Server):
 
 
 class MariadbServer(Server):
-    type = "mysql"
+    name, type = "mariadb", "mysql"
     types: ClassVar[dict[str, str]] = {
         "int": "bigint",
         "decimal": "decimal(38,10)",
@@ -132,6 +133,8 @@ class MariadbServer(Server):
 
 class MysqlServer(MariadbServer):
     """A server of MySQL, which takes the statements of tests that are written for MariaDB."""
+
+    name = "mysql"
 
     def connect(self, user: str = USER) -> Any:
         import pymysql
