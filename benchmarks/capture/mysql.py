@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.capture.mariadb import POINTS, TABLES, captured, emptied, held, source, written
-from benchmarks.harness import PeerUnavailable
+from benchmarks.peers import PeerUnavailable
 from odi_assets_tests.sources.sql.servers import MysqlServer, mysql, mysqld
 
 __all__ = ["POINTS", "TABLES", "captured", "emptied", "held", "source", "started", "written"]

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import reduce
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -252,6 +253,11 @@ class Postgres(Dialect):
         return _standard(value, kind)
 
 
+def _without(*modes: str) -> str:
+    """The `sql_mode` of a server of MySQL without some of its words; MySQL compares no date 0000-00-00 with others."""
+    return reduce(lambda text, mode: f"REPLACE({text}, '{mode}', '')", modes, "@@sql_mode")
+
+
 class Mysql(Dialect):
     """MySQL and MariaDB. Text is compared as bytes of UTF-8: collations may ignore capitals and spaces at the end."""
 
@@ -263,7 +269,7 @@ class Mysql(Dialect):
     # MySQL, knows alone.
     session = (
         "SET time_zone = '+00:00', sql_select_limit = 18446744073709551615, sql_big_selects = 1, "
-        "sql_mode = REPLACE(@@sql_mode, 'PAD_CHAR_TO_FULL_LENGTH', ''), "
+        f"sql_mode = {_without('PAD_CHAR_TO_FULL_LENGTH', 'TRADITIONAL', 'NO_ZERO_IN_DATE', 'NO_ZERO_DATE')}, "
         "group_concat_max_len = CAST(GREATEST(@@group_concat_max_len, 1048576) AS UNSIGNED) "
         "/*M!100101 , max_statement_time = 0 */ /*M!100304 , system_versioning_asof = DEFAULT */ "
         "/*!50708 , max_execution_time = 0 */"

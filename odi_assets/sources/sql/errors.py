@@ -37,6 +37,12 @@ _FAILURES = (
         "or put the driver's JAR on the class path of the cluster",
     ),
     _failure(
+        r"RSA public key is not available",
+        "{uri} refuses the login: the server takes a password over an encrypted connection, or with its key",
+        "check `user` and `password` of the connection; if they are right, add `options: {{sslMode: trust}}` to it, or "
+        "`options: {{allowPublicKeyRetrieval: true}}` where nobody listens in between",
+    ),
+    _failure(
         r"password authentication failed|Access denied for user '[^']*'@'[^']*' \(using|Login failed|"
         r"no pg_hba\.conf entry|no password (was )?supplied|"
         r"role \"[^\"]*\" (does not exist|is not permitted)|"

@@ -37,9 +37,7 @@ def databases() -> Iterator[dict[str, Server | str]]:
             ("mysql", mysql, mysqld(), "pymysql"),
         ):
             if program is None:
-                found[name] = (
-                    f"no {name} server is installed (Debian: postgresql, mariadb-server; ODI_TEST_MYSQL: mysqld)"
-                )
+                found[name] = f"no {name} server is installed (Debian: postgresql, mariadb-server; ODI_TEST_MYSQL)"
             elif importlib.util.find_spec(driver) is None:
                 found[name] = f"{driver} is not installed"
             else:

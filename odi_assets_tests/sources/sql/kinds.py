@@ -258,3 +258,12 @@ MARIADB: Kinds = {
     "multipolygon": ["ST_GeomFromText('MULTIPOLYGON(((0 0,1 1,1 0,0 0)))')"],
     "geometrycollection": ["ST_GeomFromText('GEOMETRYCOLLECTION(POINT(0 0))')"],
 }
+NOT_OF_MYSQL = ("decimal(65,38)", "year(2)", "uuid", "inet4", "inet6")
+"""Types of MariaDB that MySQL does not have."""
+
+
+def of(server: str) -> Kinds:
+    """By type of a kind of server, values as SQL."""
+    if server == "postgres":
+        return {**POSTGRES, **POSTGRES_ARRAYS}
+    return {kind: values for kind, values in MARIADB.items() if server == "mariadb" or kind not in NOT_OF_MYSQL}

@@ -90,7 +90,7 @@ UNORDERED = {
 @both
 def test_each_row_is_in_one_chunk_of_a_key_of_any_type(server: Server) -> None:
     is_postgres = server.type == "postgres"
-    found = {**kinds.POSTGRES, **kinds.POSTGRES_ARRAYS} if is_postgres else kinds.MARIADB
+    found = kinds.of(server.name)
     if is_postgres:
         server.execute(*kinds.POSTGRES_SETUP)
     for kind, values in found.items():

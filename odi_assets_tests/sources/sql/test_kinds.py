@@ -45,7 +45,7 @@ class Table:
     @classmethod
     def made(cls, server: Server) -> Table:
         is_postgres = server.type == "postgres"
-        found = {**kinds.POSTGRES, **kinds.POSTGRES_ARRAYS} if is_postgres else kinds.MARIADB
+        found = kinds.of(server.name)
         if is_postgres:
             server.execute(*kinds.POSTGRES_SETUP)
         columns = ", ".join(f"c{number} {kind}{'' if is_postgres else ' NULL'}" for number, kind in enumerate(found))

@@ -98,7 +98,7 @@ def asking(server: Server) -> Iterator[Any]:
 def all_kinds(server: Server, ask: Any) -> dict[str, list[str]]:
     """By type, values as SQL. Of PostgreSQL every type of its catalog, whether somebody thought of it or not."""
     if server.type == "mysql":
-        return {kind: [*values, *MORE["mysql"].get(kind, ())] for kind, values in kinds.MARIADB.items()}
+        return {kind: [*values, *MORE["mysql"].get(kind, ())] for kind, values in kinds.of(server.name).items()}
     server.execute(*kinds.POSTGRES_SETUP)
     listed = ask(
         "SELECT format_type(oid, NULL) FROM pg_type WHERE typtype IN ('b', 'r', 'm') AND typelem = 0 "

@@ -13,11 +13,10 @@ from odi_assets.errors import ConfigError
 from odi_assets.sources.cdc.binlog.inet import inet6_text
 from odi_assets.sources.cdc.binlog.tables import why_not_exact
 from odi_assets_tests.sources.cdc.binlog.conftest import Database, Steps
-from odi_assets_tests.sources.sql.kinds import MARIADB
+from odi_assets_tests.sources.sql.kinds import MARIADB, NOT_OF_MYSQL
 
 Made = Callable[..., Steps]
 _REFUSED = ("year(2)",)
-_UNKNOWN_TO_MYSQL = ("decimal(65,38)", "uuid", "inet4", "inet6")
 _OTHERS: Mapping[str, Sequence[str]] = {
     "varchar(20) character set cp1251": ["'привет'", "''"],
     "varchar(20) character set utf16": ["'a😀'"],
@@ -62,7 +61,7 @@ _OTHER_TEXT = ("float", "double", "bit", "blob", "binary", "point", "geometry", 
 def test_each_type_is_the_same_from_a_chunk_and_from_the_log(
     steps: Made, database: Database, *, is_mysql: bool
 ) -> None:
-    unknown = (*_REFUSED, *_UNKNOWN_TO_MYSQL) if is_mysql else _REFUSED
+    unknown = (*_REFUSED, *NOT_OF_MYSQL) if is_mysql else _REFUSED
     kinds = {f"k{place}": kind for place, kind in enumerate(KINDS) if kind not in unknown}
     for table, kind in kinds.items():
         database.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, c {kind})")
