@@ -283,7 +283,7 @@ class BinaryLog(DatabaseLog):
         events = self._events(reader.file, mark.end & 0xFFFFFFFF)
         taken: list[Committed] = []
         counter = ChangeCounter(most)
-        cut, began = None, [upto]
+        cut, began = None, list[int]()
         with closing(events):
             for transaction in reader.committed(within(events, seconds)):
                 if transaction.position > upto:
@@ -301,7 +301,8 @@ class BinaryLog(DatabaseLog):
                 cut = counter.full()
                 cut = None if cut == len(taken) else cut
         self._created |= reader.created
-        began += [prepared.began for prepared in reader.prepared.values()]
+        # A server that waits for its disk gives less of its log than it says there is.
+        began += [min(upto, reader.whole), *(prepared.began for prepared in reader.prepared.values())]
         if cut is None:
             return LogPart(taken, False, min(began))
         kept, later = taken[:cut], taken[cut:]

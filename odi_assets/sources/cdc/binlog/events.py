@@ -137,6 +137,11 @@ class EventReader:
         """Where the last event ended."""
         return self.file << 32 | self.offset
 
+    @property
+    def whole(self) -> int:
+        """Where the last event ended that is not of a transaction which goes on."""
+        return self.position if self._open is None else self._open.began
+
     def committed(self, events: Iterable[bytes]) -> Iterator[Committed]:
         """The transactions of a log, in the order of their commits.
 

@@ -146,7 +146,7 @@ class MysqlLog(BinaryLog):
                 low = self.log_end()
                 self._await_seen()
                 session.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-                position = self._seen_by(session, mark, low, self.log_end())
+                position = self._seen_by(session, mark, low)
                 if position is not None:
                     break
                 session.rows("ROLLBACK")
@@ -160,24 +160,26 @@ class MysqlLog(BinaryLog):
             yield session, position
             session.rows("ROLLBACK")
 
-    def _seen_by(self, session: BinlogSession, mark: CaptureMark, low: int, high: int) -> int | None:
+    def _seen_by(self, session: BinlogSession, mark: CaptureMark, low: int) -> int | None:
         """Up to where the log has what a snapshot sees; None if that cannot be said.
 
         Args:
-            low, high: what lies below the one is seen, and what lies above the other is not.
+            low: what lies below is seen.
         """
+        high = self.log_end()
         if low == high:
-            return high
-        # From the mark on: what is committed in between may have been prepared by XA long before.
+            return low
+        # From the mark on: what is committed in between may have been prepared by XA long before. What the server does
+        # not give of its log yet, nobody sees.
         unknown = [found for found in self._part(mark, high, None).transactions if found.position > low]
         if not unknown:
-            return high
+            return low
         if any(isinstance(entry, Statement) for transaction in unknown for entry in transaction.entries):
             return None
         seen = self._count_of_seen(session, unknown, self._window(LogPart(unknown, False, high)))
         if seen is None:
             return None
-        return high if seen == len(unknown) else unknown[seen - 1].position if seen else low
+        return unknown[seen - 1].position if seen else low
 
     def _count_of_seen(self, session: BinlogSession, unknown: Sequence[Committed], window: LogWindow) -> int | None:
         """How many of the transactions a snapshot sees."""
