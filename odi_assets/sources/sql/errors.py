@@ -109,6 +109,11 @@ _FAILURES = (
         "name other columns: as cursors, or to cut chunks by (`incremental.snapshot.by`)",
     ),
     _failure(
+        r"Table definition has changed, please retry",
+        "its columns were changed while it was read",
+        "nothing of that read was kept, and the next run tries again",
+    ),
+    _failure(
         r"syntax error|SQL syntax|Incorrect syntax|SQLSyntaxErrorException",
         "the database does not understand the query",
         "correct `query`: a SELECT in the database's own SQL, which has to work in brackets after FROM",

@@ -176,6 +176,8 @@ def test_chunks_of_every_kind_of_key_and_their_parts_hold_each_row_once(
             *("DROP TYPE IF EXISTS odi_level CASCADE", "CREATE TYPE odi_level AS ENUM ('low', 'high', 'a')"),
         )
     for name, (columns, key, by, values) in {**KEYS, **KEYS_OF_ONE[server.type]}.items():
+        if server.name == "mysql" and " uuid " in columns:
+            continue
         kind = "varbinary(20)" if server.type == "mysql" else "bytea"
         columns = columns.replace("BYTES", kind)
         server.execute("DROP TABLE IF EXISTS events", f"CREATE TABLE events (id bigint, at bigint, {columns})")

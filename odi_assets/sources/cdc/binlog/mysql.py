@@ -33,11 +33,14 @@ from odi_assets.sources.cdc.changes import LogChanges, LogWindow
 from odi_assets.sources.cdc.log import Op, Shape, ShapeColumn
 from odi_assets.sources.cdc.mark import CaptureMark
 from odi_assets.sources.sql.keys import utf8_text
+from odi_assets.util.lazy import pymysql
 
 _OLDEST = (8, 0, 26)
 """Since this version, statements and settings speak of replicas; the log names columns since 8.0.1."""
 _STATUS_RENAMED = (8, 2)
 _MOST_ROWS, _AT_ONCE = 5_000, 500
+_ALTERED_SINCE = 1412
+"""The error of a table whose columns changed after a snapshot began."""
 _Texts = list[str | None] | None
 """The values of a row; None: there is no such row."""
 _NUMBERS = ("int", "bit", "decimal", "year", "float", "double")
@@ -102,8 +105,16 @@ class MysqlSession(BinlogSession):
 
     def owned(self) -> set[str]:
         """The transactions that have their GTID, and that are being committed."""
-        text = str(self.rows("SELECT @@global.gtid_owned")[0][0])
-        return {part.strip() for part in text.replace("\n", "").split(",") if part.strip()}
+        owned = set()
+        for listed in str(self.rows("SELECT @@global.gtid_owned")[0][0]).split(","):
+            # One server, or a tag of its: the numbers of transactions, each with that of its session.
+            source, *parts = listed.strip().split(":")
+            for part in parts:
+                if "#" in part:
+                    owned.add(f"{source}:{part}")
+                else:
+                    source = f"{source.partition(':')[0]}:{part}"
+        return owned
 
     @cached_property
     def charsets(self) -> dict[int, str]:
@@ -146,7 +157,12 @@ class MysqlLog(BinaryLog):
                 low = self.log_end()
                 self._await_seen()
                 session.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-                position = self._seen_by(session, mark, low)
+                try:
+                    position = self._seen_by(session, mark, low)
+                except pymysql.Error as error:
+                    if not error.args or error.args[0] != _ALTERED_SINCE:
+                        raise
+                    position = None
                 if position is not None:
                     break
                 session.rows("ROLLBACK")
