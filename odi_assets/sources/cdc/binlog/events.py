@@ -353,6 +353,32 @@ def _begun_in_mysql(event: bytes, server: int, began: int) -> _Open:
     return _Open(f"{uuid.UUID(bytes=event[_BODY + 1 : _BODY + 17])}:{number}", number, True, began, committed_us=moment)
 
 
+def _begun_with_tag(event: bytes, server: int, began: int) -> _Open:
+    """What MySQL 8.3 and later write where a GTID has a tag: fields, each behind its number."""
+    del server
+    _, offset = _varying(event, _BODY, 3)
+    _, offset = _varying(event, offset, 2)
+    (_, *source), offset = _varying(event, offset, 17)
+    (_, number, _, length), offset = _varying(event, offset, 4)
+    tag, offset = event[offset : offset + length].decode(), offset + length
+    (*_, moment), offset = _varying(event, offset, 6)
+    # A number with a sign has it in its last bit; numbers of transactions have none.
+    gtid = f"{uuid.UUID(bytes=bytes(source))}:{tag}:{number // 2}"
+    return _Open(gtid, number // 2, True, began, committed_us=moment)
+
+
+def _varying(event: bytes, offset: int, count: int) -> tuple[list[int], int]:
+    """Numbers whose first byte says how long they are, by the ones that it ends with; and where the last one ends."""
+    numbers = []
+    for _ in range(count):
+        first = event[offset]
+        more = (~first & (first + 1)).bit_length() - 1
+        rest = int.from_bytes(event[offset + 1 : offset + 1 + more], "little")
+        numbers.append(first >> (more + 1) | rest << max(0, 7 - more))
+        offset += 1 + more
+    return numbers, offset
+
+
 def _prepared_name(event: bytes) -> str:
     """The name of a transaction that MySQL's XA prepares."""
     kind, first, last = struct.unpack_from("<III", event, _BODY + 1)
@@ -402,5 +428,9 @@ def _uncompressed(data: bytes) -> bytes:
     return zlib.decompress(data[1 + (data[0] & 0x07) :])
 
 
-_BEGINS: Mapping[int, Callable[[bytes, int, int], _Open]] = {162: _begun_in_mariadb, 33: _begun_in_mysql}
+_BEGINS: Mapping[int, Callable[[bytes, int, int], _Open]] = {
+    162: _begun_in_mariadb,
+    33: _begun_in_mysql,
+    42: _begun_with_tag,
+}
 """By number of an event that begins a transaction, what reads it."""
