@@ -45,12 +45,15 @@ class Stay:
 
 @dataclass
 class _Span:
-    """The versions that a data file was part of; ``end`` is the one that removed it."""
+    """Versions that a data file was part of; ``end`` is the one that removed it."""
 
     start: int | None = None
     end: int | None = None
     file: LiveFile | None = None
-    start_removes: bool = False
+
+
+_Spans = Mapping[str, Sequence[_Span]]
+"""By path, the spans of a data file, newest first: a restore brings files back."""
 
 
 def stays(
@@ -69,9 +72,9 @@ def stays(
         return {}
     spans, stamps = _spans(handle, past)
     live = {file.path for file in handle.live_files}
-    old = [span.file for path, span in spans.items() if path not in live and span.file is not None]
-    lost = {file.path for file in lost_files(handle.location, old)} if old else set()
-    old = [file for file in old if file.path not in lost]
+    removed = [file for path in spans if path not in live and (file := spans[path][0].file) is not None]
+    lost = {file.path for file in lost_files(handle.location, removed)} if removed else set()
+    old = [file for file in removed if file.path not in lost]
     try:
         counts = _counts(spark, handle, old, key, asked)
     except (spark_errors.PySparkException, java_errors.Py4JError):
@@ -97,12 +100,10 @@ def _counts(
     return counts
 
 
-def _stay(
-    counts: Mapping[str, int], live: set[str], spans: Mapping[str, _Span], stamps: Mapping[int, Mapping[str, Any]]
-) -> Stay:
+def _stay(counts: Mapping[str, int], live: set[str], spans: _Spans, stamps: Mapping[int, Mapping[str, Any]]) -> Stay:
     now = [path for path in counts if path in live]
-    newest = now or [max(counts, key=lambda path: spans[path].end or 0)]
-    since, gone = _since(newest, counts, spans), None if now else spans[newest[0]].end
+    newest = now or [max(counts, key=lambda path: spans[path][0].end or 0)]
+    since, gone = _since(newest, counts, spans), None if now else spans[newest[0]][0].end
     facts, after = stamps.get(since if since is not None else -1, {}), stamps.get(gone if gone is not None else -1, {})
     return Stay(
         sum(counts[path] for path in now),
@@ -115,14 +116,14 @@ def _stay(
     )
 
 
-def _since(newest: Iterable[str], counts: Mapping[str, int], spans: Mapping[str, _Span]) -> int | None:
+def _since(newest: Iterable[str], counts: Mapping[str, int], spans: _Spans) -> int | None:
     """The version that the unbroken stay began with: a rewritten file goes on from the one it replaced."""
-    starts = [spans[path].start if path in spans else None for path in newest]
+    starts = [spans[path][0].start if path in spans else None for path in newest]
     if None in starts:
         return None
     since = min(start for start in starts if start is not None)
     while True:
-        before = [span for path, span in spans.items() if path in counts and span.end == since]
+        before = [span for path in counts for span in spans.get(path, ()) if span.end == since]
         if not before:
             return since
         if any(span.start is None for span in before):
@@ -130,23 +131,21 @@ def _since(newest: Iterable[str], counts: Mapping[str, int], spans: Mapping[str,
         since = min(span.start for span in before if span.start is not None)
 
 
-def _spans(handle: TableHandle, past: bool) -> tuple[dict[str, _Span], dict[int, Mapping[str, Any]]]:
-    """The span of each data file that the log names, and what commits say of themselves, by version."""
-    spans: dict[str, _Span] = defaultdict(_Span)
+def _spans(handle: TableHandle, past: bool) -> tuple[_Spans, dict[int, Mapping[str, Any]]]:
+    """The spans of each data file that the log names, and what commits say of themselves, by version."""
+    spans: dict[str, list[_Span]] = defaultdict(list)
     stamps: dict[int, Mapping[str, Any]] = {}
     version = handle.version if handle.version is not None else -1
     while version >= 0 and (actions := actions_at(handle.location, version)) is not None:
-        for action in actions:
+        # Backwards: a file that is removed and added in one commit, with other deleted rows, was added last.
+        for action in sorted(actions, key=lambda action: "add" not in action):
             if "add" in action:
-                span = spans[unquote(action["add"]["path"])]
-                # A file that was restored has several spans; the newest counts.
-                if span.start is None:
-                    span.start = version
-                    span.file = _file(action["add"])
+                of_file = spans[unquote(action["add"]["path"])]
+                if not of_file or of_file[-1].start is not None:
+                    of_file.append(_Span())
+                of_file[-1].start, of_file[-1].file = version, _file(action["add"])
             elif "remove" in action and past:
-                span = spans[unquote(action["remove"]["path"])]
-                if span.end is None and span.start is None:
-                    span.end = version
+                spans[unquote(action["remove"]["path"])].append(_Span(end=version))
             elif "commitInfo" in action:
                 stamps[version] = action["commitInfo"].get(METADATA_KEY) or {}
         version -= 1

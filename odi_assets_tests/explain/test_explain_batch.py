@@ -7,11 +7,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.connections.location import Location
+from odi_assets.delta.table import TableHandle
 from odi_assets.errors import SourceError
 from odi_assets.explain.batch import trace, with_places_above
+from odi_assets.explain.spans import stays
 from odi_assets.explain.stream import StreamExplainer
 from odi_assets.explain.verdicts import KeyExplanation, KeyVerdict
 from odi_assets_tests.nodes.support import Sandbox
@@ -230,3 +234,13 @@ def test_zero_is_one_key_whatever_its_sign_and_however_it_is_typed(
     keys = ["0.0", "-0.0", "0", "5", "0.5", "-5"]
     answers = trace(box.project, spark, box.state, NodeKey("p", "doubles"), ["K"], keys)
     assert [[place.rows or 0 for place in one.places] for one in answers] == [[2, 2]] * 3 + [[1, 1]] * 2 + [[0, 0]]
+
+
+def test_a_row_that_a_restore_brought_back_is_there_since_it_first_came(tmp_path: Path, spark: SparkSession) -> None:
+    location = str(tmp_path / "t")
+    for value in ("first", "undone", "undone too"):
+        write_deltalake(location, pa.table({"id": [9], "v": [value]}), mode="overwrite")
+    DeltaTable(location).restore(0)
+    write_deltalake(location, pa.table({"id": [9], "v": ["last"]}), mode="overwrite")
+    (stay,) = stays(spark, TableHandle.open(Location(location)), "CAST(id AS STRING)", ["9"]).values()
+    assert (stay.rows, stay.since) == (1, 0)

@@ -143,7 +143,7 @@ def _tell_next(project: Project, key: str, wanted: HwmEntry | None) -> None:
     elif not owner.following:
         note(f"warning: {owner} reads everything at each run, and has no use for a high-water mark")
     elif wanted is None or wanted.deleted or wanted.value is None:
-        note(f"The next run of {owner} reads everything, and replaces its table.")
+        note(f"The next run of {owner} reads everything, and replaces its table; it stops first if that loses rows.")
     else:
         note(f"The next run of {owner} reads what lies after that.")
         tell_of_repeats(owner)

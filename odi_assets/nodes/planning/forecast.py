@@ -15,6 +15,7 @@ from odi_assets.nodes.planning.apply import AppliedLogs
 from odi_assets.nodes.planning.known_rows import require_known_rows
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.planning.planner import NEW_DATA, KnownHwms, plan_node
+from odi_assets.nodes.planning.refresh import require_consent
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.remedies import remedies_named, remedy_of
 from odi_assets.nodes.request import RunRequest
@@ -144,6 +145,12 @@ def _forecast(
     if stop is not None:
         stop.fix = remedy_of(plan.node, stop.fix)
         return Forecast(key, "error", plan.summary, plan, error=stop)
+    if not request.full_refresh:
+        # Nobody was asked: such a run comes without a mark.
+        try:
+            require_consent(replace(plan, request=request), plan.losses)
+        except OdiError as error:
+            return Forecast(key, "error", plan.summary, plan, error=error)
     gains = [node_forecast.bytes for node_forecast in writing]
     if plan.nothing_new and writing:
         names = _names([node_forecast.key for node_forecast in writing], key)

@@ -48,12 +48,20 @@ def require_consent(plan: NodePlan, losses: Iterable[Loss]) -> tuple[Loss, ...]:
     if any(loss.for_good for loss in losses) and not plan.request.accept_loss:
         raise LossError(
             f"{plan.node}: its table holds what a full refresh does not bring back: {'; '.join(map(str, losses))}",
-            fix="put back what is gone; or let it go: "
+            fix=f"{_way_back(plan)}; or let it go: "
             f"odi run {plan.node.command} --full-refresh --yes, in Dagster the run tag {ACCEPT_LOSS_TAG}: true",
             node=str(plan.node),
             losses=losses,
         )
     return losses
+
+
+def _way_back(plan: NodePlan) -> str:
+    """What brings an increment back in the place of a full refresh."""
+    entry = plan.start.entry
+    if plan.request.full_refresh or entry is None or not entry.deleted:
+        return "put back what is gone"
+    return f"bring the high-water mark back: odi state reset {entry.key} --to-revision {entry.revision - 1}"
 
 
 def _losses(plan: NodePlan) -> Iterator[Loss]:

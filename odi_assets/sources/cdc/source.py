@@ -194,6 +194,11 @@ class LogSource(Source):
         with self.opened() as log:
             try:
                 log.require(before)
+                if before is not None:
+                    # That the log is there does not say that the server can read it.
+                    log.first_above(before, log.log_end())
+            except LookTooLongError:
+                return None
             except OdiError as error:
                 return error.message.removeprefix(f"{self.label}: ")
         return None
@@ -224,7 +229,9 @@ class LogSource(Source):
             left = [*dict.fromkeys([*before.snapshots_left, *new, *altered.rewritten, *altered.again])]
             if left:
                 words = f"snapshots of {counted(len(left), 'table')} left, and the log above {position}{behind}"
-                return replace(read, summary=words, lag=log.lag(before, until, None))
+                # Of a time without a publication, the server reads nothing: it may have been dropped, and made again.
+                lag = self._lag(log, before, until)[0] if altered.again else log.lag(before, until, None)
+                return replace(read, summary=words, lag=lag)
             lag, is_ahead = self._lag(log, before, until)
             read = replace(read, lag=lag)
             if is_ahead:

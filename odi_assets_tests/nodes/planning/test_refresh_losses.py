@@ -11,7 +11,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
+from odi_assets.config.graph import NodeKey
 from odi_assets.errors import LossError
+from odi_assets.nodes.planning.forecast import forecast
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -127,8 +129,12 @@ def test_a_run_that_starts_over_since_its_hwm_was_deleted_asks_too(make: Make) -
     box = make()
     (box.root / "landing/b.csv").unlink()
     box.state.delete_hwm("p.raw")
-    with pytest.raises(LossError, match=r"gone since: b\.csv"):
+    with pytest.raises(LossError, match=r"gone since: b\.csv") as refused:
         box.run("raw")
+    # A plan says that the run stops, and names the way back.
+    (planned,) = forecast(box.project, box.state, [NodeKey("p", "raw")])
+    assert (planned.action, str(planned.error)) == ("error", str(refused.value))
+    assert "odi state reset p.raw --to-revision 1" in str(refused.value)
     assert len(box.rows("raw")) == 3
     box.run("raw", accept_loss=True)
     assert len(box.rows("raw")) == 2

@@ -11,8 +11,10 @@ import pytest
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError, IdentityMismatchError
+from odi_assets.nodes.planning.forecast import forecast
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
+from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.sources.cdc.conftest import SLOT, Capture, held, opened, rows_of, run_all, versions_from
 from odi_assets_tests.sources.sql.servers import PostgresServer
@@ -70,6 +72,10 @@ def test_a_time_without_a_publication_stops_the_run_and_a_new_slot_goes_on(captu
     run_all(box)
     orders.execute(f"DROP PUBLICATION {SLOT}")
     orders.execute("UPDATE orders SET state = 'unseen' WHERE id = 1")
+    (planned, _) = forecast(box.project, box.state, list(box.project.graph.order("p")))
+    assert f"no publication `{SLOT}` for a while" in str(planned.error)
+    (finding, *_) = examine(box.project, box.state, list(box.project.graph.order("p")))
+    assert f"no publication `{SLOT}` for a while" in finding.message
     with pytest.raises(IdentityMismatchError, match=f"no publication `{SLOT}` for a while") as stopped:
         box.run("changes")
     assert f"SELECT pg_drop_replication_slot('{SLOT}'); then odi run p --node changes --full-refresh" in str(

@@ -153,6 +153,11 @@ class ServerSession:
                 self.rows("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [name, lsn])
             except psycopg.errors.ObjectInUse as error:
                 raise SlotTakenError(f"{self.label}: {error}") from error
+            except psycopg.errors.ObjectNotInPrerequisiteState as error:
+                raise SourceError(
+                    f"{self.label}: another run has captured the log beyond {lsn}",
+                    fix="nothing is lost: the next run goes on from where that one stopped",
+                ) from error
             yield None
 
         deque(when_free(advanced), 0)
