@@ -16,7 +16,6 @@ from odi_assets.cli.terminal.output import data_json, note
 from odi_assets.documents import Move
 from odi_assets.documents.kept import give_out, key_of, name_of, names, take_in
 from odi_assets.errors import ConfigError
-from odi_assets.sources.cdc.mark import lsn_text
 from odi_assets.sources.marks import hwm_text
 
 if TYPE_CHECKING:
@@ -162,7 +161,7 @@ def import_to_capture(
         option = "--stream" if stream is not None else "--force"
         raise ConfigError(f"{key} captures a log, for which {option} has no meaning", fix=f"leave {option} out")
     taken = take_over_log(project, state, key, document, dry_run=dry_run)
-    note(f"{key}: not set → {lsn_text(taken.mark.end)}{': nothing was written' if dry_run else ''}")
+    note(f"{key}: not set → {taken.mark.text(taken.mark.end)}{': nothing was written' if dry_run else ''}")
     for text in taken.notes:
         note(text)
 

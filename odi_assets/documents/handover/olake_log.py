@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.documents import (
+    BinlogPosition,
     CursorDocument,
     CursorSnapshot,
     CursorStream,
+    LogPosition,
     PostgresLsn,
     SharedPosition,
     SnapshotStatus,
@@ -22,12 +24,14 @@ from odi_assets.documents import (
     parse,
 )
 from odi_assets.documents.editing import with_shared, with_stream
+from odi_assets.documents.handover.olake_binlog import mark_at, position_at
 from odi_assets.errors import ConfigError, CursorDocumentError, SourceError, StateError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.identity import origin_now
 from odi_assets.nodes.planning.start import table_and_start
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.remedies import remedies_named
+from odi_assets.sources.cdc.binlog.database import BinlogDatabase
 from odi_assets.sources.cdc.mark import CaptureMark, lsn_text
 from odi_assets.sources.cdc.postgres.database import PostgresDatabase, PostgresLog
 from odi_assets.sources.cdc.postgres.server import ServerSession, Slot
@@ -54,17 +58,18 @@ class LogTakeover:
 def take_over_log(
     project: Project, state: StateBackend, key: NodeKey, document: CursorDocument, *, dry_run: bool = False
 ) -> LogTakeover:
-    """Let a capture go on at the LSN up to which OLake has read.
+    """Let a capture go on at the position up to which OLake has read.
 
     Raises:
         ConfigError: it is no capture.
-        CursorDocumentError: the document has no LSN that its streams share.
+        CursorDocumentError: the document has no position that its streams share.
         StateError: the node has a position, or a change log.
         StateConflictError: somebody else changed its position at the same time.
-        SourceError: the slot or the publication does not have the log from there on.
+        SourceError: the server, the slot or the publication does not have the log from there on.
     """
     node = Node.of(project, key)
-    (source, database), lsn = _source(node), _lsn_of(document)
+    source = _source(node)
+    position = _position_of(document, source)
     target, start = table_and_start(node, state)
     if start.hwm is not None or target.exists:
         what = "a position" if start.hwm is not None else "a change log"
@@ -74,11 +79,19 @@ def take_over_log(
             fix="let a new node with a path of its own go on from OLake",
             key=node.state_key,
         )
-    with database.opened() as log:
-        log.session.require_logical()
-        tables = list(log.tables(source.patterns))
-        mark = _mark(document, lsn, log.session)
-        _require_log_above(database, log, mark)
+    # Tables that OLake has read begin empty in the log: a table that holds OLake's rows becomes what the database has.
+    left_out, database = tuple(sorted(_of_log(document))), source.database
+    if isinstance(database, BinlogDatabase) and isinstance(position, BinlogPosition):
+        mark, tables = mark_at(database, source.patterns, position, left_out)
+    elif isinstance(database, PostgresDatabase) and isinstance(position, PostgresLsn):
+        with database.opened() as log:
+            log.session.require_logical()
+            tables = list(log.tables(source.patterns))
+            # The record that commits a transaction may begin exactly there.
+            mark = CaptureMark(position.value - 1, position.value, 1, log.session.system(), left_out=left_out)
+            _require_log_above(database, log, mark)
+    else:
+        raise AssertionError(f"{database} has no positions such as {position}")
     if not dry_run:
         state.compare_and_set(
             node.state_key,
@@ -90,37 +103,27 @@ def take_over_log(
     return LogTakeover(mark, tuple(_notes(document, tables)))
 
 
-def _source(node: Node) -> tuple[LogSource, PostgresDatabase]:
+def _source(node: Node) -> LogSource:
     source = node.sources[0] if node.captures else None
     if not isinstance(source, LogSource):
         raise ConfigError(f"{node} captures no log", fix="name a node that reads `format: cdc`", node=str(node))
-    if not isinstance(source.database, PostgresDatabase):
-        raise ConfigError(
-            f"{node} captures a log of MariaDB, and positions of OLake are taken over for PostgreSQL",
-            fix="run the node: it begins with snapshots of its own",
-            node=str(node),
-        )
-    return source, source.database
+    return source
 
 
-def _lsn_of(document: CursorDocument) -> int:
+def _position_of(document: CursorDocument, source: LogSource) -> PostgresLsn | BinlogPosition:
+    """Up to where OLake has read the log, as its documents say it of this kind of database."""
     position = document.shared.position if document.tool == Tool.OLAKE and document.shared is not None else None
-    if not isinstance(position, PostgresLsn) or not position.value:
-        raise CursorDocumentError(
-            "the document has no `global.state.lsn`, so it does not say how far OLake has read the log of a PostgreSQL",
-            fix="give the state.json of a sync with CDC; to begin without one, run the node: it makes new snapshots",
-            path=document.path,
-        )
-    return position.value
-
-
-def _mark(document: CursorDocument, lsn: int, session: ServerSession) -> CaptureMark:
-    """The mark of a capture that begins at ``lsn``.
-
-    Tables that OLake has read begin empty in the log: a table that holds OLake's rows becomes what the database has.
-    """
-    # The record that commits a transaction may begin exactly there.
-    return CaptureMark(lsn - 1, lsn, 1, session.system(), left_out=tuple(sorted(_of_log(document))))
+    of_postgres = isinstance(source.database, PostgresDatabase)
+    if of_postgres and isinstance(position, PostgresLsn) and position.value:
+        return position
+    if not of_postgres and isinstance(position, BinlogPosition):
+        return position
+    what = "`global.state.lsn`" if of_postgres else "file and position of a binary log in `global.state`"
+    raise CursorDocumentError(
+        f"the document has no {what}, so it does not say how far OLake has read the log",
+        fix="give the state.json of a sync with CDC; to begin without one, run the node: it makes new snapshots",
+        path=document.path,
+    )
 
 
 def _of_log(document: CursorDocument) -> dict[str, CursorStream]:
@@ -193,7 +196,7 @@ def given_out_log(
 ) -> tuple[CursorDocument, str]:
     """OLake's document with which it goes on at the LSN of a capture, and what OLake has to be set to.
 
-    OLake stops unless its slot stands exactly at its LSN, so the slot is moved to what is captured.
+    OLake stops unless its slot of PostgreSQL stands exactly at its LSN, so the slot is moved to what is captured.
 
     Args:
         document: the document that is there; its streams that are followed by cursors stay byte for byte.
@@ -205,7 +208,7 @@ def given_out_log(
         SourceError, IdentityMismatchError: the slot does not go on where the capture is.
     """
     node = Node.of(project, key)
-    source, database = _source(node)
+    source = _source(node)
     _, start = table_and_start(node, state)
     with remedies_named(node):
         mark = None if start.hwm is None else CaptureMark.of(start.hwm.value, source.label)
@@ -216,19 +219,26 @@ def given_out_log(
             fix=f"run it first: odi run {node.command}",
             key=node.state_key,
         )
-    lsn, names = PostgresLsn(_moved(database, mark)), frozenset(mark.tables)
-    shared = SharedPosition(lsn, names)
-    streams = [_finished(name, lsn) for name in sorted(names)]
-    said = (
-        f"OLake goes on at {lsn}: its `replication_slot` is {database.slot}, its `publication` {database.publication}"
-    )
+    position: LogPosition
+    if isinstance(source.database, PostgresDatabase):
+        database = source.database
+        position = PostgresLsn(_moved(database, mark))
+        names_of = f"its `replication_slot` is {database.slot}, its `publication` {database.publication}"
+        said = f"OLake goes on at {position}: {names_of}"
+    elif isinstance(source.database, BinlogDatabase):
+        position, said = position_at(source.database, mark, document)
+    else:
+        raise AssertionError(f"{source.database} has no positions that OLake knows")
+    names = frozenset(mark.tables)
+    shared = SharedPosition(position, names)
+    streams = [_finished(name, position) for name in sorted(names)]
     if document is None:
         return parse(olake_text(streams, shared), tool=Tool.OLAKE), said
     others = sorted(_of_log(document).keys() - names)
     if others:
         raise CursorDocumentError(
-            f"the document has streams that share OLake's LSN and that {node} does not capture: {', '.join(others)}; "
-            "they would lose changes",
+            f"the document has streams that share OLake's position and that {node} does not capture: "
+            f"{', '.join(others)}; they would lose changes",
             fix="write into another file; or add them to `tables` of the node, and run it",
             path=document.path,
         )
@@ -238,9 +248,9 @@ def given_out_log(
     return document, said
 
 
-def _finished(table: str, lsn: PostgresLsn) -> CursorStream:
+def _finished(table: str, position: LogPosition) -> CursorStream:
     namespace, _, name = table.partition(".")
-    return CursorStream(table, namespace, name, "", CursorSnapshot(SnapshotStatus.FINISHED, frozenset()), lsn)
+    return CursorStream(table, namespace, name, "", CursorSnapshot(SnapshotStatus.FINISHED, frozenset()), position)
 
 
 def _moved(database: PostgresDatabase, mark: CaptureMark) -> int:

@@ -148,6 +148,18 @@ class BinaryLog(DatabaseLog):
                 fix=again,
             )
 
+    @property
+    def system(self) -> str:
+        """What identifies the server's data."""
+        return self._session.system()
+
+    def recognized(self, mark: CaptureMark) -> CaptureMark:
+        """``mark``, with the second in which its file of the log was made, if the server has the file."""
+        number, known = mark.end >> 32, mark.binlog or BinlogPlace(self._base)
+        if self._name(number) not in self._session.files():
+            return mark
+        return replace(mark, binlog=replace(known, created=self._created_of(number)))
+
     def _events(self, file: int, offset: int) -> Generator[bytes]:
         with self._another() as reader:
             yield from reader.events(self._name(file), offset, self._server_id, self._database.again)
