@@ -43,7 +43,7 @@ def init(
         ),
     ] = None,
     cdc: Annotated[
-        bool, typer.Option("--cdc", help="With --from: capture the changes of PostgreSQL or MariaDB.")
+        bool, typer.Option("--cdc", help="With --from: capture the changes of PostgreSQL, MariaDB or MySQL.")
     ] = False,
     schema: Annotated[
         list[str] | None,

@@ -36,7 +36,7 @@ def _of_capture(project: ProjectView, node: NodeView) -> Iterator[Mistake]:
     connection = project.connection(config.read.connection) if config.read is not None else None
     at = (*node.path, "read", "connection")
     if isinstance(connection, SqlConnection) and connection.type not in ("postgres", "mysql"):
-        text = "has no log that can be captured: name a connection of postgres, or of mysql (MariaDB)"
+        text = "has no log that can be captured: name a connection of postgres, or of mysql"
         yield about(str(connection.type), text, at=at)
     elif isinstance(connection, ServerConnection) and connection.type == "postgres" and connection.log is None:
         text = "does not say how its log is read: add `log: {slot: odi_NAME, create: true}` to the connection"
