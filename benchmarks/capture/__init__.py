@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.capture.apply import apply
-from benchmarks.capture.changes.sweep import changes, mariadb_changes
+from benchmarks.capture.changes.sweep import changes, mariadb_changes, mysql_changes
 from benchmarks.capture.handover import handovers, mariadb_handovers, mysql_handovers
 from benchmarks.capture.held import held
 from benchmarks.capture.kills import kills, mariadb_kills, mysql_kills
@@ -25,6 +25,7 @@ BENCHMARK = Benchmark(
         "mariadb-handovers": mariadb_handovers,
         "mariadb-changes": mariadb_changes,
         "mariadb-kills": mariadb_kills,
+        "mysql-changes": mysql_changes,
         "mysql-handovers": mysql_handovers,
         "mysql-kills": mysql_kills,
         "mariadb-rates": mariadb_rates,

@@ -14,10 +14,15 @@ from odi_assets_tests.sources.sql.servers import MysqlServer, mysql, mysqld
 __all__ = ["POINTS", "TABLES", "captured", "emptied", "held", "source", "started", "written"]
 
 
+def require_mysql() -> None:
+    """Raises PeerUnavailable if there is no server to start."""
+    if mysqld() is None:
+        raise PeerUnavailable("no MySQL server is installed: ODI_TEST_MYSQL names its program")
+
+
 @contextmanager
 def started() -> Iterator[MysqlServer]:
     """A server of its own."""
-    if mysqld() is None:
-        raise PeerUnavailable("no MySQL server is installed: ODI_TEST_MYSQL names its program")
+    require_mysql()
     with tempfile.TemporaryDirectory(prefix="mysql-") as folder, mysql(Path(folder)) as server:
         yield server

@@ -15,6 +15,8 @@ import pytest
 from odi_assets.errors import ConfigError, SourceError
 from odi_assets.nodes.project import Project
 from odi_assets.scaffold.project import MadeProject, ProjectRequest, create_for, project_of
+from odi_assets.sources.cdc.binlog.mariadb import MariadbSession
+from odi_assets.sources.cdc.binlog.mysql import MysqlSession
 from odi_assets_tests.as_shipped.shop_databases import server_of
 from odi_assets_tests.sources.sql.servers import ADMIN, PASSWORD, USER, MariadbServer, Server
 
@@ -234,11 +236,13 @@ Execute = Callable[..., None]
 ODD_NAME = "Shop of 日本"
 
 
-@pytest.fixture
-def maria(databases: dict[str, Server | str]) -> Iterator[tuple[MariadbServer, Execute]]:
-    """A MariaDB with an empty database, its user `reader` who may read it and nothing more, and what runs statements in
-    the name of one who may do everything."""
-    server = server_of(databases, "mariadb")
+@pytest.fixture(params=["mariadb", "mysql"])
+def maria(
+    request: pytest.FixtureRequest, databases: dict[str, Server | str]
+) -> Iterator[tuple[MariadbServer, Execute]]:
+    """A server of MariaDB or MySQL with an empty database, its user `reader` who may read it and nothing more, and what
+    runs statements in the name of one who may do everything."""
+    server = server_of(databases, request.param)
     assert isinstance(server, MariadbServer)
     opened = server.connect(ADMIN)
 
@@ -266,7 +270,7 @@ def of_maria(server: Server, user: str) -> str:
     return url(server, user, quote(ODD_NAME), "mariadb")
 
 
-def test_a_capture_of_mariadb_has_every_table_that_its_log_has_whole_and_names_the_others(
+def test_a_capture_of_a_binary_log_has_every_table_that_its_log_has_whole_and_names_the_others(
     maria: tuple[MariadbServer, Execute], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, execute = maria
@@ -303,6 +307,7 @@ def test_what_a_server_of_mariadb_or_its_user_lacks_is_said_with_the_statement_t
     maria: tuple[MariadbServer, Execute], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, execute = maria
+    rights = (MysqlSession if server.name == "mysql" else MariadbSession).RIGHTS
     execute("CREATE TABLE orders (id int PRIMARY KEY)")
     execute("SET GLOBAL binlog_format = MIXED", "SET GLOBAL binlog_row_metadata = MINIMAL")
     made = project_of(of_maria(server, "reader"), CDC)
@@ -311,7 +316,7 @@ def test_what_a_server_of_mariadb_or_its_user_lacks_is_said_with_the_statement_t
     assert statements == [
         "SET GLOBAL binlog_format = ROW",
         "SET GLOBAL binlog_row_metadata = FULL",
-        "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO 'reader'@'127.0.0.1'",
+        f"GRANT {rights} ON *.* TO 'reader'@'127.0.0.1'",
     ]
     assert all(f"#   {statement}" in made.text for statement in statements)
     for statement in statements:

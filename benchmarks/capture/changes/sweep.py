@@ -19,7 +19,8 @@ from benchmarks.capture.changes.postgres import server as postgres
 from benchmarks.capture.changes.postgres.steps import KINDS as OF_POSTGRES
 from benchmarks.capture.changes.server import ServerInHand
 from benchmarks.harness import Options, Row
-from odi_assets.sources.cdc.binlog import database as of_mariadb
+from odi_assets.sources.cdc.binlog import mariadb as of_mariadb
+from odi_assets.sources.cdc.binlog import mysql as of_mysql
 from odi_assets.sources.cdc.postgres import waiting
 
 _PATIENCE = 1.0
@@ -33,6 +34,11 @@ def changes(options: Options) -> list[Row]:
     """Tables of PostgreSQL, publications, slots, the project and the server change between captures; tables are equal,
     or a run stops and names what leads on."""
     return _changes(options, postgres.started, OF_POSTGRES)
+
+
+def mysql_changes(options: Options) -> list[Row]:
+    """The same of MySQL."""
+    return _changes(options, mariadb.started_mysql, OF_MARIADB)
 
 
 def mariadb_changes(options: Options) -> list[Row]:
@@ -80,7 +86,7 @@ def _sweep(
     """Lives of the seeds from ``options.seed`` on, and what was found in them."""
     lives: list[Life] = []
     found: list[Violation] = []
-    waiting._PATIENCE = of_mariadb._PATIENCE = _PATIENCE
+    waiting._PATIENCE = of_mariadb.PATIENCE = of_mysql.PATIENCE = _PATIENCE
     folder = Path(tempfile.mkdtemp(prefix="odi-capture-changes-"))
     with tempfile.TemporaryDirectory(prefix="odi-capture-server-") as data, started(Path(data)) as server:
         while sum(sum(life.steps.values()) for life in lives) < options.steps and len(found) < _FINDINGS:

@@ -13,6 +13,7 @@ import pymysql
 from benchmarks.capture.changes.oracle import DatabaseTable
 from benchmarks.capture.changes.server import ServerInHand
 from benchmarks.capture.mariadb import POINTS
+from benchmarks.capture.mysql import require_mysql
 from odi_assets_tests.sources.sql.servers import (
     ADMIN,
     DATABASE,
@@ -20,6 +21,8 @@ from odi_assets_tests.sources.sql.servers import (
     Server,
     mariadb,
     mariadb_again,
+    mysql,
+    mysql_again,
 )
 
 _MADE = (
@@ -111,12 +114,25 @@ class MariadbInHand(ServerInHand):
 
     def end_prepared(self, chosen: Callable[[list[str]], str]) -> str:
         names = [str(row[3]) for row in self.rows("XA RECOVER FORMAT='SQL'")]
-        ended = [f"XA {chosen(['COMMIT', 'ROLLBACK'])} {name}" for name in names]
+        return self._ended([f"XA {chosen(['COMMIT', 'ROLLBACK'])} {name}" for name in names])
+
+    def _ended(self, ended: list[str]) -> str:
         for statement in ended:
             # The server may have rolled it back already, and says so once.
             with suppress(pymysql.err.OperationalError):
                 self.execute(statement)
         return "; ".join(ended) or "nothing"
+
+
+class MysqlInHand(MariadbInHand):
+    """A MySQL server in hand: it refuses the statements that MariaDB alone knows."""
+
+    def again(self) -> AbstractContextManager[Server]:
+        return mysql_again(self.folder, self.server.port, f"--{_FLUSHED.replace('_', '-')}")
+
+    def end_prepared(self, chosen: Callable[[list[str]], str]) -> str:
+        names = [repr(str(row[3])[: row[1]]) for row in self.rows("XA RECOVER")]
+        return self._ended([f"XA {chosen(['COMMIT', 'ROLLBACK'])} {name}" for name in names])
 
 
 def rows_of(opened: Any, statement: str) -> list[tuple[Any, ...]]:
@@ -131,3 +147,11 @@ def started(folder: Path) -> Iterator[MariadbInHand]:
     """A server of its own, with its data in ``folder``."""
     with ExitStack() as running:
         yield MariadbInHand(folder, running.enter_context(mariadb(folder)), running)
+
+
+@contextmanager
+def started_mysql(folder: Path) -> Iterator[MysqlInHand]:
+    """A server of MySQL with its data in ``folder``."""
+    require_mysql()
+    with ExitStack() as running:
+        yield MysqlInHand(folder, running.enter_context(mysql(folder)), running)
