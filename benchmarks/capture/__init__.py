@@ -8,6 +8,7 @@ from benchmarks.capture.handover import handovers, mariadb_handovers, mysql_hand
 from benchmarks.capture.held import held
 from benchmarks.capture.kills import kills, mariadb_kills, mysql_kills
 from benchmarks.capture.memory import memory
+from benchmarks.capture.peer_kills import peer_kills
 from benchmarks.capture.rates import mariadb_rates, rates
 from benchmarks.harness import Benchmark
 
@@ -19,6 +20,7 @@ BENCHMARK = Benchmark(
         "rates": rates,
         "changes": changes,
         "kills": kills,
+        "peer-kills": peer_kills,
         "held": held,
         "apply": apply,
         "memory": memory,

@@ -112,7 +112,10 @@ def _source(node: Node) -> LogSource:
 
 def _position_of(document: CursorDocument, source: LogSource) -> PostgresLsn | BinlogPosition:
     """Up to where OLake has read the log, as its documents say it of this kind of database."""
-    position = document.shared.position if document.tool == Tool.OLAKE and document.shared is not None else None
+    shared = document.shared.position if document.tool == Tool.OLAKE and document.shared is not None else None
+    own = [stream.position for stream in document.streams if isinstance(stream.position, BinlogPosition)]
+    # Where each stream has a position of its own, the change log begins at the lowest.
+    position = shared or min(own, key=lambda each: (each.number, each.offset), default=None)
     of_postgres = isinstance(source.database, PostgresDatabase)
     if of_postgres and isinstance(position, PostgresLsn) and position.value:
         return position

@@ -59,6 +59,26 @@ def test_a_capture_goes_on_at_olakes_position_and_its_tables_are_those_of_the_da
     assert held(box, "orders") == orders.rows_of("orders")
 
 
+def test_of_positions_of_the_streams_the_lowest_counts(capture: Capture, orders: Database, admin: Database) -> None:
+    """As OLake's documentation shows documents of MySQL."""
+    file, offset = position(admin)
+    orders.execute("UPDATE orders SET state = 'paid' WHERE id = 1")
+    _, later = position(admin)
+    states = [
+        {"binlog_file": file, "binlog_position": place, "chunks": [], "server_id": 1000} for place in (later, offset)
+    ]
+    streams = [
+        {"stream": name, "namespace": "odi", "sync_mode": "cdc", "state": state}
+        for name, state in zip(("others", "orders"), states, strict=True)
+    ]
+    box = capture("orders")
+    found = taken(box, json.dumps({"type": "STREAM", "streams": streams}))
+    assert found.mark.text(found.mark.end) == f"{file}:{offset}"
+    assert "odi.others: not captured, for `tables` of the node does not name it" in found.notes
+    run_all(box)
+    assert held(box, "orders") == orders.rows_of("orders")
+
+
 def test_what_the_server_does_not_have_is_said_before_anything_is_written(
     capture: Capture, orders: Database, admin: Database
 ) -> None:
