@@ -31,9 +31,9 @@ Rows = Counter[Texts]
 
 
 def peer_kills(options: Options) -> list[Row]:
-    """Rows that differ from the database once a capture was killed again and again, beside a peer's."""
-    ours = _after_kills(options, "ours", _ours)
-    peer: int | None = None
+    """Rows that differ from the database once a capture was killed again and again, beside a peer's; and once the same
+    runs were left alone."""
+    contenders: dict[str, Callable[[PostgresServer, Path], Contender]] = {"ours": _ours}
     if options.peers:
         sources = os.environ.get(_SOURCES)
         if not sources or not (Path(sources) / "pg_replication").is_dir():
@@ -44,9 +44,16 @@ def peer_kills(options: Options) -> list[Row]:
         environment = PeerEnvironment("dlt")
         environment.make(options.say)
         script = [str(environment.program("python")), str(FOLDER / "dlt_replication.py"), sources]
-        peer = _after_kills(options, environment.title, lambda server, folder: _dlt(server, folder, script))
-    name = f"rows that are lost, repeated or different after {_KILLS} kills, of one table"
-    return [Row(name, ours, peer, "dlt's pg_replication into DuckDB", None, "0", ours == 0)]
+        contenders[f"{environment.title}, pg_replication into DuckDB"] = lambda server, folder: _dlt(
+            server, folder, script
+        )
+    rows = []
+    for kills in (_KILLS, 0):
+        ours, *peers = [_after_runs(options, title, contender, kills) for title, contender in contenders.items()]
+        name = f"rows lost, repeated or different after {_KILLS} runs under writers, {kills} of them killed"
+        peer = peers[0] if peers else None
+        rows.append(Row(name, ours, peer, ", ".join([*contenders][1:]), None, "0", ours == 0))
+    return rows
 
 
 Contender = tuple[Sequence[str], Callable[[], Rows]]
@@ -86,21 +93,23 @@ def _texts(values: Sequence[object]) -> Texts:
     return tuple(None if value is None else str(value) for value in values)
 
 
-def _after_kills(options: Options, title: str, contender: Callable[[PostgresServer, Path], Contender]) -> int:
-    """How many rows differ from the database's after kills, and a run that ends."""
+def _after_runs(
+    options: Options, title: str, contender: Callable[[PostgresServer, Path], Contender], kills: int
+) -> int:
+    """How many rows differ from the database's after some runs, the first of which are killed, and one that ends."""
     chance = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="odi-kills-") as name, postgres.started() as server:
         folder = Path(name)
         postgres.emptied(server)
         command, rows = contender(server, folder)
-        options.say(f"{title}: a run that is left alone, then {_KILLS} that are killed")
+        options.say(f"{title}: {_KILLS} runs, {kills} of them killed")
         began = time.monotonic()
         _run(command, folder, None)
         longest = time.monotonic() - began
         with postgres.written(server, options.seed):
-            for _ in range(_KILLS):
+            for number in range(_KILLS):
                 time.sleep(0.5)
-                _run(command, folder, longest * chance.uniform(0.3, 1.0))
+                _run(command, folder, longest * chance.uniform(0.3, 1.0) if number < kills else None)
         _run(command, folder, None)
         wanted = Counter(tuple(row) for row in postgres.held(server, _TABLE).values())
         held = rows()

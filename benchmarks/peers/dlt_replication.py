@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-TABLE, SLOT, DATASET = "accounts", "dlt_benchmark", "bank"
+TABLE, SLOT, DATASET = "accounts", "dlt_benchmark", "captured"
 
 
 def run(address: str, pipeline: Any) -> None:

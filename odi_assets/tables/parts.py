@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-_BYTES = 24 << 20
+_BYTES = 16 << 20
 
 
 class TableParts:
@@ -32,7 +32,7 @@ class TableParts:
         self.num_rows += rows.num_rows
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """The rows, in tables of about 24 MB."""
+        """The rows, in tables of about 16 MB."""
         self._writer.close()
         self._file.seek(0)
         held: list[pa.RecordBatch] = []
