@@ -61,7 +61,7 @@ APART_AND_SHORT = (
 NOT_QUICK = frozenset(
     {
         *("spark", "jvm", "cluster", "remote", "browser"),
-        *("server", "servers", "mariadb_of_session", "databases", "bucket", "store"),
+        *("server", "servers", "server_of_session", "databases", "bucket", "store"),
     }
 )
 """The fixtures of what takes long to start: Spark, a browser, database servers and object stores. A test that uses none
