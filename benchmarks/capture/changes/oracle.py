@@ -18,6 +18,7 @@ _ARROW = {
     "timestamp with time zone": "timestamp[us, tz=UTC]",
     "boolean": "bool",
     "int(11)": "int32",
+    "int": "int32",
     "bigint(20)": "int64",
     "decimal(10,2)": "decimal128(10, 2)",
     "datetime": "timestamp[us]",
