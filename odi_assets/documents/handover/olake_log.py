@@ -32,6 +32,7 @@ from odi_assets.nodes.planning.start import table_and_start
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.sources.cdc.binlog.database import BinlogDatabase
+from odi_assets.sources.cdc.database import LoggedDatabase
 from odi_assets.sources.cdc.mark import CaptureMark, lsn_text
 from odi_assets.sources.cdc.postgres.database import PostgresDatabase, PostgresLog
 from odi_assets.sources.cdc.postgres.server import ServerSession, Slot
@@ -222,16 +223,7 @@ def given_out_log(
             fix=f"run it first: odi run {node.command}",
             key=node.state_key,
         )
-    position: LogPosition
-    if isinstance(source.database, PostgresDatabase):
-        database = source.database
-        position = PostgresLsn(_moved(database, mark))
-        names_of = f"its `replication_slot` is {database.slot}, its `publication` {database.publication}"
-        said = f"OLake goes on at {position}: {names_of}"
-    elif isinstance(source.database, BinlogDatabase):
-        position, said = position_at(source.database, mark, document)
-    else:
-        raise AssertionError(f"{source.database} has no positions that OLake knows")
+    position, said = _given_position(source.database, mark, document)
     names = frozenset(mark.tables)
     shared = SharedPosition(position, names)
     streams = [_finished(name, position) for name in sorted(names)]
@@ -249,6 +241,19 @@ def given_out_log(
     for stream in streams:
         document = with_stream(document, stream)
     return document, said
+
+
+def _given_position(
+    database: LoggedDatabase, mark: CaptureMark, document: CursorDocument | None
+) -> tuple[LogPosition, str]:
+    """Up to where a log is captured, as OLake writes it, and what OLake has to be set to."""
+    if isinstance(database, PostgresDatabase):
+        position = PostgresLsn(_moved(database, mark))
+        names = f"its `replication_slot` is {database.slot}, its `publication` {database.publication}"
+        return position, f"OLake goes on at {position}: {names}"
+    if isinstance(database, BinlogDatabase):
+        return position_at(database, mark, document)
+    raise AssertionError(f"{database} has no positions that OLake knows")
 
 
 def _finished(table: str, position: LogPosition) -> CursorStream:
