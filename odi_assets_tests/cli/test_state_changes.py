@@ -55,7 +55,10 @@ def test_a_key_that_does_not_exist_is_told_with_the_nearest(odi: Odi, command: l
 def test_deleting_a_key_says_what_follows_and_touches_no_other(state: StateBackend, odi: Odi) -> None:
     answer = odi("state", "delete", KEY, "--yes")
     assert (answer.code, answer.out) == (0, "")
-    assert "The next run of shop.orders reads everything, and replaces its table; it stops first if that loses rows." in answer.err
+    assert (
+        "The next run of shop.orders reads everything, and replaces its table; it stops first if that loses rows."
+        in answer.err
+    )
     assert "2013-01-31 → deleted" in answer.err
     assert [entry.key for entry in state.list_hwms()] == ["shop.spending"]
     assert odi("state", "delete", KEY, "--yes").code == 1

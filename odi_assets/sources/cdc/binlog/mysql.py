@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from odi_assets.errors import SourceError
+from odi_assets.errors import IdentityMismatchError, SourceError
 from odi_assets.sources.cdc.binlog.binary_log import PATIENCE, BinaryLog, LogPart
 from odi_assets.sources.cdc.binlog.events import Committed
 from odi_assets.sources.cdc.binlog.session import BinlogSession
@@ -116,6 +116,12 @@ class MysqlSession(BinlogSession):
                     source = f"{source.partition(':')[0]}:{part}"
         return owned
 
+    def knows(self, gtid: str) -> bool:
+        """Whether the server has committed a transaction, or is committing it."""
+        owned = any(transaction.startswith(f"{gtid}#") for transaction in self.owned())
+        (row,) = self.rows(f"SELECT GTID_SUBSET({utf8_text(gtid)}, @@global.gtid_executed)")
+        return owned or bool(row[0])
+
     @cached_property
     def charsets(self) -> dict[int, str]:
         return self._charsets_in("collations")
@@ -125,6 +131,16 @@ class MysqlLog(BinaryLog):
     """The binary log of a MySQL server."""
 
     _session: MysqlSession
+
+    def require(self, mark: CaptureMark | None) -> None:
+        super().require(mark)
+        gtid = "" if mark is None or mark.binlog is None else mark.binlog.gtid
+        if gtid and not self._session.knows(gtid):
+            raise IdentityMismatchError(
+                f"{self._label}: the transaction {gtid} was captured, and the server does not know it: the server was put "
+                "back from an older copy of its data",
+                fix=self._database.again,
+            )
 
     def _first_position(self, end: int) -> int:
         self._await_seen()
