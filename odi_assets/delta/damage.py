@@ -153,8 +153,8 @@ def read_log(location: Location, *, every: bool = False) -> Log:
 def emptied_commit(location: Location, version: int) -> LogFault | None:
     """A commit of a local log that is empty or no file, up to the one after ``version``; None if there is none.
 
-    deltalake opens such a table as if the commit had changed nothing; if the commit has a checkpoint, it opens the table
-    as it was, and commits nothing more. No commit is read, and no folder is listed.
+    deltalake opens such a table as if the commit had changed nothing; if the commit has a checkpoint, as it was, and
+    commits nothing more. No commit is read, and no folder is listed.
     """
     log, since = location.local_path / LOG, _hinted(location)
     for number in range(max(since, 0), version + 2):

@@ -137,8 +137,8 @@ class MysqlLog(BinaryLog):
         gtid = "" if mark is None or mark.binlog is None else mark.binlog.gtid
         if gtid and not self._session.knows(gtid):
             raise IdentityMismatchError(
-                f"{self._label}: the transaction {gtid} was captured, and the server does not know it: the server was put "
-                "back from an older copy of its data",
+                f"{self._label}: the transaction {gtid} was captured, and the server does not know it: it was put back "
+                "from an older copy of its data",
                 fix=self._database.again,
             )
 
