@@ -17,6 +17,7 @@ from benchmarks.capture.mysql import require_mysql
 from odi_assets_tests.sources.sql.servers import (
     ADMIN,
     DATABASE,
+    USER,
     MariadbServer,
     Server,
     mariadb,
@@ -126,6 +127,11 @@ class MariadbInHand(ServerInHand):
 
 class MysqlInHand(MariadbInHand):
     """A MySQL server in hand: it refuses the statements that MariaDB alone knows."""
+
+    def empty(self) -> None:
+        super().empty()
+        # MySQL shows nobody a table that he has no right to.
+        self.execute(f"GRANT ALL ON other.* TO '{USER}'@'127.0.0.1'")
 
     def again(self) -> AbstractContextManager[Server]:
         return mysql_again(self.folder, self.server.port, f"--{_FLUSHED.replace('_', '-')}")
