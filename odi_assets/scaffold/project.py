@@ -329,7 +329,10 @@ class ProjectMaker:
         lines += _section("Left out:", chosen.left_out)
         lines += _section("Nobody looked whether all values are such that Spark holds them:", chosen.unseen)
         if lacking:
-            lines += ["Before the first run, for its user lacks it:", *(f"  {need.statement}" for need in lacking)]
+            lines += [
+                "Before the first run, for the server or its user lacks it:",
+                *(f"  {need.statement}" for need in lacking),
+            ]
         variable = self.address.variable if self.asks_password else None
         user = str(self.address.connection.user)
         return MadeProject(file.text(lines), len(chosen.tables), chosen.left_out, lacking, variable, user)

@@ -272,7 +272,7 @@ class Mysql(Dialect):
         f"sql_mode = {_without('PAD_CHAR_TO_FULL_LENGTH', 'TRADITIONAL', 'NO_ZERO_IN_DATE', 'NO_ZERO_DATE')}, "
         "group_concat_max_len = CAST(GREATEST(@@group_concat_max_len, 1048576) AS UNSIGNED) "
         "/*M!100101 , max_statement_time = 0 */ /*M!100304 , system_versioning_asof = DEFAULT */ "
-        "/*!50708 , max_execution_time = 0 */"
+        "/*!50708 , max_execution_time = 0 */ /*!80030 , show_gipk_in_create_table_and_information_schema = ON */"
     )
     ordered = frozenset(
         {"tinyint", "smallint", "mediumint", "int", "integer", "bigint", "decimal", "float", "double", "bit"}

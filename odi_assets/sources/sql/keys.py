@@ -298,10 +298,22 @@ class MysqlKeys(Keys):
         )
 
     def _of(self, table: str) -> str:
-        parts = re.findall(r"`((?:[^`]|``)+)`|([^`.]+)", table)
-        *schema, name = [(quoted or plain).replace("``", "`") for quoted, plain in parts]
-        where = utf8_text(schema[0]) if schema else "DATABASE()"
-        return f"table_schema = {where} AND table_name = {utf8_text(name)}"
+        return _of_mysql(table)
+
+
+def _of_mysql(table: str) -> str:
+    parts = re.findall(r"`((?:[^`]|``)+)`|([^`.]+)", table)
+    *schema, name = [(quoted or plain).replace("``", "`") for quoted, plain in parts]
+    where = utf8_text(schema[0]) if schema else "DATABASE()"
+    return f"table_schema = {where} AND table_name = {utf8_text(name)}"
+
+
+def invisible_columns(table: str) -> str:
+    """The query for the columns of a table of MySQL that ``SELECT *`` leaves out."""
+    return (
+        f"SELECT column_name AS name FROM information_schema.columns WHERE {_of_mysql(table)} "
+        "AND extra LIKE '%INVISIBLE%' ORDER BY ordinal_position"
+    )
 
 
 def utf8_text(text: str) -> str:

@@ -17,6 +17,7 @@ from odi_assets.config.models import SqlConnection
 from odi_assets.sources.cursor.types import TypeName
 from odi_assets.sources.sql.dialects import Dialect, Mssql, Mysql, Postgres
 from odi_assets.sources.sql.errors import database_error
+from odi_assets.sources.sql.keys import invisible_columns
 
 CONNECT_SECONDS = 5
 
@@ -173,7 +174,11 @@ def mysql_connection(module: Any, connection: Any, seconds: float) -> Any:
 
 
 def _mysql_columns(cursor: Any, relation: str) -> dict[str, TypeName | None]:
-    cursor.execute(f"SELECT * FROM {relation} odi WHERE 1 = 0")
+    invisible = []
+    if not relation.startswith("("):
+        cursor.execute(invisible_columns(relation))
+        invisible = [f"`{str(row[0]).replace('`', '``')}`" for row in cursor.fetchall()]
+    cursor.execute(f"SELECT {', '.join(['*', *invisible])} FROM {relation} odi WHERE 1 = 0")
     # Of what the server says of a column, DB-API's description has neither its character set nor its sign.
     return {field.name: _mysql_type(field) for field in cursor._result.fields}
 

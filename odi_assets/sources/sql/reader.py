@@ -18,7 +18,7 @@ from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.columns import SqlColumn, sql_column, unknown_column
 from odi_assets.sources.sql.dialects import Mysql, Postgres, Unordered
 from odi_assets.sources.sql.errors import UnknownTypeError, same_names
-from odi_assets.sources.sql.keys import KeyColumn, keys_of
+from odi_assets.sources.sql.keys import KeyColumn, invisible_columns, keys_of
 from odi_assets.sources.sql.marks import TableChunk
 from odi_assets.sources.sql.statements import KEY, Relation, predicates
 from odi_assets.spark.lazy import F
@@ -58,7 +58,7 @@ class RelationReader:
             SourceError: the database does not answer; or a column has a type that Spark does not know, and it is not
                 known which column.
         """
-        whole = self._fields("*")
+        whole = self._fields(self._all)
         declared = self._declared() if whole is None else {field.name: None for field in whole}
         self._require_named(declared)
         if whole is not None and not self.relation.columns:
@@ -67,6 +67,14 @@ class RelationReader:
         asked = [name for name, kind in declared.items() if name in replacements or kind not in unknown]
         known = {column.name: column for column in self._known(asked)}
         return [known.get(name) or unknown_column(name, self.relation.dialect, self._sql(name)) for name in declared]
+
+    @property
+    def _all(self) -> str:
+        """All columns, in SQL: of a table of MySQL, the invisible ones too."""
+        dialect, table = self.relation.dialect, self.relation.table
+        if table is None or not isinstance(dialect, Mysql):
+            return "*"
+        return ", ".join(["*", *(dialect.quoted(str(row[0])) for row in self.texts(invisible_columns(table)))])
 
     def _require_named(self, names: Mapping[str, str | None]) -> None:
         """Raises ConfigError if something is asked for in the place of a column that is not there."""

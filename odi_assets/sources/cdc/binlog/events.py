@@ -184,6 +184,8 @@ class EventReader:
             self._table(event)
         elif kind in _ROWS:
             self._rows(event, kind)
+        elif kind == _PARTIAL_ROWS:
+            self._require_other(event)
         elif kind in _BEGINS:
             self._open = _BEGINS[kind](event, server, self.file << 32 | before)
         elif opened is None:
@@ -305,6 +307,17 @@ class EventReader:
         name = opened.completes or ""
         return Committed(self.position, opened.began, opened.gtid, opened.sequence, moment, opened.entries, name)
 
+    def _require_other(self, event: bytes) -> None:
+        """Raises SourceError if an event with parts of JSON values is of a table that is captured."""
+        table = self._known.get(event[_BODY : _BODY + 6])
+        if table is not None:
+            raise SourceError(
+                f"{self.label}: the log has changed JSON of {table.table} without the whole values: somebody made the "
+                "changes in a session whose `binlog_row_value_options` is PARTIAL_JSON",
+                fix=f"have that session leave `binlog_row_value_options` empty; then {self.again}",
+                label=self.label,
+            )
+
     def _require_harmless(self, kind: int, flags: int) -> None:
         """Raises an error for events that a capture may not pass."""
         if kind == _INCIDENT:
@@ -312,13 +325,6 @@ class EventReader:
                 f"{self.label}: the server notes in its log, before {self.offset} of file {self.file}, that events are "
                 "missing there",
                 fix=self.again,
-                label=self.label,
-            )
-        if kind == _PARTIAL_ROWS:
-            raise SourceError(
-                f"{self.label}: the log has, before {self.offset} of file {self.file}, changed JSON without the whole "
-                "values: somebody made them in a session whose `binlog_row_value_options` is PARTIAL_JSON",
-                fix=f"have that session leave `binlog_row_value_options` empty; then {self.again}",
                 label=self.label,
             )
         if kind not in _IGNORED and not flags & _IGNORABLE:

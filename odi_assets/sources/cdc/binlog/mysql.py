@@ -50,7 +50,8 @@ class MysqlSession(BinlogSession):
     """A session of MySQL with fixed settings."""
 
     SETTINGS = (
-        "SET time_zone = '+00:00', sql_mode = '', max_execution_time = 0, net_write_timeout = 600",
+        "SET time_zone = '+00:00', sql_mode = '', max_execution_time = 0, net_write_timeout = 600 "
+        "/*!80030 , show_gipk_in_create_table_and_information_schema = ON */",
         "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     )
     SECTION = "mysqld"

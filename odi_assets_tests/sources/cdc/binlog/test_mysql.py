@@ -122,9 +122,14 @@ def test_changed_parts_of_json_values_stop_the_run(steps: Made, orders: Database
     found = steps("papers")
     found.run()
     del orders
+    admin.execute("CREATE TABLE odi.others LIKE odi.papers")
+    admin.execute("INSERT INTO odi.others SELECT * FROM odi.papers")
     admin.execute("SET SESSION binlog_row_value_options = PARTIAL_JSON")
+    # Of a table that is not captured, nobody reads them.
+    admin.execute("UPDATE odi.others SET j = JSON_SET(j, '$.a', 2)")
+    found.run()
     admin.execute("UPDATE odi.papers SET j = JSON_SET(j, '$.a', 2)")
-    with pytest.raises(SourceError, match="changed JSON without the whole values") as stopped:
+    with pytest.raises(SourceError, match=r"changed JSON of odi\.papers without the whole values") as stopped:
         found.run()
     assert "odi run p --node changes --full-refresh --yes" in str(stopped.value)
 
@@ -160,3 +165,19 @@ def test_a_server_that_does_not_know_the_last_captured_transaction_was_put_back(
     assert "odi run p --node changes --full-refresh --yes" in str(stopped.value)
     found.mark = mark
     assert found.run() == 1
+
+
+def test_a_key_that_the_server_made_is_there_although_the_server_hides_it(
+    steps: Made, orders: Database, admin: Database
+) -> None:
+    del orders
+    admin.execute("SET SESSION sql_generate_invisible_primary_key = ON")
+    admin.execute("CREATE TABLE odi.keyless (a int)")
+    admin.execute("INSERT INTO odi.keyless VALUES (7), (8)")
+    admin.execute("SET GLOBAL show_gipk_in_create_table_and_information_schema = OFF")
+    try:
+        found = steps("keyless")
+        found.run()
+    finally:
+        admin.execute("SET GLOBAL show_gipk_in_create_table_and_information_schema = ON")
+    assert found.held("keyless") == {("1",): ["1", "7"], ("2",): ["2", "8"]}
