@@ -18,10 +18,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 
-from odi_assets.errors import SourceError
+from odi_assets.errors import IdentityMismatchError, SourceError
 from odi_assets.sources.cdc.binlog.binary_log import PATIENCE, BinaryLog, LogPart
 from odi_assets.sources.cdc.binlog.session import BinlogSession
 from odi_assets.sources.cdc.mark import CaptureMark
+from odi_assets.sources.sql.keys import utf8_text
 
 _OLDEST = (10, 5)
 """Since this version, the log may name columns, and a right of its own lets users see where it stands."""
@@ -71,6 +72,23 @@ class MariadbSession(BinlogSession):
 
 class MariadbLog(BinaryLog):
     """The binary log of a MariaDB server."""
+
+    def require(self, mark: CaptureMark | None) -> None:
+        super().require(mark)
+        gtid = "" if mark is None or mark.binlog is None else mark.binlog.gtid
+        if mark is None or not gtid:
+            return
+        file, _, offset = mark.text(mark.lsn).rpartition(":")
+        if file not in self._session.files():
+            return
+        # The last transaction of each domain up to there; NULL where no transaction ends.
+        (row,) = self._session.rows(f"SELECT BINLOG_GTID_POS({utf8_text(file)}, {offset})")
+        if gtid not in str(row[0] or "").split(","):
+            raise IdentityMismatchError(
+                f"{self._label}: the transaction {gtid} was captured at {mark.text(mark.lsn)}, and the log has "
+                "another one there: it was put back from an older copy of its data",
+                fix=self._database.again,
+            )
 
     def _first_position(self, end: int) -> int:
         with self._seen_from(0) as (_, seen):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
-from odi_assets.errors import IdentityMismatchError, SourceError
+from odi_assets.errors import SourceError
 from odi_assets.sources.cdc.binlog.mysql import MysqlLog, MysqlSession
 from odi_assets_tests.sources.cdc.binlog.conftest import Database, Steps, texts_of
 
@@ -148,23 +147,6 @@ def test_transactions_whose_gtids_have_tags_are_read(steps: Made, orders: Databa
     assert found.mark is not None
     assert found.mark.binlog is not None
     assert ":nightly:" in found.mark.binlog.gtid
-
-
-def test_a_server_that_does_not_know_the_last_captured_transaction_was_put_back(steps: Made, orders: Database) -> None:
-    found = steps("orders")
-    found.run()
-    orders.execute("UPDATE orders SET state = 'paid' WHERE id = 1")
-    found.run()
-    mark = found.mark
-    assert mark is not None
-    assert mark.binlog is not None
-    source, _, number = mark.binlog.gtid.rpartition(":")
-    found.mark = replace(mark, binlog=replace(mark.binlog, gtid=f"{source}:{int(number) + 1000}"))
-    with pytest.raises(IdentityMismatchError, match="put back from an older copy") as stopped:
-        found.run()
-    assert "odi run p --node changes --full-refresh --yes" in str(stopped.value)
-    found.mark = mark
-    assert found.run() == 1
 
 
 def test_a_key_that_the_server_made_is_there_although_the_server_hides_it(

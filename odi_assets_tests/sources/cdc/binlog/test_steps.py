@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pymysql
@@ -695,3 +696,19 @@ def test_a_snapshot_whose_key_gets_another_order_in_its_middle_holds_each_row(
     orders.execute(f"ALTER TABLE named MODIFY id {after} NOT NULL")
     found.run()
     assert sorted(found.held("named")) == sorted(texts_of(orders, "named"))
+
+
+def test_a_server_that_does_not_know_the_last_captured_transaction_was_put_back(steps: Made, orders: Database) -> None:
+    found = steps("orders")
+    found.run()
+    orders.execute("UPDATE orders SET state = 'paid' WHERE id = 1")
+    found.run()
+    mark = found.mark
+    assert mark is not None
+    assert mark.binlog is not None
+    found.mark = replace(mark, binlog=replace(mark.binlog, gtid=f"{mark.binlog.gtid}000"))
+    with pytest.raises(IdentityMismatchError, match="put back from an older copy") as stopped:
+        found.run()
+    assert "odi run p --node changes --full-refresh --yes" in str(stopped.value)
+    found.mark = mark
+    assert found.run() == 1
