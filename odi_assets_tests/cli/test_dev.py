@@ -42,6 +42,7 @@ def test_mistakes_of_the_project_file_are_said_before_dagster_starts(shop: Path,
     assert not (shop / ".dagster").exists()
 
 
+@pytest.mark.slow
 def test_dagster_gets_the_project_the_environment_and_the_place(
     shop: Path, odi: Odi, started: list[Any], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,6 +61,7 @@ def test_dagster_gets_the_project_the_environment_and_the_place(
     assert Path.cwd() == shop
 
 
+@pytest.mark.slow
 def test_a_second_daemon_with_the_same_home_is_not_started(
     shop: Path, odi: Odi, started: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +88,7 @@ def test_a_second_daemon_with_the_same_home_is_not_started(
     assert len(started) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("shop")
 def test_a_port_that_is_taken_is_named_before_dagster_starts(odi: Odi, started: list[Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -73,6 +73,7 @@ def check(folder: Path, text: str) -> None:
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(st.integers(0, len(LINES) - 1), st.integers(0, len(LINES) - 1), st.integers(-4, 4))
 def test_lines_that_are_lost_doubled_or_shifted(tmp_path: Path, lost: int, doubled: int, shift: int) -> None:

@@ -23,6 +23,7 @@ def complaints(text: str) -> list[str]:
     return [error.message for error in VALIDATOR.iter_errors(document.data)]
 
 
+@pytest.mark.slow
 def test_the_schema_is_a_schema_with_a_title_and_a_text_for_every_key() -> None:
     schema = json_schema()
     Draft202012Validator.check_schema(schema)

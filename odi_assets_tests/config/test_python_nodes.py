@@ -94,6 +94,7 @@ def test_mistakes_of_the_file_come_before_those_of_its_modules(root: Path) -> No
     assert second.startswith("my_nodes.py:3:1: by_city.inputs.raw: ")
 
 
+@pytest.mark.slow
 def test_the_command_lists_them_by_their_own_file(root: Path) -> None:
     module = MODULE.replace("{OPTIONS}", RIGHT.replace('"raw": "raw"', '"raw": "rwa"'))
     (root / "my_nodes.py").write_text(module, encoding="utf-8")

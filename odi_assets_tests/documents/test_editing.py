@@ -213,6 +213,7 @@ def test_a_scan_finds_the_value_and_the_place_of_each_part(value: Any, indent: i
         assert member == found.keys.get(path, start)
 
 
+@pytest.mark.slow
 @on_a_busy_machine
 @given(st.dictionaries(st.text(max_size=3), values, min_size=1, max_size=4), st.sampled_from([None, 2]), st.data())
 def test_a_member_is_taken_out_and_put_back(value: dict[str, Any], indent: int | None, data: st.DataObject) -> None:

@@ -139,6 +139,7 @@ def test_a_package_cannot_take_a_name_of_this_one(tmp_path: Path, site: Path) ->
     assert "uninstall other-csv" in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sqlite")
 def test_editors_know_the_keys_of_an_installed_kind() -> None:
     schema = json_schema()

@@ -279,6 +279,7 @@ def test_a_run_with_bad_rows_is_said_by_node(tmp_path: Path, instance: dg.Dagste
     ]
 
 
+@pytest.mark.slow
 def test_an_alert_may_go_to_the_log(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     there = Location(tmp_path, instance, "  - {type: log}\n")
     there.tick()

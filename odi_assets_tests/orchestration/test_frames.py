@@ -422,6 +422,7 @@ def test_a_table_that_is_not_there_yet_is_to_be_materialized(run: Run) -> None:
     assert "materialize the asset that writes it first" in _failure(result)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lose", [lambda file: file.unlink(), lambda file: file.write_bytes(file.read_bytes()[:-20])])
 def test_a_file_of_the_table_that_is_gone_or_torn_is_found_by_a_doctor(
     project: Project, run: Run, lose: Callable[[Path], Any]

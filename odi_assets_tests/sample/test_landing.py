@@ -191,6 +191,7 @@ def test_a_folder_without_landing_zone_is_refused_and_stays_empty(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_two_arrivals_at_once_land_different_days(project: Path) -> None:
     hold(project, 1)
     days: list[dt.date] = []

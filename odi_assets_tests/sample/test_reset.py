@@ -89,6 +89,7 @@ def test_reset_to_some_days_holds_the_others_back(project: Path) -> None:
     assert landed(project) | held(project) == before
 
 
+@pytest.mark.slow
 def test_reset_drops_the_tables_and_marks_of_the_pipeline_only(project: Path) -> None:
     run_leaves_behind(project)
     result = reset(project / "odibi.yaml")
@@ -107,6 +108,7 @@ def test_run_history_survives_a_reset(project: Path) -> None:
     assert state_of(project).list_runs() == before
 
 
+@pytest.mark.slow
 def test_a_second_reset_finds_nothing_to_drop(project: Path) -> None:
     run_leaves_behind(project)
     reset(project / "odibi.yaml")
