@@ -339,4 +339,6 @@ def why_not_exact(column_type: str) -> str | None:
         return "is compressed"
     if "mariadb-5.3" in shown:
         return "has a time as MariaDB 5.3 stored it (`mysql56_temporal_format` was off)"
+    if shown.startswith("vector"):
+        return "is a vector"
     return "is a year of two digits" if shown.startswith("year(2)") else None

@@ -229,7 +229,7 @@ def test_addresses_are_written_as_the_server_does(database: Database, of_mariadb
         assert list(database.execute(f"SELECT {asked}")[0]) == [inet6_text(value).decode() for value in some]
 
 
-@pytest.mark.parametrize("shown", ["year(2)", "text /*!100301 COMPRESSED*/", "time /* mariadb-5.3 */"])
+@pytest.mark.parametrize("shown", ["year(2)", "vector(3)", "text /*!100301 COMPRESSED*/", "time /* mariadb-5.3 */"])
 def test_types_that_the_log_does_not_tell_exactly_are_known(shown: str) -> None:
     assert why_not_exact(shown)
 
