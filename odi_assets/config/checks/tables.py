@@ -94,7 +94,7 @@ class _TableFolders:
     def near(self, store: _Store | None, path: str) -> list[tuple[NodeView, str]]:
         """The tables around or below what a path names before its first wildcard, in the order of the project."""
         folders = self._folders.get(store or (), [])
-        fixed = f"{_fixed(path)}/"
+        fixed = f"{_fixed(path).rstrip('/')}/"
         inside_it = folders[bisect_left(folders, (fixed,)) : bisect_left(folders, (f"{fixed}{_LAST}",))]
         around = [fixed[: place + 1] for place, letter in enumerate(fixed[:-1]) if letter == "/"]
         spans = [(bisect_left(folders, (outer,)), bisect_left(folders, (outer, len(self._owners)))) for outer in around]

@@ -27,6 +27,8 @@ from odi_assets.sources.sql.keys import utf8_text
 _OLDEST = (10, 5)
 """Since this version, the log may name columns, and a right of its own lets users see where it stands."""
 _COLLATIONS_APART = (10, 10)
+_LONGEST_READ = 64 << 20
+"""Bytes of its log that a server is asked to read, to say which transaction ends at a position."""
 
 
 class MariadbSession(BinlogSession):
@@ -79,7 +81,8 @@ class MariadbLog(BinaryLog):
         if mark is None or not gtid:
             return
         file, _, offset = mark.text(mark.lsn).rpartition(":")
-        if file not in self._session.files():
+        # The server reads the file up to there.
+        if file not in self._session.files() or int(offset) > _LONGEST_READ:
             return
         # The last transaction of each domain up to there; NULL where no transaction ends.
         (row,) = self._session.rows(f"SELECT BINLOG_GTID_POS({utf8_text(file)}, {offset})")

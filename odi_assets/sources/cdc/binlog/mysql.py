@@ -287,6 +287,9 @@ def _possible(changed: Sequence[tuple[int, _Texts]], row: _Texts, count: int) ->
 def _constant(text: str, column: ShapeColumn) -> str:
     """A key's value in SQL. Texts that are equal by a collation are told apart later."""
     bare = column.type.partition("(")[0].partition(" ")[0]
+    if bare == "float":
+        # Compared as what its 32 bits are: the shortest text that gives them back is another number.
+        return f"({float(np.float32(text))!r})"
     if bare.endswith(_NUMBERS):
         return f"({text})"
     return f"X'{text[2:]}'" if text.startswith("\\x") and bare.endswith(("binary", "blob")) else utf8_text(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -163,3 +164,40 @@ def test_a_key_that_the_server_made_is_there_although_the_server_hides_it(
     finally:
         admin.execute("SET GLOBAL show_gipk_in_create_table_and_information_schema = ON")
     assert found.held("keyless") == {("1",): ["1", "7"], ("2",): ["2", "8"]}
+
+
+KEYS = {
+    **{"float": ("0.1", "16777217"), "double": ("0.1", "-1e-300"), "decimal(9,2)": ("-1.5", "7")},
+    **{"bit(12)": ("b'101'", "b'0'"), "year": ("2024", "0"), "bigint unsigned": ("18446744073709551615", "1")},
+    **{"enum('x', '10')": ("'10'", "'x'"), "set('a', 'b')": ("'a,b'", "''"), "time(2)": ("'-12:00:00.5'", "'1:2:3'")},
+    **{"datetime(3)": ("'2024-02-29 01:02:03.5'", "'0000-00-00'"), "timestamp": ("'2024-02-29'", "'1970-01-02'")},
+    **{"varbinary(9)": ("X'00ff'", "X''"), "binary(3)": ("X'01'", "X'ff'"), "date": ("'2024-02-29'", "'1000-01-01'")},
+    **{"varchar(9) character set latin1": ("'Ä '", "'ß'"), "varchar(9) collate utf8mb4_bin": ("'a'", "'A'")},
+}
+"""By type of a key, two values of it."""
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_rows_with_keys_of_any_type_are_found_in_the_snapshot(
+    steps: Made, orders: Database, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A deletion that the snapshot does not see, and one that it sees: both have to be told from a row not found."""
+    first, second = KEYS[kind]
+    orders.execute(f"CREATE TABLE keyed (k {kind} PRIMARY KEY, n int)")
+    orders.execute(f"INSERT INTO keyed VALUES ({first}, 1), ({second}, 2)")
+    seen_by = MysqlLog._seen_by
+    left = [f"DELETE FROM keyed WHERE n = {number}" for number in (1, 2)]
+
+    def seen(log: MysqlLog, *given: Any) -> int | None:
+        while left:
+            orders.execute(left.pop(0))
+        return seen_by(log, *given)
+
+    found = steps("keyed")
+    monkeypatch.setattr(MysqlLog, "_seen_by", seen)
+    found.run()
+    assert left == []
+    found.run()
+    # The snapshot had both rows, so both deletions come behind them.
+    assert found.ops() == ["r", "r", "d", "d"]
+    assert found.held("keyed") == {}
