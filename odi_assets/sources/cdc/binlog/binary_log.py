@@ -31,7 +31,7 @@ from odi_assets.sources.cdc.binlog.rows import RowEvents, changes_of, grouped, j
 from odi_assets.sources.cdc.binlog.session import BinlogSession, ServerTable
 from odi_assets.sources.cdc.binlog.statements import Statement
 from odi_assets.sources.cdc.binlog.tables import BinlogTable, NamedTable
-from odi_assets.sources.cdc.binlog.texts import Charsets, TextPool
+from odi_assets.sources.cdc.binlog.texts import Charsets, TextPool, of_32_bits
 from odi_assets.sources.cdc.changes import (
     LoggedRelation,
     LogWindow,
@@ -450,6 +450,8 @@ class BinaryLog(DatabaseLog):
             raise SourceError(f"{self._label}: keys of the type {kind} are not looked up", label=self._label)
         if bare == "bit":
             return f"{NUMBER}{text}"
+        if bare == "float":
+            return of_32_bits(text)
         return HEX + text[2:].upper() if bare.endswith(("binary", "blob")) else text
 
     def acknowledge(self, mark: CaptureMark) -> None:

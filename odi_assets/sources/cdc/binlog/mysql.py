@@ -28,6 +28,7 @@ from odi_assets.sources.cdc.binlog.binary_log import PATIENCE, BinaryLog, LogPar
 from odi_assets.sources.cdc.binlog.events import Committed
 from odi_assets.sources.cdc.binlog.session import BinlogSession
 from odi_assets.sources.cdc.binlog.statements import Statement
+from odi_assets.sources.cdc.binlog.texts import of_32_bits
 from odi_assets.sources.cdc.capture import log_rows
 from odi_assets.sources.cdc.changes import LogChanges, LogWindow
 from odi_assets.sources.cdc.log import Op, Shape, ShapeColumn
@@ -288,8 +289,7 @@ def _constant(text: str, column: ShapeColumn) -> str:
     """A key's value in SQL. Texts that are equal by a collation are told apart later."""
     bare = column.type.partition("(")[0].partition(" ")[0]
     if bare == "float":
-        # Compared as what its 32 bits are: the shortest text that gives them back is another number.
-        return f"({float(np.float32(text))!r})"
+        return f"({of_32_bits(text)})"
     if bare.endswith(_NUMBERS):
         return f"({text})"
     return f"X'{text[2:]}'" if text.startswith("\\x") and bare.endswith(("binary", "blob")) else utf8_text(text)

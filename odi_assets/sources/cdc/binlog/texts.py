@@ -110,6 +110,11 @@ def floats_of(pool: TextPool, start: Numbers, length: Numbers, kind: str) -> Pla
     return pool.texts((numbers.cast(pa.float32(), safe=False) if kind == "float" else numbers).cast(pa.string()))
 
 
+def of_32_bits(text: str) -> str:
+    """The number of 32 bits that a text of the change log gives back, with all its digits: a server compares it so."""
+    return repr(float(np.float32(text)))
+
+
 def decimals(pool: TextPool, start: Numbers, column: BinlogColumn) -> Place:
     """Decimals: groups of nine digits in four bytes, negative ones inverted."""
     data = pool.data[start[:, None] + np.arange(column.size)]

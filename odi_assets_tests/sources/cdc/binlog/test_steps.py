@@ -628,6 +628,7 @@ def test_snapshots_and_the_log_are_put_together_under_writers(
         ("bit(4)", "b'101'", "5", "6"),
         ("varchar(9) character set latin1", "'Ä'", "Ä", "B"),
         ("decimal(9,2)", "-1.5", "-1.50", "1.50"),
+        ("float", "0.1", "0.1", "0.2"),
         ("datetime(3)", "'2024-01-01'", "2024-01-01 00:00:00.000", "2024-01-01 00:00:00.001"),
     ],
 )
