@@ -8,8 +8,8 @@ that is read once the snapshot has begun is the other bound, for a commit is in 
 Between the two lie the transactions of an instant, and commits become visible in the order of the log
 (``binlog_order_commits``). So the snapshot sees a first part of them. The rows that they changed are looked up in the
 snapshot: it sees as many of the transactions as give these rows together. Where several numbers do, all of them give
-the same rows, and the largest counts. The log has whole rows, so a comparison tells; a snapshot that cannot be judged,
-after a statement that changed a table or for more changes than can be looked up, is given up for another one.
+the same rows, and the largest counts. The log has whole rows, so they can be compared. A statement that changed a table,
+or more changes than can be looked up, leave the place unknown: then another snapshot is begun.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class MysqlSession(BinlogSession):
         """The transactions that have their GTID, and that are being committed."""
         owned = set()
         for listed in str(self.rows("SELECT @@global.gtid_owned")[0][0]).split(","):
-            # One server, or a tag of its: the numbers of transactions, each with that of its session.
+            # A server or a tag, then its transactions: a number and the number of the session, with # between.
             source, *parts = listed.strip().split(":")
             for part in parts:
                 if "#" in part:
@@ -286,7 +286,7 @@ def _possible(changed: Sequence[tuple[int, _Texts]], row: _Texts, count: int) ->
 
 
 def _constant(text: str, column: ShapeColumn) -> str:
-    """A key's value in SQL. Texts that are equal by a collation are told apart later."""
+    """A key's value in SQL. A collation may find other texts too: the caller compares them."""
     bare = column.type.partition("(")[0].partition(" ")[0]
     if bare == "float":
         return f"({of_32_bits(text)})"

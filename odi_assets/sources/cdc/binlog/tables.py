@@ -20,7 +20,7 @@ _WHOLE = {1: ("tinyint", 1), 2: ("smallint", 2), 9: ("mediumint", 3), 3: ("int",
 _FLOATS = {4: ("float", 4), 5: ("double", 8)}
 _TIMES = {17: ("timestamp", 4), 18: ("datetime", 5), 19: ("time", 3)}
 _NUMBERS = frozenset({*_WHOLE, *_FLOATS, 246})
-"""Types whose signs the log notes; MySQL notes that of years, too."""
+"""Types whose signs the log notes; MySQL notes the sign of years, too."""
 _METADATA_BYTES = {4: 1, 5: 1, 15: 2, 16: 2, 17: 1, 18: 1, 19: 1, 245: 1, 246: 2, 252: 1, 254: 2, 255: 1}
 _STRING, _VARCHAR, _BLOB, _GEOMETRY, _ENUM, _SET, _JSON, _YEAR = 254, 15, 252, 255, 247, 248, 245, 13
 _TEXTS = frozenset({_STRING, _VARCHAR, _BLOB})
