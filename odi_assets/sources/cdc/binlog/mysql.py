@@ -8,8 +8,8 @@ that is read once the snapshot has begun is the other bound, for a commit is in 
 Between the two lie the transactions of an instant, and commits become visible in the order of the log
 (``binlog_order_commits``). So the snapshot sees a first part of them. The rows that they changed are looked up in the
 snapshot: it sees as many of the transactions as give these rows together. Where several numbers do, all of them give
-the same rows, and the largest counts. The log has whole rows, so they can be compared. A statement that changed a table,
-or more changes than can be looked up, leave the place unknown: then another snapshot is begun.
+the same rows, and the largest counts. The log has whole rows, so they can be compared. A statement that changed a
+table, or more changes than can be looked up, leave the place unknown: then another snapshot is begun.
 """
 
 from __future__ import annotations
