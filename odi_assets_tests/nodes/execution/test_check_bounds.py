@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation
@@ -58,6 +57,9 @@ COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "BOOLEAN": (pa.bool_(), [False, True]),
 }
 """By type of a column: the type that Arrow has for it, and values."""
+
+READ_BY_ARROW = ("TINYINT", "INT", "BIGINT", "DECIMAL", "STRING", "BOOLEAN")
+"""Types whose values this process compares with those that a column may have."""
 
 BOUNDS: dict[str, list[Any]] = {
     "a whole number": [-1, 0, 9, 10, 100000, BIG + 1, 2**63, -(2**63) - 1, 10**40],
@@ -143,12 +145,11 @@ def cases(column: str) -> Iterator[tuple[str, Check, list[bool] | None]]:
                 yield f"{use} {bound!r}, {kind}", make(bound), wanted
 
 
-def written(column: str, values: Sequence[Any]) -> WrittenFile:
+def written(column: str, values: Sequence[Any], folder: Path, name: str = "f.parquet") -> WrittenFile:
     """A file of these values, with the statistics that are taken from its footer."""
     kind, _ = COLUMNS[column]
-    stream = io.BytesIO()
-    pq.write_table(pa.table({"v": pa.array(values, kind)}), stream)
-    return WrittenFile("f.parquet", 1, 1, len(values), {}, footer_statistics(pq.read_metadata(stream)))
+    pq.write_table(pa.table({"v": pa.array(values, kind)}), folder / name)
+    return WrittenFile(name, 1, 1, len(values), {}, footer_statistics(pq.read_metadata(folder / name)))
 
 
 @pytest.mark.parametrize("column", COLUMNS)
@@ -158,6 +159,7 @@ def test_a_bound_is_compared_exactly_or_refused_whatever_the_columns_type(
     _, values = COLUMNS[column]
     rows = spark.createDataFrame(list(enumerate([*values, None])), f"i INT, v {column}").coalesce(1)
     kind, location = kind_of(rows, ["v"]), Location(str(tmp_path))
+    files = [written(column, [value], tmp_path, f"{number}.parquet") for number, value in enumerate(values)]
     asked: list[tuple[str, list[bool]]] = []
     conditions = []
     for text, check, wanted in cases(column):
@@ -170,15 +172,41 @@ def test_a_bound_is_compared_exactly_or_refused_whatever_the_columns_type(
         assert condition is not None
         conditions.append(condition.alias(str(len(asked))))
         asked.append((text, [*wanted, False]))
-        by_files = [passed_by_files(check, location, [written(column, [value])], kind) for value in values]
+        by_files = [passed_by_files(check, location, [file], kind) for file in files]
         assert not [value for value, passed, fails in zip(values, by_files, wanted, strict=True) if passed and fails], (
             text
         )
         if check.kind == "range" and column.startswith(("TINYINT", "INT", "BIGINT", "DECIMAL(5", "DECIMAL(10")):
             assert by_files == [not fails for fails in wanted], text
+        if check.kind == "accepted_values" and column.startswith(READ_BY_ARROW):
+            assert by_files == [not fails for fails in wanted], text
     assert asked
     found = list(zip(*rows.orderBy("i").select(*conditions).collect(), strict=True))
-    assert [(text, list(fails)) for (text, _), fails in zip(asked, found, strict=True)] == asked
+    assert [(text, [fails is True for fails in row]) for (text, _), row in zip(asked, found, strict=True)] == asked
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("files", [1, 2])
+def test_keys_that_come_twice_are_never_taken_for_unique_whatever_their_type(
+    column: str, files: int, tmp_path: Path
+) -> None:
+    _, values = COLUMNS[column]
+    location, unique = Location(str(tmp_path)), check_of(unique="v")
+    for repeated in (None, *values):
+        keys = [*values, None, None, *([] if repeated is None else [repeated])]
+        parts = [keys] if files == 1 else [keys[:3], keys[3:]]
+        chunks = [written(column, part, tmp_path, f"{number}.parquet") for number, part in enumerate(parts)]
+        passed = passed_by_files(unique, location, chunks, "")
+        assert passed is (repeated is None and column not in ("FLOAT", "DOUBLE", "BOOLEAN")), (repeated, keys)
+
+
+@pytest.mark.parametrize("step", [1, 3, 1_000, 2**40])
+@pytest.mark.parametrize("least", [-(2**63), -500, 0, 2**62])
+def test_numbers_near_each_other_and_far_apart_are_compared_alike(least: int, step: int, tmp_path: Path) -> None:
+    numbers = [least + step * index for index in range(1_000)]
+    location, unique = Location(str(tmp_path)), check_of(unique="v")
+    for keys, wanted in ((numbers[::-1], True), ([*numbers, numbers[500]], False)):
+        assert passed_by_files(unique, location, [written("BIGINT", keys, tmp_path)], "long") is wanted
 
 
 def test_null_and_nan_among_bounds(spark: SparkSession) -> None:
@@ -187,7 +215,7 @@ def test_null_and_nan_among_bounds(spark: SparkSession) -> None:
     above = condition_of(check_of(range={"column": "v", "max": 10}), rows)
     assert among is not None
     assert above is not None
-    assert [tuple(row) for row in rows.select(among, above).collect()] == [(True, False), (False, True), (False, False)]
+    assert [tuple(row) for row in rows.select(among, above).collect()] == [(True, False), (False, True), (None, None)]
     with pytest.raises(ConfigError, match="NaN is no end of a range"):
         require_comparable(check_of(range={"column": "v", "max": float("nan")}), rows, "p.orders")
 

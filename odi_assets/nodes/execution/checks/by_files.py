@@ -11,16 +11,24 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from odi_assets.config.compared_values import Exact, as_number, exact
 from odi_assets.connections.location import Location
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from odi_assets.config.models.checks import Check
     from odi_assets.delta.files.footers import WrittenFile
 
+MOST_VALUES = 1_000
+"""More values than that are compared by Spark with those that a column may have."""
+_MARKS = 8
+"""Bytes of marks for a key, at most: as many as the key itself has."""
 MOST_ROWS = 5_000_000
 """More rows than that are compared by Spark. So many keys of eight bytes are 40 MB."""
 
@@ -43,6 +51,9 @@ def passed_by_files(
     if config.range is not None:
         ends = {key: exact(end, kind, ordered=True) for key, end in config.compared}
         return within(files, check.columns[0], ends.get("min"), ends.get("max"))
+    if config.accepted_values is not None:
+        accepted = {exact(value, kind, ordered=False) for _, value in config.compared}
+        return only_accepted(location, files, check.columns[0], accepted)
     if config.unique is None:
         return False
     # One column of numbers is compared in a tenth of the time.
@@ -57,25 +68,66 @@ def come_once(location: Location, files: Sequence[WrittenFile], columns: Sequenc
     False also means that somebody else has to look: there are too many rows, or the values are of a type that Arrow
     compares in another way than Spark, or a column is not in the files.
     """
-    if not files or sum(file.rows for file in files) > MOST_ROWS:
+    keys = _read(location, files, columns)
+    if keys is None or not all(_same_in_both(field.type) for field in keys.schema):
         return False
+    whole = keys.drop_null()
+    if len(columns) == 1 and (numbers := _as_numbers(whole.column(0))) is not None:
+        return _all_differ(numbers)
+    return bool(whole.group_by(list(columns), use_threads=False).aggregate([]).num_rows == whole.num_rows)
+
+
+def only_accepted(location: Location, files: Sequence[WrittenFile], column: str, accepted: set[Exact]) -> bool:
+    """Whether it is certain that the column has no other values than these and NULL.
+
+    False also means that somebody else has to look, as for :func:`come_once`, or that the column has many values.
+    """
+    table = _read(location, files, [column])
+    if table is None or not _is_as_in_the_file(kind := table.schema.field(0).type):
+        return False
+    values = pc.drop_null(pc.unique(table.column(0)))
+    if len(values) > MOST_VALUES:
+        return False
+    if pa.types.is_string(kind):
+        # Spark takes bytes that are no UTF-8 into a text.
+        return set(values.cast(pa.binary()).to_pylist()) <= {str(value).encode() for value in accepted}
+    return set(values.to_pylist()) <= accepted
+
+
+def _is_as_in_the_file(kind: pa.DataType) -> bool:
+    """Whether Python's values of a type equal those of the project file, as they are compared."""
+    types = pa.types
+    return bool(types.is_boolean(kind) or types.is_integer(kind) or types.is_decimal(kind) or types.is_string(kind))
+
+
+def _read(location: Location, files: Sequence[WrittenFile], columns: Sequence[str]) -> pa.Table | None:
+    """The columns of all rows; None if there are none or too many, or a column is not in the files."""
+    if not files or sum(file.rows for file in files) > MOST_ROWS:
+        return None
     filesystem, root = location.in_store()
     tables = []
     for file in files:
         with filesystem.open(f"{root.rstrip('/')}/{file.path}", "rb") as stream:
             parquet = pq.ParquetFile(stream)
             if any(name not in parquet.schema_arrow.names for name in columns):
-                return False
-            tables.append(parquet.read(columns=list(columns)))
-    keys = pa.concat_tables(tables)
-    if not all(_same_in_both(field.type) for field in keys.schema):
-        return False
-    whole = keys.drop_null()
-    if len(columns) == 1 and (numbers := _as_numbers(whole.column(0))) is not None:
-        numbers = numbers.copy()
-        numbers.sort()
-        return not bool((numbers[1:] == numbers[:-1]).any())
-    return bool(whole.group_by(list(columns), use_threads=False).aggregate([]).num_rows == whole.num_rows)
+                return None
+            tables.append(parquet.read(columns=list(columns), use_threads=False))
+    return pa.concat_tables(tables)
+
+
+def _all_differ(numbers: NDArray[Any]) -> bool:
+    """Whether no number comes twice: by a mark for each possible number where they lie close together, as most keys
+    do, and by sorting where they do not."""
+    if not numbers.size:
+        return True
+    numbers = numbers.astype(np.int64, copy=False)  # A difference of short numbers may be none of their type.
+    least, most = int(numbers.min()), int(numbers.max())
+    if most - least < _MARKS * numbers.size:
+        marks = np.zeros(most - least + 1, dtype=bool)
+        marks[numbers - least] = True
+        return bool(np.count_nonzero(marks) == numbers.size)
+    numbers = np.sort(numbers)
+    return not bool((numbers[1:] == numbers[:-1]).any())
 
 
 def _as_numbers(column: pa.ChunkedArray) -> Any:

@@ -71,12 +71,13 @@ def require_same_family(check: Check, kind: str, known: str, label: str) -> None
 
 
 def condition_of(check: Check, rows: DataFrame) -> Column | None:
-    """What is true of a row that fails by itself, and else false; None for a check that looks at more than the row."""
+    """What is true of a row that fails by itself, and of another one false or NULL: Spark pushes it down to the files
+    as it stands. None for a check that looks at more than the row."""
     config = check.config
     if config.not_null is not None:
         return F.col(quoted(check.columns[0])).isNull()
     if config.accepted_values is not None:
-        return F.coalesce(~_is_among(check, rows), F.lit(False))
+        return ~_is_among(check, rows)
     if config.range is not None:
         ends, kind = config.range, kind_of(rows, check.columns)
         failing = F.lit(False)
@@ -84,10 +85,10 @@ def condition_of(check: Check, rows: DataFrame) -> Column | None:
             failing = failing | _is_below(check, exact(ends.min, kind, ordered=True), rows)
         if ends.max is not None:
             failing = failing | _is_above(check, exact(ends.max, kind, ordered=True), rows)
-        return F.coalesce(failing, F.lit(False))
+        return failing
     if config.expression is not None:
         # A comment may end the condition: the bracket is on a line of its own.
-        return F.coalesce(~F.expr(f"({config.expression}\n)"), F.lit(False))
+        return ~F.expr(f"({config.expression}\n)")
     return None
 
 

@@ -110,7 +110,13 @@ class Evaluation:
 
     def _totals(self, rows: DataFrame, wanted: Sequence[Column], own: Mapping[str, Column | None]) -> dict[str, Any]:
         """One aggregate for all checks; where it fails, one for each, to find the check that it fails for."""
+        conditions = {name: condition for name, condition in own.items() if condition is not None}
         try:
+            # A filter reads what its statistics cannot rule out. Checks that all rows pass need no counts.
+            if self.total is not None and len(conditions) == len(wanted):
+                fails_any = reduce(lambda left, right: left | right, conditions.values())
+                if rows.where(fails_any).isEmpty():
+                    return {_ROWS: self.total, **dict.fromkeys(conditions, 0)}
             return dict(rows.agg(F.count(F.lit(1)).alias(_ROWS), *wanted).collect()[0].asDict())
         except spark_errors.PySparkException:
             for check in self.checks:
