@@ -7,7 +7,8 @@ of their own (see ``upsert``), and our partition writes name their partitions. E
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -58,6 +59,14 @@ class CommitChange:
         if self.kind == "none" or not self.removed:
             return False
         return self.kind != "rows" or self.updated > 0 or self.deleted > 0
+
+    def rows_by(self, columns: Sequence[str]) -> Counter[tuple[str | None, ...]]:
+        """How many rows it wrote to each partition that it wrote or replaced, by the values of some of the table's
+        partition columns. Files without statistics count as 0 rows."""
+        rows = Counter({tuple(map(values.get, columns)): 0 for values in self.partitions})
+        for file in self.files:
+            rows[tuple(map(file.partition.get, columns))] += file.rows or 0
+        return rows
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import pytest
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import PartitionConfig
-from odi_assets.orchestration.assets.partitions.of_nodes import PartitionKeys, partition_mapping, partitions_definition
 from odi_assets.orchestration.naming import asset_key, node_key, source_key
+from odi_assets.orchestration.partitions import PartitionKeys, partition_mapping, partitions_definition
 
 
 def test_a_node_and_its_asset_key_name_each_other() -> None:

@@ -18,7 +18,8 @@ from odi_assets.nodes.history import attempts
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.orchestration.runs.instance import open_instance
-from odi_assets.orchestration.runs.reconcile import RECONCILED_TAG, REPORTED_TAG, reconcile
+from odi_assets.orchestration.runs.reconcile import RECONCILED_TAG, reconcile
+from odi_assets.orchestration.runs.unreported import REPORTED_TAG
 from odi_assets_tests.orchestration.small_project import NODES, PROJECT_FILE, make_project
 
 KILLED = """
@@ -41,6 +42,21 @@ from odi_assets.orchestration.assets import io_manager
 from odi_assets.orchestration.run import run_pipeline
 
 io_manager.materialization_metadata = lambda result: os.kill(os.getpid(), signal.SIGKILL)
+run_pipeline(Project.load(sys.argv[1]), "shop")
+"""
+
+KILLED_AMONG_ITS_EVENTS = """
+import os, signal, sys
+from itertools import islice
+from odi_assets.nodes.project import Project
+from odi_assets.orchestration.assets import io_manager
+from odi_assets.orchestration.run import run_pipeline
+
+def first_ones(context, run, metadata_by_key, log=io_manager._log_partitions):
+    log(context, run, dict(islice(metadata_by_key.items(), int(sys.argv[2]))))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+io_manager._log_partitions = first_ones
 run_pipeline(Project.load(sys.argv[1]), "shop")
 """
 
@@ -105,6 +121,52 @@ def test_what_a_killed_run_committed_is_reported_as_materialized_once(
             assert found is not None
             assert found.metadata["rows_written"].value == table.rows
             assert found.tags == {"dagster/data_version": str(table.version), REPORTED_TAG: run.run_id}
+
+
+DAYS = "{column: day, every: day, start: 2024-01-01, end: 2024-02-01}"
+
+
+@pytest.mark.parametrize("reported", [0, 1])
+@pytest.mark.parametrize(
+    ("partition", "rows"),
+    [
+        (DAYS, {"2024-01-01": 2, "2024-01-02": 1}),
+        ("{column: city, values: dynamic}", {"Oslo": 1, "Rome": 2}),
+        (
+            "{column: day, every: day, start: 2024-01-01, also: {column: city, values: dynamic}}",
+            {"Oslo|2024-01-01": 1, "Rome|2024-01-01": 1, "Rome|2024-01-02": 1},
+        ),
+    ],
+)
+def test_each_partition_that_a_killed_run_committed_is_reported_once(
+    partition: str, rows: dict[str, int], reported: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    text = PROJECT_FILE.replace(DAYS, partition, 1).replace(
+        "{sales: {node: sales, incremental: version}, ", "{sales: sales, "
+    )
+    project = make_project(tmp_path / "project", "2024-01-01", "2024-01-02", text=text)
+    (project.root / "dagster.yaml").write_text("telemetry: {enabled: false}\n", encoding="utf-8")
+    command = [sys.executable, "-c", KILLED_AMONG_ITS_EVENTS, str(project.path), str(reported)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    asset = dg.AssetKey(["shop", "sales_by_day"])
+    with open_instance(project.root) as instance:
+        assert len(instance.fetch_materializations(asset, limit=9).records) == reported
+        for _ in range(2):
+            with monkeypatch.context() as patched:
+                patched.setattr(type(instance), "add_run_tags", lambda *_: None)
+                reconcile(project, instance)
+            events = [
+                record.asset_materialization for record in instance.fetch_materializations(asset, limit=9).records
+            ]
+            written = [(event.partition, event.metadata["rows_written"].value) for event in events if event is not None]
+            assert sorted(written) == sorted(rows.items())
+        sizes = {event.metadata["dagster/partition_row_count"].value for event in events if event is not None}
+        assert sizes == set(rows.values())
+        assert asset in instance.get_asset_keys()
+        if partition.startswith("{column: city"):
+            assert set(instance.get_dynamic_partitions("shop/sales_by_day")) == set(rows)
 
 
 def test_a_run_that_was_cancelled_while_it_waited_has_a_row_for_each_node_it_was_to_run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -57,7 +57,7 @@ def succeeded(
         hwm_after=plan.hwm_after,
         table_version=written.version,
         columns=written.columns,
-        partition_rows=_rows_by_values(plan, zip(written.partitions, written.partition_rows, strict=True)),
+        partition_rows=_rows_by_values(plan, written),
         metrics=metrics,
     )
 
@@ -122,7 +122,10 @@ def committed_by_earlier_attempt(plan: NodePlan, run: RunInfo) -> CommittedStamp
 def succeeded_before(plan: NodePlan, result: NodeResult, stamp: CommittedStamp) -> NodeResult:
     """The ``result`` of a retried node that has nothing to do because an earlier attempt committed."""
     facts = CommitFacts.of(stamp)
-    committed = changes(plan.target, stamp.version - 1, stamp.version).commits
+    partition, rows = plan.node.config.partition, Counter[tuple[str | None, ...]]()
+    if partition is not None:
+        for commit in changes(plan.target, stamp.version - 1, stamp.version).commits:
+            rows.update(commit.rows_by(partition.columns))
     counted = {"rows_updated": facts.rows_updated, "mode": facts.mode}
     return replace(
         result,
@@ -132,13 +135,7 @@ def succeeded_before(plan: NodePlan, result: NodeResult, stamp: CommittedStamp) 
         rows_written=facts.rows_written,
         hwm_before=NodeMark.in_state(plan.start.current) if plan.start.repaired else plan.start.hwm,
         table_version=stamp.version,
-        partition_rows=_rows_by_values(
-            plan,
-            [
-                *((partition, 0) for commit in committed for partition in commit.partitions),
-                *((file.partition, file.rows or 0) for commit in committed for file in commit.files),
-            ],
-        ),
+        partition_rows=rows,
         metrics={
             **{name: value for name, value in counted.items() if value is not None},
             "inputs": plan.inputs,
@@ -222,13 +219,11 @@ def _special_metrics(plan: NodePlan, written: WriteResult) -> dict[str, Any]:
     return metrics
 
 
-def _rows_by_values(
-    plan: NodePlan, rows: Iterable[tuple[Mapping[str, str | None], int]]
-) -> Mapping[tuple[str | None, ...], int]:
+def _rows_by_values(plan: NodePlan, written: WriteResult) -> Mapping[tuple[str | None, ...], int]:
     """Rows by the values of the node's partition columns: its table may be partitioned by others, too."""
     config, rows_by_values = plan.node.config.partition, Counter[tuple[str | None, ...]]()
     if config is not None:
-        for partition, count in rows:
+        for partition, count in zip(written.partitions, written.partition_rows, strict=True):
             rows_by_values[tuple(map(partition.get, config.columns))] += count
     return rows_by_values
 

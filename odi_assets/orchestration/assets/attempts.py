@@ -21,7 +21,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.request import FULL_REFRESH_TAG
 
 if TYPE_CHECKING:
-    from odi_assets.orchestration.assets.partitions.chosen import ChosenPartitions
+    from odi_assets.orchestration.assets.chosen_partitions import ChosenPartitions
 
 READS = "reads"
 """Key of a commit's facts: the versions of the tables that its rows were made of, by asset."""

@@ -21,7 +21,7 @@ from odi_assets.errors import ConfigError, FencedError, TableConflictError
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.assets.arrow_frames import arrow_of, package_of
 from odi_assets.orchestration.assets.attempts import StepAttempt, noted_reads
-from odi_assets.orchestration.assets.partitions.chosen import ChosenPartitions
+from odi_assets.orchestration.assets.chosen_partitions import ChosenPartitions
 from odi_assets.tables.engine import WriteResult, WriteSpec, engine_of
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from odi_assets.errors import ConfigError, IncrementError
 from odi_assets.nodes.request import FULL_REFRESH_TAG, Bounds
 from odi_assets.orchestration.assets.arrow_frames import frame_as, wants_arrow
 from odi_assets.orchestration.assets.attempts import noted_reads
+from odi_assets.orchestration.assets.chosen_partitions import ChosenPartitions
 from odi_assets.orchestration.assets.frames import AssetTable
-from odi_assets.orchestration.assets.partitions.chosen import ChosenPartitions
 from odi_assets.sources.delta.source import DeltaTableSource, NewVersions
 from odi_assets.sources.marks import History, VersionMark
 from odi_assets.sources.source import Target

@@ -21,7 +21,6 @@ from odi_assets.orchestration.assets.column_lineage import RunLineage
 from odi_assets.orchestration.assets.failures import remedy_first
 from odi_assets.orchestration.assets.frames import AssetTable, chosen_partitions, write_frame
 from odi_assets.orchestration.assets.inputs import INCREMENTAL, Wanted, load_increment, load_whole, require_increment
-from odi_assets.orchestration.assets.partitions.of_nodes import PartitionKeys, PartitionSize
 from odi_assets.orchestration.assets.suppress_materialization import suppress_materialization, without_placeholder
 from odi_assets.orchestration.assets.words import words_of_assets
 from odi_assets.orchestration.metadata import (
@@ -32,6 +31,7 @@ from odi_assets.orchestration.metadata import (
     versions_read,
 )
 from odi_assets.orchestration.naming import DagsterNames, node_of, partition_of
+from odi_assets.orchestration.partitions import PartitionKeys, PartitionSize, add_partitions
 from odi_assets.orchestration.runs.history import BACKFILL_TAG, DagsterRunHistory
 from odi_assets.spark.death import death_named
 from odi_assets.state.records import RunStatus
@@ -41,15 +41,13 @@ if TYPE_CHECKING:
 
     from odi_assets.config.models import PartitionConfig
     from odi_assets.connections.location import Location
-    from odi_assets.orchestration.assets.partitions.chosen import ChosenPartitions
+    from odi_assets.orchestration.assets.chosen_partitions import ChosenPartitions
     from odi_assets.orchestration.resources import SparkResource
     from odi_assets.tables.engine import WriteResult
 
 IO_MANAGER = "delta_io_manager"
-ROW_COUNT = "dagster/partition_row_count"
 OUTSIDE = "rows_outside_partitions"
 """Rows of a run that belong to no partition in Dagster, in the event of the first that it wrote."""
-_NOTHING = {ROW_COUNT: 0, "partition_bytes": 0, "partition_files": 0}
 SPARK, STATE, HISTORY = "spark", "state", "run_history"
 
 
@@ -115,7 +113,9 @@ class DeltaIOManager(dg.IOManager):
                 raise
             partition = partition_of(self.project, result.key)
             if partition is not None:
-                self._add_partitions(context, result, partition)
+                table = TableHandle.open(self.project.target(result.key), result.table_version)
+                name = DagsterNames.of(self.project).partitions(result.key)
+                add_partitions(context.step_context.instance, name, partition, table)
             if result.status is RunStatus.NO_DATA:
                 self._report_nothing_new(context, result, partition, obj.run.info)
                 return
@@ -125,16 +125,6 @@ class DeltaIOManager(dg.IOManager):
             else:
                 context.step_context.set_data_version(context.asset_key, dg.DataVersion(str(result.table_version)))
                 context.add_output_metadata({**materialization_metadata(result), **made_of})
-
-    def _add_partitions(self, context: dg.OutputContext, result: NodeResult, partition: PartitionConfig) -> None:
-        """Let the instance know the partitions of values that rows of the table have, where runs add them."""
-        if partition.named is None or not partition.named.is_dynamic:
-            return
-        table = TableHandle.open(self.project.target(result.key), result.table_version)
-        instance, name = context.step_context.instance, DagsterNames.of(self.project).partitions(result.key)
-        keys = PartitionKeys(partition, table.columns if table.exists else {}).dynamic(table)
-        if new := sorted(keys - set(instance.get_dynamic_partitions(name))):
-            instance.add_dynamic_partitions(name, new)
 
     def _report_partitions(
         self,
@@ -179,7 +169,7 @@ class DeltaIOManager(dg.IOManager):
             return
         table = TableHandle.open(self.project.target(result.key), result.table_version)
         sizes = PartitionKeys(partition, table.columns).sizes(table)
-        _log_partitions(context, run, {key: {**partition_metadata(result), **_shown(sizes[key])} for key in sizes})
+        _log_partitions(context, run, {key: {**partition_metadata(result), **sizes[key].metadata} for key in sizes})
 
     def load_input(self, context: dg.InputContext) -> Any:
         """The table of a node, or of an asset that this IO manager writes, for an asset that takes it as an argument.
@@ -290,16 +280,11 @@ def _by_partition(
     rest = (result.rows_written or 0) - sum(written.get(key, 0) for key in keys)
     metadata_by_key: dict[str, dict[str, Any]] = {}
     for key in keys:
-        size = sizes.get(key, PartitionSize())
         metadata_by_key[key] = partition_metadata(result) if metadata_by_key else materialization_metadata(result)
-        metadata_by_key[key] |= {"rows_written": written.get(key, 0), **_shown(size)}
+        metadata_by_key[key] |= {"rows_written": written.get(key, 0), **sizes.get(key, PartitionSize()).metadata}
     if keys and rest:
         metadata_by_key[keys[0]][OUTSIDE] = rest
     return metadata_by_key
-
-
-def _shown(size: PartitionSize) -> dict[str, Any]:
-    return {ROW_COUNT: size.rows, "partition_bytes": size.bytes, "partition_files": size.files}
 
 
 def _report_rows(
@@ -315,10 +300,10 @@ def _report_rows(
     else:
         handle = TableHandle.open(table.location, written.version)
         counts = chosen.rows_by_key(zip(written.partitions, written.partition_rows, strict=True), handle.columns)
-        metadata_by_key = {key: {"rows_written": counts.get(key, 0), **_NOTHING} for key in keys}
+        metadata_by_key = {key: {"rows_written": counts.get(key, 0), **PartitionSize().metadata} for key in keys}
         for file in handle.live_files:
             if (key := chosen.key_of(file.partition, handle.columns)) is not None:
-                of_file = {ROW_COUNT: file.rows or 0, "partition_bytes": file.size, "partition_files": 1}
+                of_file = PartitionSize(file.rows or 0, file.size, 1).metadata
                 metadata_by_key[key].update(
                     {name: metadata_by_key[key][name] + value for name, value in of_file.items()}
                 )

@@ -33,15 +33,15 @@ from odi_assets.orchestration.assets.io_manager import (
     StepOutput,
     idle_nodes_shown,
 )
-from odi_assets.orchestration.assets.partitions.of_nodes import (
+from odi_assets.orchestration.assets.suppress_materialization import PLANNED
+from odi_assets.orchestration.metadata import UP_TO_DATE, definition_attributes
+from odi_assets.orchestration.naming import DagsterNames, node_of, partition_of, pool_of
+from odi_assets.orchestration.partitions import (
     backfill_policy,
     partition_mapping,
     partitions_definition,
     run_part,
 )
-from odi_assets.orchestration.assets.suppress_materialization import PLANNED
-from odi_assets.orchestration.metadata import UP_TO_DATE, definition_attributes
-from odi_assets.orchestration.naming import DagsterNames, node_of, partition_of, pool_of
 from odi_assets.orchestration.runs.selection import skipped_with
 
 if TYPE_CHECKING:

@@ -18,15 +18,12 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, OdiError
-from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.history.attempts import NodeAttempt, end, only_one, open_attempts
 from odi_assets.nodes.history.repair import GRACE, commits_without_row, is_recorded, row_of
-from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG, TO_TAG, partition_label, partitions_in
-from odi_assets.orchestration.naming import DagsterNames, partition_of
+from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.orchestration.runs.history import is_partial, run_trigger
 from odi_assets.orchestration.runs.in_flight import (
     PROCESS_TAG,
@@ -35,14 +32,13 @@ from odi_assets.orchestration.runs.in_flight import (
     nodes_of_run,
     unfinished_runs,
 )
+from odi_assets.orchestration.runs.unreported import report_committed
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord
 from odi_assets.util.process import is_gone
 
 RECONCILED_TAG = "odi/history"
 """Run tag of failed runs whose attempts all have their rows."""
-REPORTED_TAG = "odi/committed_by"
-"""Tag of a materialization that is reported for a run which ended before it could: that run's id."""
 LONGEST_RUN = timedelta(days=1)
 """Age at which an attempt on another host, of a run that Dagster does not know, counts as gone."""
 _log = logging.getLogger(__name__)
@@ -135,41 +131,9 @@ def _failed_runs(project: Project, instance: dg.DagsterInstance) -> list[dg.Dags
 
 
 def _finish(project: Project, instance: dg.DagsterInstance, run: dg.DagsterRun, keys: Iterable[NodeKey]) -> None:
-    """Tag a run whose attempts have their rows, once what nodes committed in it is reported: conditions of nodes below
-    wait for that.
-
-    Which partitions the rows of a node with partitions belong to is not reported.
-    """
-    events = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION).records
-    reported = {event.asset_key for record in events if (event := record.event_log_entry.dagster_event) is not None}
+    """Tag a run whose attempts have their rows, once what nodes committed in it is reported."""
     for key in keys:
-        asset = DagsterNames.of(project).asset(key)
-        if asset in reported or partition_of(project, key) is not None:
-            continue
-        last = [
-            record.asset_materialization for record in instance.fetch_materializations(asset, limit=_MOST_RUNS).records
-        ]
-        # Who reported it may have been killed before the run got its tag.
-        if any(event is not None and (event.tags or {}).get(REPORTED_TAG) == run.run_id for event in last):
-            continue
-        target = TableHandle.open(project.target(key))
-        own = [
-            stamp
-            for stamp in (target.stamps() if target.exists else ())
-            if stamp.app_id in app_ids(key) and CommitFacts.of(stamp).run_id == run.run_id
-        ]
-        if own:
-            rows = sum(CommitFacts.of(stamp).rows_written or 0 for stamp in own)
-            # A later run may have reported its own commit: the table is what it is now.
-            version = str(target.version)
-            instance.report_runless_asset_event(
-                dg.AssetMaterialization(
-                    asset,
-                    description=f"committed by run {run.run_id}, which ended before it reported that",
-                    metadata={"rows_written": rows, "delta_version": target.version, "dagster/row_count": target.rows},
-                    tags={"dagster/data_version": version, REPORTED_TAG: run.run_id},
-                )
-            )
+        report_committed(project, instance, run, key)
     instance.add_run_tags(run.run_id, {RECONCILED_TAG: "reconciled"})
 
 

@@ -15,7 +15,7 @@ from odi_assets.errors import ConfigError
 from odi_assets.nodes.planning.partition_calendar import PartitionCalendar
 from odi_assets.nodes.planning.range import partitions_within
 from odi_assets.nodes.request import Bounds
-from odi_assets.orchestration.assets.partitions.of_nodes import PartitionKeys, partitions_definition
+from odi_assets.orchestration.partitions import PartitionKeys, partitions_definition
 
 BY_ZONE = {
     zone: list(found) for zone, found in groupby(sorted(cases(), key=lambda one: one.zone), lambda one: one.zone)

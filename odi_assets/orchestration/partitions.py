@@ -17,6 +17,8 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.planning.partition_calendar import KEYS, PartitionCalendar
 from odi_assets.nodes.request import Bounds
 
+ROW_COUNT = "dagster/partition_row_count"
+
 
 def partitions_definition(config: PartitionConfig, name: str) -> dg.PartitionsDefinition[Any]:
     """The partitions of a node: times, values of a column, or both.
@@ -83,6 +85,19 @@ def _sides(definition: dg.PartitionsDefinition[Any]) -> list[dg.PartitionsDefini
     return [part.partitions_def for part in several]
 
 
+def add_partitions(instance: dg.DagsterInstance, name: str, config: PartitionConfig, table: TableHandle) -> None:
+    """Let the instance know the partitions of values that rows of the table have, where runs add them.
+
+    Args:
+        name: as in :func:`partitions_definition`.
+    """
+    if config.named is None or not config.named.is_dynamic:
+        return
+    keys = PartitionKeys(config, table.columns if table.exists else {}).dynamic(table)
+    if new := sorted(keys - set(instance.get_dynamic_partitions(name))):
+        instance.add_dynamic_partitions(name, new)
+
+
 def backfill_policy(config: PartitionConfig) -> dg.BackfillPolicy:
     """How many partitions a run of a backfill takes."""
     most = config.max_partitions_per_run
@@ -134,6 +149,11 @@ class PartitionSize:
     rows: int = 0
     bytes: int = 0
     files: int = 0
+
+    @property
+    def metadata(self) -> dict[str, int]:
+        """What Dagster shows of it."""
+        return {ROW_COUNT: self.rows, "partition_bytes": self.bytes, "partition_files": self.files}
 
 
 class PartitionKeys:
