@@ -364,17 +364,17 @@ def _state(file: Path) -> _State:
 
 
 def _state_ids(known: Checkpoint) -> dict[int, dict[int, list[list[str]]]]:
-    """By committed batch and operator, the ids of each partition's stores; empty in checkpoint format 1."""
-    by_batch = {
-        batch.batch_id: _ids_of(known.path / "commits" / str(batch.batch_id))
-        for batch in known.batches
-        if batch.committed
-    }
-    return {
-        batch: {int(operator): by_partition for operator, by_partition in ids.items()}
-        for batch, ids in by_batch.items()
-        if ids
-    }
+    """By committed batch and operator, the ids of each partition's stores; empty in checkpoint format 1. A commit that
+    is torn says nothing of its batch."""
+    by_batch: dict[int, dict[int, list[list[str]]]] = {}
+    for batch in known.batches:
+        try:
+            ids = _ids_of(known.path / "commits" / str(batch.batch_id)) if batch.committed else {}
+        except CheckpointError:
+            continue
+        if ids:
+            by_batch[batch.batch_id] = {int(operator): by_partition for operator, by_partition in ids.items()}
+    return by_batch
 
 
 def checkpoint_format(known: Checkpoint) -> int | None:

@@ -169,38 +169,42 @@ def test_unmatched_rows_asked_for_later_begin_where_the_checkpoint_still_tells_o
 
 
 @pytest.mark.parametrize(
-    ("number", "asked"), cases(range(3), [KEPT, "        unmatched_rows: unmatched\n"], together=1)
+    ("number", "asked", "log"),
+    cases(range(3), [KEPT, "        unmatched_rows: unmatched\n"], ["offsets", "commits"], together=1),
 )
-def test_a_torn_plan_that_spark_reads_no_more_stops_no_run(box: Sandbox, number: int, asked: str) -> None:
+def test_a_torn_log_that_spark_reads_no_more_stops_no_run(box: Sandbox, number: int, asked: str, log: str) -> None:
     redefined(box, KEPT, asked)
     hours(box, range(2))
     box.run("matched")
     hours(box, [2])
     box.run("matched")
-    tear(box, number)
+    tear(box, number, log)
     hours(box, [3, 4])
     assert box.run("matched").status is RunStatus.SUCCESS
     assert unmatched(box) == [f"{side}{hour}" for side in "op" for hour in range(4)]
     assert kinds(box) == []
 
 
-def test_a_torn_plan_of_a_batch_that_gave_up_rows_stops_no_run(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("log", ["offsets", "commits"])
+def test_a_torn_log_of_a_batch_that_gave_up_rows_stops_no_run(
+    box: Sandbox, log: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hours(box, range(5))
     with monkeypatch.context() as early:
         early.setattr(StreamRun, "_keep_up", lambda *_: (_ for _ in ()).throw(OSError("ended early")))
         with pytest.raises(OSError, match="ended early"):
             box.run("matched")
-    tear(box, 2)
+    tear(box, 2, log)
     box.run("matched")
     assert unmatched(box) == [f"{side}{hour}" for side in "op" for hour in range(4)]
     assert kinds(box) == []
 
 
-def tear(box: Sandbox, number: int) -> None:
-    """Empty what the checkpoint has of the plan of a batch."""
-    (offsets,) = (box.root / "lake" / "matched" / "_odi_stream").rglob(f"offsets/{number}")
-    offsets.write_bytes(b"")
-    offsets.with_name(f".{number}.crc").unlink(missing_ok=True)
+def tear(box: Sandbox, number: int, log: str) -> None:
+    """Empty what the checkpoint's log of plans, ``offsets``, or of ``commits``, has of a batch."""
+    (file,) = (box.root / "lake" / "matched" / "_odi_stream").rglob(f"{log}/{number}")
+    file.write_bytes(b"")
+    file.with_name(f".{number}.crc").unlink(missing_ok=True)
 
 
 def test_gaps_of_a_table_that_is_damaged_are_left_to_what_doctor_says_of_it(box: Sandbox) -> None:
