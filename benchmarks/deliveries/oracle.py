@@ -182,7 +182,7 @@ def _csv(delivery: Delivery, text: str, by_name: bool) -> Expected:
     if line_end is not None and not delivery.options.get("multiLine"):
         # Other line breaks are no ends of lines.
         asks = bool(set("\r\n") - set(line_end) & set(text))
-        text = text.replace("\n", "\x1e").replace(line_end.replace("\n", "\x1e"), "\n").replace("\r", "\x1f")
+        text = text.replace("\n", "\ue000").replace(line_end.replace("\n", "\ue000"), "\n").replace("\r", "\ue001")
     elif line_end is not None:
         asks, text = True, text.replace(line_end, "\n")
     try:
@@ -196,7 +196,7 @@ def _csv(delivery: Delivery, text: str, by_name: bool) -> Expected:
         before = next((at for at, one in enumerate(found) if one not in blanks), 0)
         found = found[before:]
     found = [one for one in found if len(first) == 1 or one not in blanks]
-    if any(set("\x1e\x1f") & set(value) for one in found for value, is_quoted in one if not is_quoted):
+    if any(set("\ue000\ue001") & set(value) for one in found for value, is_quoted in one if not is_quoted):
         return Expected(whole="line breaks outside quotes that are no ends of lines")
     names = list(delivery.columns)
     if delivery.options.get("header") and found:
