@@ -300,7 +300,7 @@ def _is_sparks(text: str) -> bool:
 
 def _single(value: float) -> Any:
     try:
-        return float(struct.unpack("f", struct.pack("f", value))[0])
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
     except OverflowError:
         return UNFIT
 

@@ -30,6 +30,12 @@ _SPARK = """\
 spark: {master: "local[1]", conf: {spark.sql.shuffle.partitions: "1"}}
 """
 
+_KNOWN = """\
+  - name: known
+    read: {connection: landing, format: delta, path: known}
+    write: {connection: lake, path: known, mode: overwrite}
+"""
+
 
 class Box:
     """One project: ``landed`` is all that its source ever got."""
@@ -45,6 +51,9 @@ class Box:
         (root / "landing").mkdir(parents=True)
         text = _HEAD + connections + _SPARK + (_DELTA_STATE if delta_state else "")
         text += f"pipelines:\n- pipeline: p\n  nodes:\n  - name: target\n{scenario.node}"
+        if scenario.known:
+            text += _KNOWN
+            write_deltalake(str(root / "lake" / "known"), pa.table({"third": pa.array([1, 2], pa.int64())}))
         self.file = root / "odibi.yaml"
         self.file.write_text(text, encoding="utf-8")
         self.project = Project.load(self.file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -52,6 +53,18 @@ def bad_rows(landed: Iterable[SourceRow]) -> Rows:
     return Counter(tuple(row) for row in landed if not row.v % 3)
 
 
+def bad_twice(landed: Iterable[SourceRow]) -> Rows:
+    """The same, of a transform that gives these rows twice."""
+    rows = bad_rows(landed)
+    return rows + rows
+
+
+def no_row(landed: Iterable[SourceRow]) -> Rows:
+    """The quarantine of checks that only warn."""
+    del landed
+    return Counter()
+
+
 _FILES = """\
     read: {connection: landing, format: csv, path: "*.csv", schema: "id BIGINT, v BIGINT, day DATE",
            options: {header: "true"}, incremental: {mode: files}}
@@ -68,6 +81,42 @@ _CHECKED = (
     quarantine: target_bad
 """
 )
+
+
+def _checked(checks: str, twice: str = "") -> str:
+    """A node with a check of some kind, which fails for each third row, and with others, which no row fails.
+
+    Args:
+        twice: a condition of rows that its transform gives twice.
+    """
+    sql = "SELECT *, v % 3 AS third, nullif(v % 3, 0) AS rest FROM df"
+    again = f" UNION ALL {sql} WHERE {twice}" if twice else ""
+    return f"""\
+    transform: {{sql: "{sql}{again}"}}
+{_APPEND}\
+    checks:
+{textwrap.indent(checks, "    ")}
+    - row_count: {{min: 1}}
+    - freshness: {{column: day, within: 36500d}}
+    - sql: "SELECT v FROM df GROUP BY v HAVING count(*) > 2"
+    quarantine: target_bad
+"""
+
+
+_CHECKS = {
+    "not_null": "- not_null: rest",
+    "accepted_values": "- accepted_values: {column: third, values: [1, 2]}",
+    "range": "- range: {column: third, min: 1}",
+    "references": "- references: {column: third, node: known}",
+    "warnings": """\
+- {expression: "v % 3 <> 0", name: no_third}
+- {not_null: v, severity: warn}
+- {range: {column: v, max: 0}, severity: warn}
+- {unique: third, severity: warn}
+- {references: {column: v, node: known, key: third}, severity: warn}
+- {row_count: {max: 0}, severity: warn, name: none}""",
+}
+"""By kind of a check, or what is of interest: checks that one row in three fails so that it goes to the quarantine."""
 _BY_DAY = """\
     transform: {sql: "SELECT day, count(*) AS n, sum(v) AS total FROM df GROUP BY day"}
     partition: {column: day, every: day, start: 2024-01-01}
@@ -87,6 +136,7 @@ class Scenario:
         ids_again: whether rows of ids that landed before land again.
         kills: how many kills a project lives through.
         bad: what its quarantine must hold; None if it has none.
+        known: whether there is a table of the values that ``third`` may have, of the node ``known``.
     """
 
     name: str
@@ -97,6 +147,7 @@ class Scenario:
     ids_again: bool = False
     kills: int = 8
     bad: Model | None = None
+    known: bool = False
 
     @property
     def has(self) -> set[str]:
@@ -122,6 +173,23 @@ SCENARIOS = (
     Scenario("quarantine", _FILES + _CHECKED, "files", good_rows, bad=bad_rows),
     Scenario("two runs, quarantine", _FILES + _CHECKED, "files", good_rows, "two runs", bad=bad_rows),
     Scenario("full refresh, quarantine", _FILES + _CHECKED, "files", good_rows, "full refresh", bad=bad_rows),
+    *(
+        Scenario(
+            f"quarantine, {kind}", _FILES + _checked(checks), "files", good_rows, kills=4, bad=bad_rows, known=True
+        )
+        for kind, checks in _CHECKS.items()
+    ),
+    Scenario(
+        "quarantine, unique", _FILES + _checked("- unique: v", "v % 3 = 0"), "files", good_rows, kills=4, bad=bad_twice
+    ),
+    Scenario(
+        "warnings alone",
+        _FILES + _checked("- {unique: third, severity: warn}\n- {not_null: rest, severity: warn}"),
+        "files",
+        every_row,
+        kills=4,
+        bad=no_row,
+    ),
 )
 WHOLE = Scenario("odi run, JVM and all", _FILES + _APPEND, "files", every_row, "odi run", kills=4)
 """Kills of the process group of an ``odi run``: far slower, and nothing is left out."""

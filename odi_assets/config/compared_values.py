@@ -126,12 +126,8 @@ def _float(value: Scalar, base: str, *, ordered: bool) -> float:
     if isinstance(value, float) and math.isnan(value) and ordered:
         raise ValueError("NaN is no end of a range")
     number = value if isinstance(value, float) else float(_number(value))
-    if base == "double":
-        return number
-    try:
-        return float(struct.unpack("f", struct.pack("f", number))[0])
-    except OverflowError:
-        return math.copysign(math.inf, number)
+    # A number that is too large for 32 bits is infinite in the machine's own format.
+    return number if base == "double" else float(struct.unpack("f", struct.pack("f", number))[0])
 
 
 def _moment(value: Scalar, base: str) -> datetime:
