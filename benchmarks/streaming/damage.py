@@ -12,6 +12,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,6 +31,7 @@ _PROVIDERS = {
 }
 _SEED = 2026
 _BATCHES = 4
+_TRIES = 20
 
 
 def _emptied(data: bytes) -> bytes:
@@ -106,9 +108,11 @@ class Subject:
     def copied(self) -> Path:
         """A copy of the whole checkpoint, in its place."""
         # The maintenance of Spark's state stores may write beside.
-        while self.place.exists():
+        for _ in range(_TRIES):
             shutil.rmtree(self.place, ignore_errors=True)
-        return Path(shutil.copytree(self.checkpoint, self.place))
+            with suppress(FileExistsError, shutil.Error):
+                return Path(shutil.copytree(self.checkpoint, self.place))
+        raise RuntimeError(f"{self.place} is written again whenever it was removed")
 
     def _land(self, number: int) -> None:
         folder = self.root / "landing"
