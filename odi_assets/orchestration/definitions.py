@@ -25,10 +25,9 @@ from odi_assets.orchestration.automation.sensors import condition_sensor, new_da
 from odi_assets.orchestration.naming import DagsterNames
 from odi_assets.orchestration.resources import SparkResource, StateResource
 from odi_assets.orchestration.runs.history import DagsterRunHistory
-from odi_assets.orchestration.runs.in_flight import PROCESS_TAG, project_tags
+from odi_assets.orchestration.runs.in_flight import PROCESS_TAG, process_of_run, project_tags
 from odi_assets.orchestration.runs.reconcile import repair_history
 from odi_assets.util.collector import collector_paused
-from odi_assets.util.process import process_name
 
 
 def build_definitions(
@@ -176,7 +175,8 @@ def resources(
         run, instance = context.run, context.instance
         if run is None or instance is None:
             raise dg.DagsterInvariantViolationError("the run history belongs to a run, and there is none")
-        instance.add_run_tags(run.run_id, {PROCESS_TAG: process_name(), **project_tags(project)})
+        process = process_of_run(instance, run)
+        instance.add_run_tags(run.run_id, {**({PROCESS_TAG: process} if process else {}), **project_tags(project)})
         state: StateResource = getattr(context.resources, names.resources + STATE)
         repair_history(project, instance, state.backend)
         return DagsterRunHistory.of_run(project, state.backend, run, listener, results)

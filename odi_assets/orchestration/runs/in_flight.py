@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 import dagster as dg
+import psutil
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import FROM_TAG, PARTITION_TAG
 from odi_assets.orchestration.naming import DagsterNames, partition_of
-from odi_assets.util.process import is_gone
+from odi_assets.util.process import is_gone, process_name
 
 PROJECT_TAG = "odi/project"
 """Run tag: the project whose nodes a run materializes."""
@@ -41,6 +43,22 @@ def is_of_other_environment(project: Project, run: dg.DagsterRun) -> bool:
     """Whether a run says that it is of another environment."""
     own = project.environment or ""
     return run.tags.get(ENVIRONMENT_TAG, own) != own
+
+
+def process_of_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
+    """The name of the process that lives as long as ``run``, of which this process executes a step.
+
+    Executors may give each step a process of its own. Dagster notes the process that starts them. None if the steps run
+    elsewhere than that process, as in containers: nothing is known of it here.
+    """
+    records = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT).records
+    events = (record.event_log_entry.dagster_event for record in records)
+    noted = [event.engine_event_data.metadata.get("pid") for event in events if event is not None]
+    pids = [int(str(pid.value)) for pid in noted if pid is not None]
+    if not pids:
+        return process_name()
+    above = {os.getpid(), *(process.pid for process in psutil.Process().parents())}
+    return process_name(pids[-1]) if pids[-1] in above else None
 
 
 def end_lost_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
