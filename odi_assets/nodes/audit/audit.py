@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from odi_assets.config.compared_columns import known_rows
 from odi_assets.config.graph import NodeKey
-from odi_assets.config.models import CursorsIncrement, StatefulIncrement, VersionIncrement, WriteMode
+from odi_assets.config.models import (
+    CursorsIncrement,
+    RollingWindowIncrement,
+    StatefulIncrement,
+    VersionIncrement,
+    WriteMode,
+)
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.audit.applied import audit_applied
@@ -146,6 +152,14 @@ def _require_auditable(node: Node, target: TableHandle) -> None:
         raise ConfigError(
             f"{node} holds changes, which are not the rows of a table",
             fix=f"compare what is made of them: {audits or 'add a node that applies it'}",
+            node=str(node),
+        )
+    rolling = [source.label for source in node.sources if isinstance(source.increment, RollingWindowIncrement)]
+    if rolling:
+        raise ConfigError(
+            f"{node} reads a rolling window of {' and '.join(rolling)}: no mark says which of the source's rows its "
+            "table is to hold",
+            fix="a `mode: stateful` increment leaves a mark to audit up to, and its `watermark_lag` reads late rows",
             node=str(node),
         )
     if not target.exists:

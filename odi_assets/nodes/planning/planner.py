@@ -181,7 +181,7 @@ def _increment(plan: NodePlan) -> NodePlan:
     for read in following:
         if (names := read.snapshot.column_names) is not None:
             require_partition_column(plan.node, read.label, names)
-    if by_partitions and plan.target.exists and any(read.is_part and not read.nothing_new for read in plan.reads):
+    if by_partitions and any(_is_amid(read, plan.target.exists) for read in plan.reads):
         return _by_partitions(plan)
     rewrites = any(read.rewrites for read in plan.reads)
     if following and (scope == "table" or (rewrites and (plan.target.exists or by_partitions))):
@@ -196,6 +196,15 @@ def _increment(plan: NodePlan) -> NodePlan:
             node=str(plan.node),
         )
     return plan
+
+
+def _is_amid(read: PlannedRead, table_exists: bool) -> bool:
+    """Whether rows of the source that the read leaves out belong to the partitions of the rows that it reads."""
+    if not read.is_part or read.nothing_new:
+        return False
+    # A first increment begins where all reads of the source begin. A window does not, nor does what follows a mark
+    # whose table is gone.
+    return table_exists or not read.follows or read.before is not None
 
 
 def _read_whole(plan: NodePlan) -> NodePlan:

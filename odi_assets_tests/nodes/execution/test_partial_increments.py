@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from odi_assets.errors import IncrementError, SourceError
+from odi_assets.config.graph import NodeKey
+from odi_assets.errors import ConfigError, IncrementError, SourceError
+from odi_assets.nodes.audit.audit import audit
+from odi_assets.nodes.recovery.accept import accept
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.execution.test_shapes_of_files import FILES, Zone
 from odi_assets_tests.nodes.support import Sandbox
@@ -72,6 +75,37 @@ def test_an_hwm_of_old_is_carried_on_when_nothing_is_new(make: Make) -> None:
     assert box.run("n").status is RunStatus.NO_DATA
     os.utime(box.land("e/a.csv", [HEADER, "2,2024-01-01,"]), (1, 1))
     assert box.run("n").rows_written == 1
+
+
+ROLLING = "mode: rolling_window, column: at, lookback: 3, unit: hour"
+
+
+@pytest.mark.parametrize(
+    ("increment", "mark"), [(ROLLING, None), ("mode: stateful, column: id", 2)], ids=["window", "accepted mark"]
+)
+def test_a_first_run_of_a_part_computes_each_partition_that_it_touches_from_all_rows(
+    make: Make, increment: str, mark: int | None
+) -> None:
+    box, now = make(increment, BY_DAY), datetime.now(UTC)
+    times = {3: now - timedelta(hours=1), 2: now - timedelta(hours=5), 1: now - timedelta(hours=5)}
+    days = {3: "2024-01-01", 2: "2024-01-01", 1: "2024-01-02"}
+    box.land("e/a.csv", [HEADER, *(f"{number},{days[number]},{at.isoformat()}" for number, at in times.items())])
+    if mark is not None:
+        box.state.compare_and_set("p.n", mark, expected_revision=None)
+        accept(box.project, box.state, NodeKey("p", "n"))
+    assert "the whole of each day they affect" in box.run("n").increment
+    assert ids(box) == [2, 3]
+    box.run("n")
+    assert ids(box) == [2, 3]
+
+
+def test_no_audit_says_which_rows_of_a_rolling_window_are_missing(make: Make, spark: SparkSession) -> None:
+    box = make(ROLLING, "mode: overwrite")
+    box.land("e/a.csv", [HEADER, f"1,2024-01-01,{datetime.now(UTC).isoformat()}", "2,2024-01-01,2024-01-01T00:00:00Z"])
+    box.run("n")
+    assert ids(box) == [1]
+    with pytest.raises(ConfigError, match=r"p\.n reads a rolling window of .*: no mark says which"):
+        audit(box.project, spark, box.state, NodeKey("p", "n"))
 
 
 def test_a_partition_that_new_files_touch_is_computed_from_all_files(make: Make) -> None:
