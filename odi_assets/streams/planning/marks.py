@@ -168,8 +168,19 @@ def next_checkpoint(node: Node) -> Location:
         number += 1
 
 
-def last_batch(node: Node, target: TableHandle) -> tuple[CommittedStamp | None, StreamFacts | None]:
+def is_of_no_stream(node: Node, target: TableHandle) -> bool:
+    """Whether the node's rows were loaded by runs that were no streams."""
+    newest = next(stream_stamps(target, app_id(node.key)), None)
+    return newest is not None and newest[1] is None and not CommitFacts.of(newest[0]).before_first_run
+
+
+def last_batch(
+    node: Node, target: TableHandle, *, streams_only: bool = False
+) -> tuple[CommittedStamp | None, StreamFacts | None]:
     """The last batch in a node's table, with the stamp of its commit if the log still holds it.
+
+    Args:
+        streams_only: what runs that were no streams loaded counts as nothing. Else it is refused.
 
     Raises:
         IdentityMismatchError: the node's rows were loaded by runs that were no streams.
@@ -178,16 +189,19 @@ def last_batch(node: Node, target: TableHandle) -> tuple[CommittedStamp | None, 
     fence = app_id(node.key)
     if not target.transaction_number(fence):
         return None, None
-    for stamp, facts in stream_stamps(target, fence):
-        if facts is None and not CommitFacts.of(stamp).before_first_run:
-            raise IdentityMismatchError(
-                f"{node}: its table was loaded by runs that were no streams; a stream reads its inputs from their "
-                "beginning, and would add their rows again",
-                fix=f"rebuild the table by the stream (odi run {node.command} --full-refresh), or give the stream a "
-                "table of its own (`write.path`)",
-                node=str(node),
-            )
-        return stamp, facts
+    if is_of_no_stream(node, target):
+        if streams_only:
+            return None, None
+        raise IdentityMismatchError(
+            f"{node}: its table was loaded by runs that were no streams; a stream reads its inputs from their "
+            "beginning, and would add their rows again",
+            fix=f"rebuild the table by the stream (odi run {node.command} --full-refresh), or give the stream a "
+            "table of its own (`write.path`)",
+            node=str(node),
+        )
+    newest = next(stream_stamps(target, fence), None)
+    if newest is not None:
+        return newest
     records = node.project.open_batches().of_node(str(node))
     return None, _facts_of(records[-1]) if records else None
 
@@ -203,24 +217,27 @@ def _facts_of(record: BatchRecord) -> StreamFacts:
     )
 
 
-def stream_marks(node: Node, target: TableHandle) -> StreamMarks:
+def stream_marks(node: Node, target: TableHandle, *, streams_only: bool = False) -> StreamMarks:
     """Where a stream node stands. Changes nothing.
+
+    Args:
+        streams_only: as in :func:`last_batch`.
 
     Raises:
         IdentityMismatchError: the node's rows were loaded by runs that were no streams.
         CheckpointError: the checkpoint cannot be read.
     """
-    marks = _marks(node, target)
+    marks = _marks(node, target, streams_only)
     if marks.match is not Match.TABLE_BEHIND:
         return marks
     # A query whose client was killed goes on on its Spark Connect server until it notices: it may have committed a
     # batch after ``target`` was read. A table that is read after the checkpoint has all that the checkpoint has.
     now = TableHandle.open(target.location)
-    return marks if now.version == target.version else _marks(node, now)
+    return marks if now.version == target.version else _marks(node, now, streams_only)
 
 
-def _marks(node: Node, target: TableHandle) -> StreamMarks:
-    stamp, last = last_batch(node, target)
+def _marks(node: Node, target: TableHandle, streams_only: bool) -> StreamMarks:
+    stamp, last = last_batch(node, target, streams_only=streams_only)
     checkpoint = checkpoint_base(node) if last is None else checkpoint_named(node, last.checkpoint)
     log = ProgressLog(checkpoint)
     change = None if stamp is None else rows_removed_since(stamp.version, target)

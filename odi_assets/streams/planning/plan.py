@@ -30,7 +30,13 @@ from odi_assets.streams.planning.inputs import (
     with_way_back,
 )
 from odi_assets.streams.planning.kept_rows import KeptMark, kept_marks
-from odi_assets.streams.planning.marks import StreamMarks, next_checkpoint, require_in_step, stream_marks
+from odi_assets.streams.planning.marks import (
+    StreamMarks,
+    is_of_no_stream,
+    next_checkpoint,
+    require_in_step,
+    stream_marks,
+)
 from odi_assets.streams.query.progress_log import ProgressLog
 
 _CUT_SHORT = "what the watermark has passed leaves the state"
@@ -107,7 +113,7 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
             node=str(node),
         )
     (require_no_quarantine if request.full_refresh else require_own_stream)(node, target)
-    marks = stream_marks(node, target)
+    marks = stream_marks(node, target, streams_only=request.full_refresh)
     if not request.full_refresh:
         require_in_step(node, marks)
         require_settings_hold(node, marks)
@@ -173,4 +179,6 @@ def _losses(plan: StreamPlan) -> Iterator[Loss]:
         return
     for source in plan.streams:
         yield from source.losses(plan.marks.log)
+    if is_of_no_stream(plan.node, plan.target):
+        yield Loss("what runs loaded before it was a stream, where its inputs do not hold it any more", for_good=True)
     yield from losses_of_others(plan)

@@ -20,7 +20,7 @@ from odi_assets.streams.planning.marks import checkpoint_base, checkpoint_named,
 
 def checkpoint_in_use(node: Node) -> Location:
     """The checkpoint of a node's last batch, read from its table alone."""
-    _, last = last_batch(node, TableHandle.open(node.target.location))
+    _, last = last_batch(node, TableHandle.open(node.target.location), streams_only=True)
     return checkpoint_base(node) if last is None else checkpoint_named(node, last.checkpoint)
 
 
@@ -29,7 +29,7 @@ def why_stuck(node: Node, checkpoint: Location) -> str | None:
     if not checkpoint.is_local or not checkpoint.local_path.is_dir():
         return None
     try:
-        stream_marks(node, TableHandle.open(node.target.location))
+        stream_marks(node, TableHandle.open(node.target.location), streams_only=True)
     except CheckpointError as error:
         return error.message
     why = why_unusable(checkpoint, _operators(node))
