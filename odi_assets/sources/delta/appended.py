@@ -100,6 +100,18 @@ class AppendedFiles:
             self.require_there(handle, batch_files)
         return batch_files
 
+    def passed_over(self, start: Offset) -> list[int]:
+        """The versions after ``start`` that changed or removed rows, and that the stream passes over.
+
+        Raises:
+            SourceError, TableError: as :meth:`after` does.
+        """
+        if not self.skip:
+            return []
+        handle = self._opened(start)
+        commits = changes(handle, int(start["version"]), int(handle.version or 0)).commits
+        return [commit.version for commit in commits if commit.kind != "none" and not _adds_alone(commit)]
+
     def unread_versions(self, start: Offset) -> set[int]:
         """Versions that together have all files that a stream has to read after ``start``. Few of them: the newest
         version has most files, and the others are read only for files that left the table.
@@ -163,7 +175,7 @@ class AppendedFiles:
             yield commit.version, self._files(handle, commit)
 
     def _files(self, handle: TableHandle, commit: CommitChange) -> list[LiveFile]:
-        if commit.kind == "rows" and not commit.updated and not commit.deleted:
+        if _adds_alone(commit):
             return sorted(commit.files, key=lambda file: file.path)
         if commit.kind == "none" or self.skip:
             return []
@@ -186,6 +198,10 @@ class AppendedFiles:
             version=commit.version,
             **fields,
         )
+
+
+def _adds_alone(commit: CommitChange) -> bool:
+    return commit.kind == "rows" and not commit.updated and not commit.deleted
 
 
 def _by_age(handle: TableHandle) -> list[LiveFile]:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from odi_assets.connections.location import Location
     from odi_assets.sources.delta.source import DeltaTableSource
 
+_NAMED = 3
+"""How many versions that a stream passes over a plan names."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StreamedTable(StreamedSource):
@@ -57,6 +60,10 @@ class StreamedTable(StreamedSource):
         self._files.require_there(handle, files)
         version = f"version {handle.version}"
         text = f"{version}, {counted(len(files), 'new file')}" if files else f"{version}, nothing new"
+        if start is not None and (passed := self._files.passed_over(start)):
+            named = ", ".join([*map(str, passed[:_NAMED]), *(["…"] if len(passed) > _NAMED else [])])
+            text += f"; passes over {counted(len(passed), 'version')} that changed or removed rows, and over the rows "
+            text += f"that came with that ({named})"
         return self._planned("delta", handle.position, start, end, len(files), text)
 
     def unread_in(self, start: Offset) -> set[int]:

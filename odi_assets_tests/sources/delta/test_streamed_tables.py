@@ -40,6 +40,22 @@ def ids_in(table: Path, files: list[LiveFile]) -> list[int]:
     return [value for file in files for value in pq.ParquetFile(table / file.path).read()["id"].to_pylist()]
 
 
+def test_a_version_that_a_stream_passes_over_is_named_with_what_it_does_not_read(tmp_path: Path) -> None:
+    append(tmp_path, 0, 1)
+    files = AppendedFiles(Location(str(tmp_path)), "a table", skip=True)
+    start, _ = files.after(files.newest())
+    assert files.passed_over(start) == []
+    append(tmp_path, 2)
+    table = DeltaTable(tmp_path)
+    table.delete("id = 0")
+    merged = pa.table({"id": pa.array([1, 3], pa.int64())})
+    merge = table.merge(merged, "t.id = s.id", source_alias="s", target_alias="t")
+    merge.when_matched_update({"id": "s.id + 10"}).when_not_matched_insert_all().execute()
+    append(tmp_path, 4)
+    DeltaTable(tmp_path).optimize.compact()
+    assert (files.passed_over(start), ids_in(tmp_path, files.after(start)[1])) == ([2, 3], [2, 4])
+
+
 def test_rows_that_a_rewind_took_away_and_another_one_brought_back_are_read(tmp_path: Path) -> None:
     append(tmp_path, 0)
     files = AppendedFiles(Location(str(tmp_path)), "a table")
