@@ -43,6 +43,7 @@ from odi_assets.nodes.run_history import RunHistory
 from odi_assets.spark.death import death_named
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunStatus
+from odi_assets.tables.refusals import refusals_named
 from odi_assets.util.phases import PhaseClock, phase
 from odi_assets.util.words import counted
 
@@ -191,7 +192,8 @@ def commit(
     """
     if isinstance(computed, NoRows):
         return no_data(computed.plan, state, run)
-    with remedies_named(computed.plan.node), death_named(f"{computed.plan.node} ran"):
+    node = computed.plan.node
+    with remedies_named(node), death_named(f"{node} ran"), refusals_named(node.target.location):
         if not isinstance(computed, NodeRows | ArrowRows):
             return computed.commit(run)
         if _goes_on(computed):

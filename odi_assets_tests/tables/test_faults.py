@@ -278,17 +278,28 @@ def test_a_log_entry_that_does_not_fit_on_the_disk_is_not_in_the_log(tmp_path: P
     assert TableHandle.open(location).transaction_number("app") == 1 + exists
 
 
-def test_a_full_disk_under_the_executors_is_told_as_one(
-    spark: SparkSession, table: Location, write: Write, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("No space left on device", r"were not written: No space left on device\n  → make room"),
+        (
+            "Mkdirs failed to create file:TABLE/_w=1",
+            r"were not written: a folder cannot be made there\n  → let the user",
+        ),
+        ("TABLE/_w=1 (Permission denied)", r"were not written: Permission denied\n  → let the user of this process"),
+    ],
+)
+def test_a_disk_that_takes_no_files_is_named_as_one(
+    spark: SparkSession, table: Location, write: Write, monkeypatch: pytest.MonkeyPatch, reason: str, said: str
 ) -> None:
     write([(1, "a")])
     writer = type(spark.range(1).write)
 
-    def full(*_: Any) -> None:
-        raise RuntimeError("Job aborted … Caused by: java.io.IOException: No space left on device")
+    def refused(*_: Any) -> None:
+        raise RuntimeError(f"Job aborted … Caused by: java.io.IOException: {reason.replace('TABLE', table.uri)}")
 
-    monkeypatch.setattr(writer, "parquet", full)
-    with pytest.raises(TableError, match=r"were not written: No space left on device\n  → make room"):
+    monkeypatch.setattr(writer, "parquet", refused)
+    with pytest.raises(TableError, match=said):
         write([(2, "b")])
     monkeypatch.undo()
     assert rows_of(spark, table) == [(1, "a")]

@@ -23,6 +23,7 @@ from odi_assets.spark.raised import error_text
 from odi_assets.spark.session import runs_tasks_once
 from odi_assets.tables.engine import WriteSpec
 from odi_assets.tables.partition_folders import refused_row, with_folders
+from odi_assets.tables.refusals import refusal_of
 from odi_assets.util.lazy import pq
 
 if TYPE_CHECKING:
@@ -35,10 +36,6 @@ _WITHOUT_CHECKSUMS = {
 }
 """Hadoop writes no ``.crc`` beside a local file, and starts no ``chmod`` for each of the two: pyspark has no native
 library for that. Pages of Parquet have checksums of their own, Delta reads no others, and vacuum passes them over."""
-
-
-_DISK_FULL = "No space left on device"
-"""What the system says; Java and Spark pass it on in their messages."""
 
 
 class Mode(ABC):
@@ -144,14 +141,9 @@ class Write:
         except Exception as error:
             if (refused := refused_row(error_text(error), self.uri)) is not None:
                 raise refused from error
-            if _DISK_FULL not in str(error):
-                raise
-            raise TableError(
-                f"the rows for the table at {table.uri} were not written: {_DISK_FULL}",
-                fix="make room where the table is, or where executors keep what they compute (`spark.local.dir`), and "
-                "run the node again: nothing was committed",
-                uri=table.uri,
-            ) from error
+            if (closed := refusal_of(error_text(error), table)) is not None:
+                raise closed from error
+            raise
         return self.files(step)
 
     def _write_here(self, df: DataFrame, step: str) -> None:
