@@ -102,6 +102,17 @@ class TestARunThatFailed:
         assert "landing" in alert["message"]
         assert alert["facts"]["run"] == run
 
+    def test_before_its_first_node_says_what_is_to_be_done(
+        self, tmp_path: Path, instance: dg.DagsterInstance, hook: Web
+    ) -> None:
+        there = Location(tmp_path, instance, to("webhook", hook))
+        there.tick()
+        run = instance.create_run_for_job(there.definitions.resolve_job_def("shop"))
+        instance.report_run_failed(run, "its process is gone")
+        there.tick()
+        ((_, alert),) = hook.posts
+        assert alert["message"] == "its process is gone\n→ the next run takes in what this one left: odi run shop"
+
     def test_of_somebody_else_is_not_posted(self, tmp_path: Path, instance: dg.DagsterInstance, hook: Web) -> None:
         there = Location(tmp_path, instance, to("webhook", hook))
         there.tick()

@@ -61,12 +61,12 @@ def _alerts(project: Project, instance: dg.DagsterInstance, entry: dg.EventLogEn
     if not nodes:
         # Somebody else's run.
         return
-    pipelines = {key.pipeline for key in nodes}
-    subject = pipelines.pop() if len(pipelines) == 1 else run.job_name
+    pipelines = sorted({key.pipeline for key in nodes})
+    subject = pipelines[0] if len(pipelines) == 1 else run.job_name
     rows = project.open_state().list_runs(run_id=run.run_id)[::-1]
     facts = {"run": run.run_id, "job": run.job_name}
     if run.status is dg.DagsterRunStatus.FAILURE:
-        yield _alert(project, "on_failure", subject, "FAILURE", _why(rows, entry), facts)
+        yield _alert(project, "on_failure", subject, "FAILURE", _why(rows, entry, pipelines), facts)
     else:
         written = sum(row.rows_processed or 0 for row in rows)
         text = f"{counted(len(rows), 'node')} ran; {counted(written, 'row')} written."
@@ -77,13 +77,14 @@ def _alerts(project: Project, instance: dg.DagsterInstance, entry: dg.EventLogEn
             yield _alert(project, "on_quarantine", f"{row.pipeline_name}.{row.node_name}", "QUARANTINE", text, facts)
 
 
-def _why(rows: Sequence[RunRecord], entry: dg.EventLogEntry) -> str:
-    """What went wrong, by node; what Dagster says of the run, if no node of it failed."""
+def _why(rows: Sequence[RunRecord], entry: dg.EventLogEntry, pipelines: Sequence[str]) -> str:
+    """What went wrong, by node; what Dagster says of the run of ``pipelines``, if no node of it failed."""
     failed = [row for row in rows if row.status in (RunStatus.FAILURE, RunStatus.LOST)]
     if not failed:
         event = entry.dagster_event
         text = (event.message if event is not None else None) or "the run failed"
-        return text.strip().splitlines()[0]
+        commands = " and ".join(f"odi run {pipeline}" for pipeline in pipelines)
+        return f"{text.strip().splitlines()[0]}\n→ the next run takes in what this one left: {commands}"
     texts = [f"{row.node_name}: {row.error or row.status.value}" for row in failed[:_MOST_NAMED]]
     more = len(failed) - len(texts)
     return "\n".join([*texts, *([f"and {counted(more, 'node')} more"] if more else [])])
