@@ -15,6 +15,7 @@ from odi_assets.errors import ConfigError, IncrementError, SourceError
 from odi_assets.nodes.audit.audit import audit
 from odi_assets.nodes.recovery.accept import accept
 from odi_assets.state.records import RunStatus
+from odi_assets_tests.matrix import cases
 from odi_assets_tests.nodes.execution.test_shapes_of_files import FILES, Zone
 from odi_assets_tests.nodes.support import Sandbox
 
@@ -97,6 +98,30 @@ def test_a_first_run_of_a_part_computes_each_partition_that_it_touches_from_all_
     assert ids(box) == [2, 3]
     box.run("n")
     assert ids(box) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("increment", "write"),
+    cases(
+        ["mode: files", "mode: stateful, column: at", "mode: stateful, column: id, initial_value: 2", ROLLING],
+        [BY_DAY, "mode: overwrite", "mode: upsert, keys: [id]", "mode: append_once, keys: [id]"],
+    ),
+)
+def test_a_first_run_holds_what_a_second_one_over_the_same_source_does(make: Make, increment: str, write: str) -> None:
+    box, now = make(increment, write), datetime.now(UTC)
+    hours = {1: 9, 2: 9, 3: 9, 4: 1, 5: 1}
+    days = {number: f"2024-01-0{1 + number % 2}" for number in hours}
+    files = {"a": (1, 2, 4), "b": (3, 5)}
+    for name, numbers in files.items():
+        lines = (f"{one},{days[one]},{(now - timedelta(hours=hours[one])).isoformat()}" for one in numbers)
+        box.land(f"e/{name}.csv", [HEADER, *lines])
+    wanted = {number for number in hours if "initial" not in increment or number >= 2}
+    # Both days have a row of the window: partitions are whole.
+    if increment == ROLLING and write != BY_DAY:
+        wanted = {number for number in hours if hours[number] < 3}
+    for _ in range(2):
+        box.run("n")
+        assert ids(box) == sorted(wanted)
 
 
 def test_no_audit_says_which_rows_of_a_rolling_window_are_missing(make: Make, spark: SparkSession) -> None:
