@@ -26,7 +26,7 @@ from odi_assets.streams.execution.kept_rows import move_mark
 from odi_assets.streams.execution.ledger import record_of
 from odi_assets.streams.planning.inputs import planned_reads, read_before, require_unread, stream_inputs
 from odi_assets.streams.planning.kept_rows import kept_app_id, kept_tables, last_kept
-from odi_assets.streams.planning.marks import checkpoint_named, next_checkpoint, stream_stamps
+from odi_assets.streams.planning.marks import checkpoint_named, last_batch, next_checkpoint, stream_stamps
 from odi_assets.streams.query.progress_log import ProgressLog
 from odi_assets.streams.query.relocate import relocated
 
@@ -107,9 +107,8 @@ def _former_stream(node: Node, target: TableHandle, writer: Writer | None) -> Fo
         stamps = list(stream_stamps(target, app_id(NodeKey.parse(name))))
         known = node.project.open_batches().of_node(name)
         facts = stamps[0][1] if stamps else _of_record(known)
-        if facts is not None and all(
-            batch_facts is not None or CommitFacts.of(stamp).before_first_run for stamp, batch_facts in stamps
-        ):
+        # Rows of runs that were no streams may have been there before: the first batch has replaced them.
+        if facts is not None:
             recorded = {(record.query, record.batch) for record in known}
             newer = [
                 record_of(node, stamp, batch_facts, CommitFacts.of(stamp))
@@ -122,6 +121,7 @@ def _former_stream(node: Node, target: TableHandle, writer: Writer | None) -> Fo
             log = ProgressLog(checkpoint_named(node, facts.checkpoint))
             return FormerStream(node, target, name, facts, records, log)
     if writer is None:
+        last_batch(node, target)
         return None
     raise IdentityMismatchError(
         f"{node}: the table at {target.location.uri} was written by {writer}, and that was no stream; a stream reads "

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import IdentityMismatchError, LossError, OdiError
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.state.records import RunStatus
 from odi_assets_tests.nodes.support import Sandbox
@@ -66,3 +67,23 @@ def test_the_named_full_refresh_leads_from_runs_to_a_stream_and_back_and_there_a
         box.run("orders", full_refresh=True, accept_loss=True)
         assert box.rows("orders") == [(one,) for one in range(1, number + 2)]
         assert box.run("orders").status is RunStatus.NO_DATA
+
+
+def test_what_a_full_refresh_made_a_stream_is_adopted_under_another_name(box: Sandbox) -> None:
+    land(box, 1)
+    box.run("orders")
+    becomes(box, STREAM)
+    key, renamed = NodeKey("p", "orders"), NodeKey("p", "sales")
+    with pytest.raises(IdentityMismatchError, match="loaded by runs that were no streams"):
+        plan_adoption(box.project, box.state, key, lambda: box.spark)
+    box.run("orders", full_refresh=True, accept_loss=True)
+    assert plan_adoption(box.project, box.state, key, lambda: box.spark) is None
+    file = box.root / "odibi.yaml"
+    file.write_text(file.read_text(encoding="utf-8").replace("name: orders", "name: sales"), encoding="utf-8")
+    box.project = Project.load(file)
+    adoption = plan_adoption(box.project, box.state, renamed, lambda: box.spark)
+    assert adoption is not None
+    apply_adoption(box.state, adoption)
+    land(box, 2)
+    assert box.run("sales").rows_written == 1
+    assert box.rows("sales") == [(1,), (2,)]
