@@ -289,9 +289,9 @@ def difference(then: Identity, now: Identity, *, moved: bool) -> str | None:
     Args:
         moved: the project's folder was moved.
     """
+    is_same = same_source(then, now, moved=moved)
     # Versions of another table are noticed by its id, and the table is read whole.
-    is_same = now.increment == "version" or same_source(then, now, moved=moved)
-    if is_same and _same_columns(then, now):
+    if _same_columns(then, now) and (is_same or now.increment == "version"):
         differences = changes(then.reading, now.reading)
         return f"is read in another way: {'; '.join(differences)}" if differences else None
     if is_same:

@@ -22,7 +22,7 @@ from odi_assets.config.models import (
 )
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import IdentityMismatchError, IncrementError, NoCursorColumnError
+from odi_assets.errors import IdentityMismatchError, IncrementError, NoCursorColumnError, SourceError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.kinds import Former
 from odi_assets.nodes.mark import NodeMark, mark_text
@@ -53,6 +53,7 @@ from odi_assets.nodes.planning.writers import (
     require_own_quarantine,
 )
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.recovery.former_source import former_source
 from odi_assets.nodes.recovery.renamed_cursor import Session, renamed, resolved
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.result import ADOPT
@@ -359,9 +360,10 @@ def _mark_now(
             read = source.moved_here(source.mark(value, {}), then)
         if read is not None:
             return source.wrapped_mark(read.after, value), read, [*changes, read.summary]
+        changes += _require_all_loaded(node, source, then, value, ties, spark)
     else:
         try:
-            _require_all_loaded(node, source, then, value, ties, spark)
+            changes += _require_all_loaded(node, source, then, value, ties, spark)
         except NoCursorColumnError as error:
             return renamed(node, source, then, value, kept_facts, error, spark)
         if "rows" in (then.reading or {}):
@@ -407,8 +409,9 @@ def _require_none_held(node: Node, source: Source, read: PlannedRead) -> None:
 
 def _require_all_loaded(
     node: Node, source: Source, then: Identity, value: Any, ties: Mapping[str, Any], spark: Session
-) -> None:
-    """Sees to it that the former definition of a source would read nothing more of it.
+) -> list[str]:
+    """Sees to it that the former definition of a source would read nothing more of it. What is not known of that, in
+    words.
 
     Args:
         ties: the loaded rows that are tied with the HWM, if the commit remembers any.
@@ -417,9 +420,12 @@ def _require_all_loaded(
         IdentityMismatchError: it would.
         NoCursorColumnError: the column that it was followed by is gone.
     """
-    if not same_source(then, source.identity, moved=True):
-        return
-    former = source.followed_by(_increment_of(then)).unwaited
+    is_here = same_source(then, source.identity, moved=True)
+    found = source.followed_by(_increment_of(then)) if is_here else former_source(node, then, _increment_of(then))
+    not_known = [f"whether all of {then.place or then.source} was loaded is not looked at"]
+    if found is None:
+        return not_known
+    former = found.unwaited
     mark = former.mark(source.unmarked(value), {})
     again = (
         f"put the former definition back, run it once (odi run {node.command}), change it again and adopt; "
@@ -429,9 +435,14 @@ def _require_all_loaded(
         read = resolved(former.plan(mark), spark)
     except NoCursorColumnError:
         raise
+    except SourceError:
+        if is_here:
+            raise
+        # It is gone: the former definition would read nothing.
+        return not_known
     except IncrementError as error:
         raise IdentityMismatchError(
-            f"{node}: whether all of {source.label} is loaded is not known: as it was followed before, the next run "
+            f"{node}: whether all of {former.label} is loaded is not known: as it was followed before, the next run "
             f"would stop: {error.message}",
             fix=again,
             node=str(node),
@@ -443,10 +454,11 @@ def _require_all_loaded(
         unread = f"{counted(more, 'row')} tied with the HWM that came later" if more > 0 else None
     if unread is not None:
         raise IdentityMismatchError(
-            f"{node}: not all of {source.label} is loaded: as it was followed before, the next run would read {unread}",
+            f"{node}: not all of {former.label} is loaded: as it was followed before, the next run would read {unread}",
             fix=again,
             node=str(node),
         )
+    return []
 
 
 def _increment_of(then: Identity) -> Increment:
