@@ -11,7 +11,8 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.errors import OdiError
 from odi_assets.nodes.events import Listener, NodeEvent, nobody
 from odi_assets.nodes.execution.outcomes import failure
-from odi_assets.nodes.history.attempts import begin, record
+from odi_assets.nodes.history.attempts import NodeAttempt, begin, record
+from odi_assets.nodes.history.repair import with_commits
 from odi_assets.nodes.history.resume import last_rows, left_out, verdict
 from odi_assets.nodes.node import code_version
 from odi_assets.nodes.planning.apply import AppliedLogs
@@ -141,7 +142,10 @@ class RunHistory:
         key = node.node.key if isinstance(node, NodePlan) else node
         self.failed = True
         try:
-            self.finish(failure(node, info, error, self.project.target(key).uri), info, partition_key)
+            result = failure(node, info, error, self.project.target(key).uri)
+            if is_cancellation(error):
+                result = with_commits(self.project, NodeAttempt(**vars(info), key=key), result)
+            self.finish(result, info, partition_key)
         except Exception as unwritten:  # noqa: BLE001  the error that made the node fail is to be seen
             logger.error("the failure of %s has no row in the run history: %s", key, unwritten)
         self.skip(skipped, "the run was cancelled before it began" if is_cancellation(error) else f"{key} failed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,10 +13,11 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import TableError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.history.attempts import NodeAttempt, run_record
+from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import partition_label
-from odi_assets.nodes.result import PARTIAL, REWIND
+from odi_assets.nodes.result import PARTIAL, REWIND, NodeResult
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 
@@ -76,9 +78,38 @@ def row_of(project: Project, attempt: NodeAttempt) -> RunRecord:
         code_version=facts.code_version,
         metrics=metrics,
         partition_key=attempt.partition_key,
+        hwm_before=_mark_before(project, attempt.key, stamps[-1]),
         hwm_after=mark,
         table_version=stamp.version,
     )
+
+
+def with_commits(project: Project, attempt: NodeAttempt, result: NodeResult) -> NodeResult:
+    """``result`` of an attempt that was cancelled, with the figures of the commits that it had made, if any.
+
+    Raises:
+        TableError: the target cannot be read.
+    """
+    stamps = _commits_of(project, attempt)
+    if not stamps:
+        return result
+    facts, metrics = CommitFacts.of(stamps[0]), _metrics(project, attempt, stamps)
+    return replace(
+        result,
+        increment=facts.increment or "",
+        rows_written=metrics.get("rows_written"),
+        hwm_after=facts.hwm.mark if facts.hwm else result.hwm_after,
+        table_version=stamps[0].version,
+        metrics={**result.metrics, **metrics},
+        error="the run was cancelled after this node had committed",
+    )
+
+
+def _mark_before(project: Project, key: NodeKey, first: CommittedStamp) -> NodeMark | None:
+    """The HWM that the node had before an attempt, whose first commit is ``first``."""
+    stamps = TableHandle.open(project.target(key)).stamps()
+    older = (CommitFacts.of(stamp) for stamp in stamps if stamp.version < first.version)
+    return next((facts.hwm.mark for facts in older if facts.node == str(key) and facts.hwm is not None), None)
 
 
 def _ended(attempt: NodeAttempt) -> tuple[RunStatus, str | None]:
