@@ -84,6 +84,7 @@ defs = dg.Definitions.merge(
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("executor", "is_one_process"),
     [
