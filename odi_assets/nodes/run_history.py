@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import OdiError
+from odi_assets.errors import OdiError, TableError
 from odi_assets.nodes.events import Listener, NodeEvent, nobody
 from odi_assets.nodes.execution.outcomes import failure
 from odi_assets.nodes.history.attempts import NodeAttempt, begin, record
@@ -144,7 +145,8 @@ class RunHistory:
         try:
             result = failure(node, info, error, self.project.target(key).uri)
             if is_cancellation(error):
-                result = with_commits(self.project, NodeAttempt(**vars(info), key=key), result)
+                with suppress(TableError):
+                    result = with_commits(self.project, NodeAttempt(**vars(info), key=key), result)
             self.finish(result, info, partition_key)
         except Exception as unwritten:  # noqa: BLE001  the error that made the node fail is to be seen
             logger.error("the failure of %s has no row in the run history: %s", key, unwritten)

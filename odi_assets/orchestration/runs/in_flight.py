@@ -53,7 +53,7 @@ def process_of_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | No
     """
     records = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT).records
     events = (record.event_log_entry.dagster_event for record in records)
-    noted = [event.engine_event_data.metadata.get("pid") for event in events if event is not None]
+    noted = [getattr(event.event_specific_data, "metadata", {}).get("pid") for event in events if event is not None]
     pids = [int(str(pid.value)) for pid in noted if pid is not None]
     if not pids:
         return process_name()
