@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -145,12 +144,18 @@ class RunHistory:
         try:
             result = failure(node, info, error, self.project.target(key).uri)
             if is_cancellation(error):
-                with suppress(TableError):
-                    result = with_commits(self.project, NodeAttempt(**vars(info), key=key), result)
+                result = self._with_commits(NodeAttempt(**vars(info), key=key), result)
             self.finish(result, info, partition_key)
         except Exception as unwritten:  # noqa: BLE001  the error that made the node fail is to be seen
             logger.error("the failure of %s has no row in the run history: %s", key, unwritten)
         self.skip(skipped, "the run was cancelled before it began" if is_cancellation(error) else f"{key} failed")
+
+    def _with_commits(self, attempt: NodeAttempt, result: NodeResult) -> NodeResult:
+        try:
+            return with_commits(self.project, attempt, result)
+        except TableError as error:
+            logger.warning("%s: whether it had committed is not known: %s", attempt.key, error)
+            return result
 
     def skip(self, keys: Iterable[NodeKey], reason: str) -> None:
         """Record nodes that this run does not reach. If a row cannot be written, say so, and go on."""

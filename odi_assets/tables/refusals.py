@@ -26,7 +26,7 @@ def refusal_of(text: str, table: Location) -> TableError | None:
     if full is not None:
         return _error(table, full)
     closed = next((reason for reason in _CLOSED if reason in text), None)
-    return None if closed is None or table.uri not in text else _error(table, closed)
+    return None if closed is None or f"{table.uri}/" not in text else _error(table, closed)
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def refusals_named(table: Location) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _NUMBERS or table.uri not in str(error.filename):
+        if error.errno not in _NUMBERS or not f"{error.filename}/".startswith(f"{table.uri}/"):
             raise
         raise _error(table, f"{os.strerror(error.errno)} ({error.filename})") from error
 
@@ -47,6 +47,6 @@ def _error(table: Location, reason: str) -> TableError:
         fix = "let the user of this process write to the table's folder, on a disk that is not read-only"
     return TableError(
         f"the rows for the table at {table.uri} were not written: {reason}",
-        fix=f"{fix}, and run the node again: nothing was committed",
+        fix=f"{fix}, and run the node again: it goes on from its last commit",
         uri=table.uri,
     )

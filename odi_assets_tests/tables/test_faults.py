@@ -29,6 +29,7 @@ from odi_assets.errors import OdiError, TableError, Transient
 from odi_assets.tables.embedded import writer
 from odi_assets.tables.engine import WriteSpec
 from odi_assets.tables.modes import base
+from odi_assets.tables.refusals import refusal_of
 from odi_assets_tests.tables.support import APP, ENGINE, Write, rows_of
 
 OLD = [(1, "a"), (2, "b"), (3, "b")]
@@ -303,3 +304,8 @@ def test_a_disk_that_takes_no_files_is_named_as_one(
         write([(2, "b")])
     monkeypatch.undo()
     assert rows_of(spark, table) == [(1, "a")]
+
+
+def test_a_closed_folder_beside_the_table_is_not_taken_for_the_tables(table: Location) -> None:
+    assert refusal_of(f"java.io.IOException: {table.uri}_source/a.csv (Permission denied)", table) is None
+    assert refusal_of(f"java.io.IOException: {table.uri}/a.parquet (Permission denied)", table) is not None

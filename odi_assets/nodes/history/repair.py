@@ -23,7 +23,8 @@ from odi_assets.state.records import RunRecord, RunStatus
 
 GRACE = timedelta(minutes=15)
 """Age at which a commit without a row counts as one of a run that is gone, if nothing else is known of that run."""
-_CLOCKS_APART = timedelta(days=1)
+CLOCKS_APART = timedelta(days=1)
+"""How far the clock of a store may be behind that of a run, at most."""
 
 
 def own_rows(project: Project, rows: Iterable[RunRecord]) -> list[RunRecord]:
@@ -109,7 +110,9 @@ def _mark_before(project: Project, key: NodeKey, first: CommittedStamp) -> NodeM
     """The HWM that the node had before an attempt, whose first commit is ``first``."""
     stamps = TableHandle.open(project.target(key)).stamps()
     older = (CommitFacts.of(stamp) for stamp in stamps if stamp.version < first.version)
-    return next((facts.hwm.mark for facts in older if facts.node == str(key) and facts.hwm is not None), None)
+    own = (facts for facts in older if facts.node == str(key) and (facts.hwm is not None or facts.before_first_run))
+    last = next(own, None)
+    return None if last is None or last.hwm is None else last.hwm.mark
 
 
 def _ended(attempt: NodeAttempt) -> tuple[RunStatus, str | None]:
@@ -234,6 +237,6 @@ def _commits_of(project: Project, attempt: NodeAttempt) -> list[CommittedStamp]:
         facts = CommitFacts.of(stamp)
         if (facts.run_id, facts.node, facts.attempt or 1) == (attempt.run_id, str(attempt.key), attempt.attempt):
             stamps.append(stamp)
-        elif (stamps and facts.node) or stamp.committed_at < attempt.started_at - _CLOCKS_APART:
+        elif (stamps and facts.node) or stamp.committed_at < attempt.started_at - CLOCKS_APART:
             break
     return stamps

@@ -21,6 +21,7 @@ from odi_assets.config.models import (
     VersionIncrement,
 )
 from odi_assets.delta.commit import FileChanges, Stamp, commit
+from odi_assets.delta.errors import cannot_look
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError, IncrementError, NoCursorColumnError, SourceError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
@@ -410,23 +411,38 @@ def _require_none_held(node: Node, source: Source, read: PlannedRead) -> None:
 def _require_all_loaded(
     node: Node, source: Source, then: Identity, value: Any, ties: Mapping[str, Any], spark: Session
 ) -> list[str]:
-    """Sees to it that the former definition of a source would read nothing more of it. What is not known of that, in
-    words.
+    """Sees to it that the former definition of a source would read nothing more, here or at its former place.
 
     Args:
         ties: the loaded rows that are tied with the HWM, if the commit remembers any.
 
+    Returns:
+        What is not known of that, in words.
+
     Raises:
         IdentityMismatchError: it would.
         NoCursorColumnError: the column that it was followed by is gone.
+        SourceError, TableError: the former place cannot be looked at.
     """
-    is_here = same_source(then, source.identity, moved=True)
-    found = source.followed_by(_increment_of(then)) if is_here else former_source(node, then, _increment_of(then))
-    not_known = [f"whether all of {then.place or then.source} was loaded is not looked at"]
-    if found is None:
-        return not_known
-    former = found.unwaited
-    mark = former.mark(source.unmarked(value), {})
+    increment, former_value = _increment_of(then), source.unmarked(value)
+    if same_source(then, source.identity, moved=True):
+        _require_read_out(node, source.followed_by(increment).unwaited, former_value, ties, spark)
+        return []
+    former = former_source(node, then, increment)
+    try:
+        if former is not None:
+            _require_read_out(node, former, former_value, ties, spark)
+            return []
+    except SourceError as error:
+        if cannot_look(error):
+            raise
+        # It is gone, and the former definition would read nothing.
+    return [f"whether all of {then.place or then.source} was loaded is not looked at"]
+
+
+def _require_read_out(node: Node, former: Source, value: Any, ties: Mapping[str, Any], spark: Session) -> None:
+    """Raises IdentityMismatchError if a run of the ``former`` definition would read more above an HWM of ``value``."""
+    mark = former.mark(value, {})
     again = (
         f"put the former definition back, run it once (odi run {node.command}), change it again and adopt; "
         f"or rebuild the table from its sources: odi run {node.command} --full-refresh"
@@ -435,11 +451,6 @@ def _require_all_loaded(
         read = resolved(former.plan(mark), spark)
     except NoCursorColumnError:
         raise
-    except SourceError:
-        if is_here:
-            raise
-        # It is gone: the former definition would read nothing.
-        return not_known
     except IncrementError as error:
         raise IdentityMismatchError(
             f"{node}: whether all of {former.label} is loaded is not known: as it was followed before, the next run "
@@ -458,7 +469,6 @@ def _require_all_loaded(
             fix=again,
             node=str(node),
         )
-    return []
 
 
 def _increment_of(then: Identity) -> Increment:

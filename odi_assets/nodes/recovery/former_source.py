@@ -6,7 +6,7 @@ from odi_assets.config.models import Increment
 from odi_assets.config.models.reads import kind_of
 from odi_assets.connections.location import Location
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import OdiError
+from odi_assets.errors import ConfigError
 from odi_assets.nodes.node import Node
 from odi_assets.sources.marks import READ, Identity
 from odi_assets.sources.registry import source_of, table_source
@@ -22,15 +22,13 @@ def former_source(node: Node, then: Identity, increment: Increment) -> Source | 
 
     Args:
         increment: how it was followed.
+
+    Raises:
+        TableError: a table cannot be looked at.
     """
-    try:
-        if then.kind == "delta":
-            return _table(node, then, increment)
-        if then.kind == "files" and increment.mode == "files":
-            return _files(node, then, increment)
-    except OdiError:
-        return None
-    return None
+    if then.kind == "delta":
+        return _table(node, then, increment)
+    return _files(node, then, increment) if then.kind == "files" and increment.mode == "files" else None
 
 
 def _table(node: Node, then: Identity, increment: Increment) -> Source | None:
@@ -53,8 +51,12 @@ def _files(node: Node, then: Identity, increment: Increment) -> Source | None:
         "connection": then.connection,
         "format": _FORMAT,
         "path": then.source,
-        "incremental": increment.model_dump(exclude_none=True),
+        "incremental": increment.model_dump(exclude_defaults=True),
     }
     read = kind_of(_FORMAT).settings.model_validate(settings)
-    source = source_of(read, node.target, connection, project.location)
+    try:
+        source = source_of(read, node.target, connection, project.location)
+    except ConfigError:
+        # The connection is of another kind now.
+        return None
     return source if source.identity.place == then.place else None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any
 
 import dagster as dg
@@ -14,6 +16,7 @@ from odi_assets.delta.changes import changes
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.history.repair import CLOCKS_APART
 from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
 from odi_assets.orchestration.naming import DagsterNames, partition_of
@@ -21,7 +24,7 @@ from odi_assets.orchestration.partitions import PartitionKeys, PartitionSize, ad
 
 REPORTED_TAG = "odi/committed_by"
 """Tag of a materialization that is reported for a run which ended before it could: that run's id."""
-_MOST_EVENTS = 1_000
+_PAGE = 1_000
 
 
 def report_committed(project: Project, instance: dg.DagsterInstance, run: dg.DagsterRun, key: NodeKey) -> None:
@@ -31,19 +34,25 @@ def report_committed(project: Project, instance: dg.DagsterInstance, run: dg.Dag
     Raises:
         TableError: the node's table cannot be read.
     """
+    record = instance.get_run_record_by_id(run.run_id)
+    began = datetime.fromtimestamp(0, UTC) if record is None else record.create_timestamp
+    names, partition = DagsterNames.of(project), partition_of(project, key)
+    asset = names.asset(key)
+    reported = set(_reported(instance, run, asset, began))
+    if partition is None and reported:
+        return
     target = TableHandle.open(project.target(key))
+    stamps = target.stamps() if target.exists else ()
+    oldest = began.replace(tzinfo=began.tzinfo or UTC) - CLOCKS_APART
     own = [
         stamp
-        for stamp in (target.stamps() if target.exists else ())
+        for stamp in takewhile(lambda stamp: stamp.committed_at >= oldest, stamps)
         if stamp.app_id in app_ids(key) and CommitFacts.of(stamp).run_id == run.run_id
     ]
     if not own:
         return
-    names, partition = DagsterNames.of(project), partition_of(project, key)
-    asset = names.asset(key)
     if partition is not None:
         add_partitions(instance, names.partitions(key), partition, target)
-    reported = set(_reported(instance, run, asset))
     metadata_by_partition: Mapping[str | None, Mapping[str, Any]] = (
         {None: _of_table(target, own)} if partition is None else _of_partitions(target, own, partition)
     )
@@ -61,15 +70,23 @@ def report_committed(project: Project, instance: dg.DagsterInstance, run: dg.Dag
             )
 
 
-def _reported(instance: dg.DagsterInstance, run: dg.DagsterRun, asset: dg.AssetKey) -> Iterator[str | None]:
+def _reported(
+    instance: dg.DagsterInstance, run: dg.DagsterRun, asset: dg.AssetKey, began: datetime
+) -> Iterator[str | None]:
     """The partitions that are reported of the run, by itself or for it; None for the asset as a whole.
 
     Who reported them for it may have been killed before the run got its tag.
     """
-    for record in instance.fetch_materializations(asset, limit=_MOST_EVENTS).records:
-        event = record.asset_materialization
-        if event is not None and run.run_id in (record.run_id, (event.tags or {}).get(REPORTED_TAG)):
-            yield event.partition
+    since = dg.AssetRecordsFilter(asset, after_timestamp=began.timestamp())
+    page = instance.fetch_materializations(since, limit=_PAGE)
+    while True:
+        for record in page.records:
+            event = record.asset_materialization
+            if event is not None and run.run_id in (record.run_id, (event.tags or {}).get(REPORTED_TAG)):
+                yield event.partition
+        if not page.has_more:
+            return
+        page = instance.fetch_materializations(since, limit=_PAGE, cursor=page.cursor)
 
 
 def _of_table(target: TableHandle, own: list[CommittedStamp]) -> Mapping[str, Any]:

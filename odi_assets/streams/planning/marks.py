@@ -170,7 +170,10 @@ def next_checkpoint(node: Node) -> Location:
 
 def is_of_no_stream(node: Node, target: TableHandle) -> bool:
     """Whether the node's rows were loaded by runs that were no streams."""
-    newest = next(stream_stamps(target, app_id(node.key)), None)
+    return _is_of_no_stream(next(stream_stamps(target, app_id(node.key)), None))
+
+
+def _is_of_no_stream(newest: tuple[CommittedStamp, StreamFacts | None] | None) -> bool:
     return newest is not None and newest[1] is None and not CommitFacts.of(newest[0]).before_first_run
 
 
@@ -189,7 +192,8 @@ def last_batch(
     fence = app_id(node.key)
     if not target.transaction_number(fence):
         return None, None
-    if is_of_no_stream(node, target):
+    newest = next(stream_stamps(target, fence), None)
+    if _is_of_no_stream(newest):
         if streams_only:
             return None, None
         raise IdentityMismatchError(
@@ -199,7 +203,6 @@ def last_batch(
             "table of its own (`write.path`)",
             node=str(node),
         )
-    newest = next(stream_stamps(target, fence), None)
     if newest is not None:
         return newest
     records = node.project.open_batches().of_node(str(node))

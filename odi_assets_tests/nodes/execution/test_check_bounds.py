@@ -209,6 +209,14 @@ def test_numbers_near_each_other_and_far_apart_are_compared_alike(least: int, st
         assert passed_by_files(unique, location, [written("BIGINT", keys, tmp_path)], "long") is wanted
 
 
+def test_columns_of_too_many_bytes_are_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    location, files = Location(str(tmp_path)), [written("STRING", ["a", "b"], tmp_path)]
+    checks = check_of(unique="v"), check_of(accepted_values={"column": "v", "values": ["a", "b"]})
+    assert all(passed_by_files(check, location, files, "string") for check in checks)
+    monkeypatch.setattr("odi_assets.nodes.execution.checks.by_files.MOST_BYTES", 8)
+    assert not any(passed_by_files(check, location, files, "string") for check in checks)
+
+
 def test_null_and_nan_among_bounds(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(1.0,), (float("nan"),), (None,)], "v DOUBLE").coalesce(1)
     among = condition_of(check_of(accepted_values={"column": "v", "values": [float("nan")]}), rows)

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import IdentityMismatchError
+from odi_assets.errors import IdentityMismatchError, TableError
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.adopt import Adoption, apply_adoption, plan_adoption
 from odi_assets_tests.nodes.support import Sandbox
@@ -92,7 +92,17 @@ def test_files_that_were_moved_count_as_loaded_and_others_are_read(tmp_path: Pat
     assert [row[0] for row in there.box.rows("n")] == [1, 2]
 
 
-def test_a_place_that_cannot_be_looked_at_any_more_is_named(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_place_that_cannot_be_looked_at_stops_the_adoption(tmp_path: Path, spark: SparkSession) -> None:
+    there = Moving(tmp_path, spark, "versions")
+    there.land(1)
+    there.box.run("n")
+    there.becomes("files")
+    (tmp_path / "lake" / "raw" / "_delta_log" / f"{0:020d}.json").write_text("", encoding="utf-8")
+    with pytest.raises(TableError, match="/lake/raw"):
+        there.adoption()
+
+
+def test_a_place_that_is_gone_is_named(tmp_path: Path, spark: SparkSession) -> None:
     there = Moving(tmp_path, spark, "files elsewhere")
     there.land(1)
     there.box.run("n")

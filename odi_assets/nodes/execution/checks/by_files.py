@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from odi_assets.config.models.checks import Check
     from odi_assets.delta.files.footers import WrittenFile
 
+MOST_BYTES = 256 * 1024**2
+"""Columns of more bytes than that, unpacked, are compared by Spark: texts may be long."""
 MOST_VALUES = 1_000
 """More values than that are compared by Spark with those that a column may have."""
 _MARKS = 8
@@ -82,37 +84,56 @@ def only_accepted(location: Location, files: Sequence[WrittenFile], column: str,
 
     False also means that somebody else has to look, as for :func:`come_once`, or that the column has many values.
     """
-    table = _read(location, files, [column])
-    if table is None or not _is_as_in_the_file(kind := table.schema.field(0).type):
+    table = _read(location, files, [column], as_dictionary=True)
+    if table is None:
         return False
-    values = pc.drop_null(pc.unique(table.column(0)))
-    if len(values) > MOST_VALUES:
+    kind, values = table.schema.field(0).type, set[Any]()
+    is_text = pa.types.is_dictionary(kind)
+    if not is_text and not _is_as_in_the_file(kind):
         return False
-    if pa.types.is_string(kind):
+    for chunk in table.column(0).chunks:
         # Spark takes bytes that are no UTF-8 into a text.
-        return set(values.cast(pa.binary()).to_pylist()) <= {str(value).encode() for value in accepted}
-    return set(values.to_pylist()) <= accepted
+        found = pc.drop_null(pc.unique(chunk.dictionary.cast(pa.binary()) if is_text else chunk))
+        if len(found) > MOST_VALUES:
+            return False
+        values |= set(found.to_pylist())
+    return values <= ({str(value).encode() for value in accepted} if is_text else accepted)
 
 
 def _is_as_in_the_file(kind: pa.DataType) -> bool:
     """Whether Python's values of a type equal those of the project file, as they are compared."""
     types = pa.types
-    return bool(types.is_boolean(kind) or types.is_integer(kind) or types.is_decimal(kind) or types.is_string(kind))
+    return bool(types.is_boolean(kind) or types.is_integer(kind) or types.is_decimal(kind))
 
 
-def _read(location: Location, files: Sequence[WrittenFile], columns: Sequence[str]) -> pa.Table | None:
-    """The columns of all rows; None if there are none or too many, or a column is not in the files."""
+def _read(
+    location: Location, files: Sequence[WrittenFile], columns: Sequence[str], *, as_dictionary: bool = False
+) -> pa.Table | None:
+    """The columns of all rows; None if there are none, or too many of them, or a column is not in the files.
+
+    Args:
+        as_dictionary: texts as dictionaries, which hold each text once.
+    """
     if not files or sum(file.rows for file in files) > MOST_ROWS:
         return None
     filesystem, root = location.in_store()
-    tables = []
+    tables, left = [], MOST_BYTES
     for file in files:
         with filesystem.open(f"{root.rstrip('/')}/{file.path}", "rb") as stream:
-            parquet = pq.ParquetFile(stream)
+            parquet = pq.ParquetFile(stream, read_dictionary=list(columns) if as_dictionary else None)
             if any(name not in parquet.schema_arrow.names for name in columns):
+                return None
+            left -= _bytes_of(parquet.metadata, set(columns))
+            if left < 0:
                 return None
             tables.append(parquet.read(columns=list(columns), use_threads=False))
     return pa.concat_tables(tables)
+
+
+def _bytes_of(metadata: pq.FileMetaData, columns: set[str]) -> int:
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    chunks = (group.column(index) for group in groups for index in range(group.num_columns))
+    return sum(int(chunk.total_uncompressed_size) for chunk in chunks if chunk.path_in_schema in columns)
 
 
 def _all_differ(numbers: NDArray[Any]) -> bool:
