@@ -132,6 +132,32 @@ def test_an_increment_that_passes_its_checks_is_committed(kind: str, tmp_path: P
     assert all(one["passed"] for one in result.metrics["checks"])
 
 
+COLUMN = {"accepted_values": "state", "range": "amount", "expression": "amount", "references": "state"} | {
+    "not_null": "amount",
+    "unique": "id",
+    "unique, several": "fee",
+    "sql": "state",
+    "freshness": "at",
+}
+"""By kind: a column that the check looks at."""
+
+
+@pytest.mark.parametrize("kind", COLUMN)
+def test_a_check_looks_at_a_column_of_partitions_which_is_not_in_the_files(
+    kind: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    check, row, _, text = BAD[kind]
+    write = f"{{connection: lake, path: orders, mode: append, partition_by: [{COLUMN[kind]}]}}"
+    box = box_with(tmp_path, spark, check, write)
+    box.land("orders/1.json", [*GOOD, row])
+    with pytest.raises(ChecksFailedError) as caught:
+        box.run("orders")
+    assert text in caught.value.message
+    if kind != "freshness":
+        box.land("orders/1.json", GOOD)
+        assert all(one["passed"] for one in box.run("orders").metrics["checks"])
+
+
 def test_what_failed_is_read_again_once_it_is_corrected(tmp_path: Path, spark: SparkSession) -> None:
     box = box_with(tmp_path, spark, "- not_null: id")
     box.land("orders/1.json", [*GOOD, order(None)])

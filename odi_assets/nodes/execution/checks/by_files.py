@@ -120,9 +120,13 @@ def _read(
     tables, left = [], MOST_BYTES
     for file in files:
         with filesystem.open(f"{root.rstrip('/')}/{file.path}", "rb") as stream:
-            parquet = pq.ParquetFile(stream, read_dictionary=list(columns) if as_dictionary else None)
+            parquet = pq.ParquetFile(stream)
+            # The files hold no columns of partitions, and Arrow opens no dictionary of a column that is not there.
             if any(name not in parquet.schema_arrow.names for name in columns):
                 return None
+            texts = [name for name in columns if pa.types.is_string(parquet.schema_arrow.field(name).type)]
+            if as_dictionary and texts:
+                parquet = pq.ParquetFile(stream, metadata=parquet.metadata, read_dictionary=texts)
             left -= _bytes_of(parquet.metadata, set(columns))
             if left < 0:
                 return None
