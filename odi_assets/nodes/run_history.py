@@ -123,10 +123,12 @@ class RunHistory:
         return known is not None and known.table_version is not None
 
     def _is_idle(self, key: NodeKey) -> bool:
-        """Whether the last run of a node, this one or one before it, found nothing to read, and there was no table."""
+        """Whether the last run that came to a node, this one or one before it, found nothing to read, and there was no
+        table."""
         last: NodeResult | RunRecord | None = self.results.get(key)
         if last is None:
-            last = next(iter(self.state.list_runs(pipeline=key.pipeline, node=key.node, limit=1)), None)
+            rows = self.state.list_runs(pipeline=key.pipeline, node=key.node)
+            last = next((row for row in rows if row.status is not RunStatus.SKIPPED), None)
         return last is not None and last.status is RunStatus.NO_DATA and last.table_version is None
 
     def fail(

@@ -6,11 +6,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import dagster as dg
 import pytest
 from dagster._core.events import StepSuccessData
+from dagster._core.execution.plan.objects import StepFailureData
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
@@ -87,16 +89,21 @@ def test_a_run_that_was_killed_is_lost_in_history_once_and_failed_in_dagster(kil
     if not noted:
         shutil.rmtree(killed.root / attempts.FOLDER)
     with open_instance(killed.root) as instance:
-        (row,) = reconcile(killed, instance)
+        rows = reconcile(killed, instance)
+        (row,) = (row for row in rows if row.node_name == "raw_sales")
         (run,) = instance.get_runs()
-        assert (row.run_id, row.node_name, row.status.value) == (run.run_id, "raw_sales", "LOST")
+        assert (row.run_id, row.status.value) == (run.run_id, "LOST")
         assert (row.attempt, row.trigger) == (1, "cli")
+        assert {other.node_name: (other.status.value, other.error) for other in rows if other is not row} == {
+            node: ("SKIPPED", "the run ended before it began") for node in NODES if node != "raw_sales"
+        }
         assert run.status is dg.DagsterRunStatus.FAILURE
         assert reconcile(killed, instance) == []
         (run,) = instance.get_runs()
         assert RECONCILED_TAG in run.tags
-    (found,) = killed.open_state().list_runs()
-    assert (found.run_id, found.metrics["mended"]) == (row.run_id, True)
+    stored = killed.open_state().list_runs()
+    assert len(stored) == len(NODES)
+    assert {(found.run_id, found.metrics["mended"]) for found in stored} == {(row.run_id, True)}
 
 
 def test_what_a_killed_run_committed_is_reported_as_materialized_once(
@@ -210,7 +217,9 @@ def test_the_next_run_mends_history_before_it_begins(killed: Project) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     rows = killed.open_state().list_runs()
-    assert [(row.node_name, row.status.value) for row in rows] == [("raw_sales", "SUCCESS"), ("raw_sales", "LOST")]
+    own = [row.status.value for row in rows if row.node_name == "raw_sales"]
+    assert own == ["SUCCESS", "LOST"]
+    assert {row.status.value for row in rows if row.node_name != "raw_sales"} == {"SKIPPED"}
     assert rows[0].run_id == ended.stdout.split()[-1]
     assert not list(Path(killed.root / attempts.FOLDER).glob("*.json"))
 
@@ -228,8 +237,46 @@ def test_a_step_that_succeeded_without_a_commit_is_not_lost_where_its_row_is_in_
             event_specific_data=StepSuccessData(duration_ms=1.0),
         )
         instance.report_dagster_event(succeeded, run.run_id)
-        (row,) = reconcile(killed, instance)
+        rows = reconcile(killed, instance)
+    (row,) = (row for row in rows if row.status.value != "SKIPPED")
     assert (row.node_name, row.status.value, row.error) == ("raw_sales", "NO_DATA", None)
+
+
+def test_the_nodes_below_a_step_whose_process_died_were_skipped_for_it(killed: Project) -> None:
+    """The process may die before it says that its step starts. One that goes on from there has those steps alone."""
+    with open_instance(killed.root) as instance:
+        job = build_definitions(killed).resolve_job_def("shop")
+        run = instance.create_run_for_job(job, tags=job.run_tags)
+        instance.report_dagster_event(
+            dg.DagsterEvent(
+                dg.DagsterEventType.STEP_FAILURE.value,
+                run.job_name,
+                step_key="shop__sales",
+                message="the process of the step was killed",
+                event_specific_data=StepFailureData(error=None, user_failure_data=None),
+            ),
+            run.run_id,
+        )
+        instance.report_run_failed(run, "a step failed")
+        again = instance.add_run(
+            dg.DagsterRun("shop", str(uuid.uuid4()), tags=job.run_tags, step_keys_to_execute=["shop__sales_by_day"])
+        )
+        instance.report_run_failed(again, "its container did not start")
+        rows = [row for row in reconcile(killed, instance) if row.run_id in (run.run_id, again.run_id)]
+        assert reconcile(killed, instance) == []
+    first = {row.node_name: (row.status.value, row.error) for row in rows if row.run_id == run.run_id}
+    assert first["sales"] == ("FAILURE", "the process of the step was killed")
+    below = {node for node, (_, error) in first.items() if error == "shop.sales failed"}
+    assert below == {key.node for key in _below(killed, NodeKey("shop", "sales"))}
+    assert {first[node] for node in NODES if node not in {*below, "sales"}} == {
+        ("SKIPPED", "the run ended before it began")
+    }
+    assert [row.node_name for row in rows if row.run_id == again.run_id] == ["sales_by_day"]
+
+
+def _below(project: Project, key: NodeKey) -> set[NodeKey]:
+    near = set(project.graph.downstream(key))
+    return near.union(*(_below(project, down) for down in near))
 
 
 def test_a_run_of_an_environment_is_told_in_the_history_of_that_one(

@@ -27,6 +27,7 @@ from odi_assets.orchestration.automation.source_lag import Watch
 from odi_assets.orchestration.definitions import build_definitions
 from odi_assets.orchestration.run import run_pipeline
 from odi_assets.orchestration.runs.in_flight import PROCESS_TAG, whole_run_to_begin
+from odi_assets.orchestration.runs.reconcile import reconcile
 from odi_assets.sources.files.source import LandingFiles
 from odi_assets.state.records import RunStatus
 from odi_assets.util.process import process_name
@@ -377,7 +378,17 @@ class TestAfterAFailedRun:
         run = _add_run(instance, dg.DagsterRunStatus.FAILURE, dict(request.tags))
         skipped = NodeResult(NodeKey("shop", "raw_sales"), RunStatus.SKIPPED, 0.0, "")
         record(project, project.open_state(), skipped, RunInfo(run.run_id))
+        failed = NodeResult(NodeKey("shop", "shops"), RunStatus.FAILURE, 0.0, "")
+        record(project, project.open_state(), failed, RunInfo(run.run_id))
         assert "raw_sales" in _nodes(_requested(project, instance))
+
+    def test_a_run_that_ended_before_any_node_began_counts_for_all_of_them(
+        self, project: Project, instance: dg.DagsterInstance
+    ) -> None:
+        request = _requested(project, instance)
+        _add_run(instance, dg.DagsterRunStatus.FAILURE, dict(request.tags))
+        assert {row.status for row in reconcile(project, instance)} == {RunStatus.SKIPPED}
+        assert "1 run for this did not take it in; the next one is requested in" in _skipped(project, instance)
 
     def test_nodes_that_only_follow_the_first_run_of_a_broken_one_wait_with_it(
         self, project: Project, instance: dg.DagsterInstance

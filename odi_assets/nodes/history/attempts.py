@@ -42,7 +42,7 @@ class NodeAttempt(RunInfo):
         error: why it failed, if Dagster recorded that.
         succeeded: whether Dagster recorded that it succeeded; its row is then in another store of state.
         cancelled: somebody ended its run.
-        never_began: its run was cancelled before the node's turn came.
+        skipped: why the node's turn never came in its run; empty if it began.
     """
 
     key: NodeKey
@@ -51,7 +51,7 @@ class NodeAttempt(RunInfo):
     error: str | None = None
     succeeded: bool = False
     cancelled: bool = False
-    never_began: bool = False
+    skipped: str = ""
 
     @property
     def identity(self) -> tuple[NodeKey, str, int]:

@@ -33,19 +33,19 @@ def own_rows(project: Project, rows: Iterable[RunRecord]) -> list[RunRecord]:
 
 
 def is_recorded(state: StateBackend, attempt: NodeAttempt) -> bool:
-    """Whether an attempt has its row."""
+    """Whether an attempt has its row. A node that a run did not come to has one row of that run."""
     rows = state.list_runs(pipeline=attempt.key.pipeline, node=attempt.key.node, run_id=attempt.run_id)
-    return any(row.attempt == attempt.attempt for row in rows)
+    return any(attempt.skipped or row.attempt == attempt.attempt for row in rows)
 
 
 def row_of(project: Project, attempt: NodeAttempt) -> RunRecord:
     """The row of an attempt that ended without writing one.
 
     SUCCESS with the figures of its commit, if the target's log holds one. NO_DATA, if Dagster saw it succeed without
-    one. CANCELLED or SKIPPED, if its run was cancelled. FAILURE, if its error is known. Else LOST, and so is one that
-    was in the middle of a snapshot. Without a commit, at the time it began: nobody knows when it ended.
+    one. SKIPPED, if it never began. CANCELLED, if its run was cancelled. FAILURE, if its error is known. Else LOST, and
+    so is one that was in the middle of a snapshot. Without a commit, at the time it began: nobody knows when it ended.
     """
-    stamps = [] if attempt.never_began else _commits_of(project, attempt)
+    stamps = [] if attempt.skipped else _commits_of(project, attempt)
     stamp = stamps[0] if stamps else None
     metrics = {
         **(_metrics(project, attempt, stamps) if stamps else {}),
@@ -117,8 +117,8 @@ def _mark_before(project: Project, key: NodeKey, first: CommittedStamp) -> NodeM
 
 def _ended(attempt: NodeAttempt) -> tuple[RunStatus, str | None]:
     """How an attempt without a commit ended, and why."""
-    if attempt.never_began:
-        return RunStatus.SKIPPED, "the run was cancelled before it began"
+    if attempt.skipped:
+        return RunStatus.SKIPPED, attempt.skipped
     if attempt.succeeded:
         return RunStatus.NO_DATA, None
     if attempt.error:

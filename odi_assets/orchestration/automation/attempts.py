@@ -100,8 +100,12 @@ def _last_end(records: Sequence[dg.RunRecord]) -> float:
 
 
 def _was_skipped(state: StateBackend, key: NodeKey, run: dg.DagsterRun) -> bool:
-    """Whether the node did not run in this run, because another one failed."""
+    """Whether the node did not run in this run, because another one failed or the run was killed in another one.
+
+    A run that ended before any node began has tried all of them.
+    """
     if run.status is not dg.DagsterRunStatus.FAILURE:
         return False
-    rows = state.list_runs(pipeline=key.pipeline, node=key.node, run_id=run.run_id)
-    return bool(rows) and all(row.status is RunStatus.SKIPPED for row in rows)
+    rows = state.list_runs(run_id=run.run_id)
+    own = {row.status for row in rows if (row.pipeline_name, row.node_name) == (key.pipeline, key.node)}
+    return own == {RunStatus.SKIPPED} and any(row.status in (RunStatus.FAILURE, RunStatus.LOST) for row in rows)

@@ -105,6 +105,16 @@ def nodes_of_job(project: Project, job: str) -> tuple[NodeKey, ...] | None:
 
 def nodes_of_run(project: Project, instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[NodeKey]:
     """The nodes that a run was made to materialize."""
+    nodes, steps, names = _nodes_of_job_run(project, instance, run), run.step_keys_to_execute, DagsterNames.of(project)
+    # A run that goes on from the failure of another one has its steps alone.
+    return nodes if not steps else [key for key in nodes if not _steps(names, key).isdisjoint(steps)]
+
+
+def _steps(names: DagsterNames, key: NodeKey) -> set[str]:
+    return {names.step(key, of_ranges=ranges) for ranges in (False, True)}
+
+
+def _nodes_of_job_run(project: Project, instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[NodeKey]:
     nodes = nodes_of_job(project, run.job_name)
     if nodes is not None and not run.asset_selection and not run.asset_check_selection:
         return list(nodes)

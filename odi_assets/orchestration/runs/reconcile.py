@@ -10,7 +10,7 @@ failed, and the targets' logs. No Spark is needed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -165,58 +165,93 @@ def _may_live(attempt: NodeAttempt, instance: dg.DagsterInstance) -> bool:
 
 
 def _attempts(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance) -> list[NodeAttempt]:
-    """The attempts of a run that Dagster saw start, with the errors it recorded; of one that was cancelled, also the
-    nodes that never began."""
+    """The attempts of a run that Dagster saw start, with the errors it recorded, and the nodes that never began."""
+    first = NodeAttempt(
+        run.run_id,
+        run_trigger(run),
+        1 + int(run.tags.get("dagster/retry_number", 0)),
+        cancelled=run.status is dg.DagsterRunStatus.CANCELED,
+        key=NodeKey("", ""),
+        partition_key=_partition(run),
+    )
+    begun = _begun(project, run, instance, first)
+    last = {attempt.key: attempt for attempt in begun}
+    return begun + _never_begun(project, run, instance, first, last)
+
+
+def _begun(
+    project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance, first: NodeAttempt
+) -> list[NodeAttempt]:
+    """The attempts that began, the last of a node after those before it.
+
+    Args:
+        first: what the first attempts of all nodes have in common.
+    """
     step = DagsterNames.of(project).step
     names = {step(key, of_ranges=ranges): key for key in project.graph.nodes for ranges in (False, True)}
-    first = 1 + int(run.tags.get("dagster/retry_number", 0))
     attempts: dict[tuple[NodeKey, int], NodeAttempt] = {}
     latest: dict[NodeKey, int] = {}
-    records = instance.get_records_for_run(run.run_id, of_type=_STEP_EVENTS).records
-    for record in records:
+    for record in instance.get_records_for_run(run.run_id, of_type=_STEP_EVENTS).records:
         event = record.event_log_entry.dagster_event
         key = names.get(event.step_key or "") if event else None
         if event is None or key is None:
             continue
-        if event.event_type in (dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_RESTARTED):
-            latest[key] = number = latest.get(key, first - 1) + 1
-            attempts[key, number] = NodeAttempt(
-                run.run_id,
-                run_trigger(run),
-                number,
-                started_at=datetime.fromtimestamp(record.event_log_entry.timestamp, UTC),
-                partial=is_partial(run, project, key.pipeline),
+        error = getattr(event.event_specific_data, "error", None)
+        if error is not None and error.cls_name in INTERRUPTS:
+            continue
+        starts = event.event_type in (dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_RESTARTED)
+        # The process of a step may die before it says that the step starts.
+        if starts or key not in latest:
+            latest[key] = number = latest.get(key, first.attempt - 1) + 1
+            attempts[key, number] = replace(
+                first,
                 key=key,
-                partition_key=_partition(run),
+                attempt=number,
+                started_at=_moment(record.event_log_entry.timestamp),
+                partial=is_partial(run, project, key.pipeline),
             )
-        elif key in latest and event.event_type is dg.DagsterEventType.STEP_SUCCESS:
-            attempts[key, latest[key]] = replace(attempts[key, latest[key]], succeeded=True)
-        elif key in latest:
-            error = getattr(event.event_specific_data, "error", None)
-            if error is not None and error.cls_name in INTERRUPTS:
-                continue
+        attempt = attempts[key, latest[key]]
+        if event.event_type is dg.DagsterEventType.STEP_SUCCESS:
+            attempts[key, latest[key]] = replace(attempt, succeeded=True)
+        elif not starts:
             text = (error.message.strip() if error else event.message) or "the step failed"
-            attempts[key, latest[key]] = replace(attempts[key, latest[key]], error=text)
-    if run.status is not dg.DagsterRunStatus.CANCELED:
-        return list(attempts.values())
-    begun = {key for key, _ in attempts}
-    never = [key for key in nodes_of_run(project, instance, run) if key not in begun]
-    return [
-        *(replace(attempt, cancelled=True) for attempt in attempts.values()),
-        *(_never_begun(project, run, key, first) for key in never),
-    ]
+            attempts[key, latest[key]] = replace(attempt, error=text)
+    return list(attempts.values())
 
 
-def _never_begun(project: Project, run: dg.DagsterRun, key: NodeKey, number: int) -> NodeAttempt:
-    return NodeAttempt(
-        run.run_id,
-        run_trigger(run),
-        number,
-        partial=is_partial(run, project, key.pipeline),
-        key=key,
-        partition_key=_partition(run),
-        never_began=True,
-    )
+def _never_begun(
+    project: Project,
+    run: dg.DagsterRun,
+    instance: dg.DagsterInstance,
+    first: NodeAttempt,
+    last: Mapping[NodeKey, NodeAttempt],
+) -> list[NodeAttempt]:
+    """The nodes that the run did not come to, as of its end.
+
+    Args:
+        last: the last attempts of the nodes that it came to.
+    """
+    nodes = {key for key in nodes_of_run(project, instance, run) if key not in last}
+    if not nodes:
+        return []
+    record = instance.get_run_record_by_id(run.run_id)
+    ended = first.started_at if record is None or record.end_time is None else _moment(record.end_time)
+    failed = {key: key for key, attempt in last.items() if attempt.error}
+    never = []
+    for key in project.graph.order():
+        if key not in nodes:
+            continue
+        above = next((failed[up] for up in project.graph.upstream(key) if up in failed), None)
+        text = f"the run {'was cancelled' if first.cancelled else 'ended'} before it began"
+        if above is not None and not first.cancelled:
+            failed[key], text = above, f"{above} failed"
+        partial = is_partial(run, project, key.pipeline)
+        never.append(replace(first, key=key, started_at=ended, partial=partial, skipped=text))
+    return never
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _partition(run: dg.DagsterRun) -> str | None:
