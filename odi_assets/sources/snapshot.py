@@ -194,6 +194,10 @@ class SourceSnapshot(ABC):
         """The file that a row of :meth:`rows` is in; None if that means nothing to who reads it."""
         return None
 
+    def shown_place(self, place: str) -> str:
+        """A value of :meth:`place_of_rows`, as the project file would name it."""
+        return place
+
     def numbered(self, rows: DataFrame, column: str) -> DataFrame:
         """``rows`` of :meth:`rows` with the number of the delivery that each came in, as :meth:`Read.numbered` says."""
         del column

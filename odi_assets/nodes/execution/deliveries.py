@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from odi_assets.config.models import FilesIncrement
 from odi_assets.nodes.planning.plan import ResolvedPlan
+from odi_assets.spark.lazy import F
+from odi_assets.tables.columns import quoted
+from odi_assets.tables.upsert.newest import RepeatedKeysError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 DELIVERY = "__odi_delivery"
 """The column with the number of a row's file; it is not stored."""
+_MOST_NAMED = 3
 
 
 def follow_each_other(plan: ResolvedPlan) -> bool:
@@ -37,3 +45,27 @@ def _reads_several_files(plan: ResolvedPlan) -> bool:
 def numbered(rows: DataFrame, plan: ResolvedPlan) -> DataFrame:
     """``rows`` with the number of the file of each, where files :func:`follow_each_other`."""
     return plan.reads[0].numbered(rows, DELIVERY) if follow_each_other(plan) else rows
+
+
+@contextmanager
+def repeats_placed(rows: DataFrame, plan: ResolvedPlan) -> Iterator[None]:
+    """Within, an error about rows with the same keys names the node, and up to three files that such rows are in."""
+    try:
+        yield
+    except RepeatedKeysError as error:
+        places = ", ".join(_places(rows, plan, error))
+        text = f"{plan.node}: {error.message}{f'; they are in {places}' if places else ''}"
+        alone = "; of files that are stored without a transform, the newest counts" if are_mixed(plan) else ""
+        raise RepeatedKeysError(text, fix=f"{error.fix}{alone}", **error.fields) from error
+
+
+def _places(rows: DataFrame, plan: ResolvedPlan, error: RepeatedKeysError) -> list[str]:
+    """The files of the rows with the error's example of a key; none where the rows do not come out of files as they
+    are."""
+    snapshot = plan.reads[0].snapshot
+    place = snapshot.place_of_rows() if len(plan.reads) == 1 else None
+    if place is None or plan.node.config.transform is not None:
+        return []
+    is_one = reduce(and_, [F.col(quoted(name)).eqNullSafe(F.lit(value)) for name, value in error.example.items()])
+    found = rows.where(is_one).select(place.alias(DELIVERY)).distinct().limit(_MOST_NAMED).collect()
+    return sorted(snapshot.shown_place(row[0]) for row in found if row[0])

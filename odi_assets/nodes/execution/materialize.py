@@ -14,7 +14,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.advance import advance, end_hwm
 from odi_assets.nodes.execution.deduplicate import each_once, without_loaded
-from odi_assets.nodes.execution.deliveries import DELIVERY, are_mixed, numbered
+from odi_assets.nodes.execution.deliveries import DELIVERY, are_mixed, numbered, repeats_placed
 from odi_assets.nodes.execution.errors import computation_named
 from odi_assets.nodes.execution.kept_aside import KnownKeys
 from odi_assets.nodes.execution.ordering import require_typed_order
@@ -264,6 +264,7 @@ def _written(
     with (
         rows.own.until_written(rows.df) if rows.own else nullcontext(),
         computation_named(plan.node, plan.reads),
+        repeats_placed(rows.df, plan),
         without_call_sites(),
     ):
         delivery = DELIVERY if DELIVERY in rows.df.columns else None

@@ -23,6 +23,7 @@ from odi_assets.sources.snapshot import Partitions, Position, SourceSnapshot
 from odi_assets.spark.ddl import struct_of
 from odi_assets.spark.lazy import F, java_errors, spark_errors
 from odi_assets.spark.raised import error_text, stop_message
+from odi_assets.tables.reader import file_uri_key, place_key
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -189,6 +190,9 @@ class FilesSnapshot(SourceSnapshot):
 
     def place_of_rows(self) -> Column:
         return F.input_file_name()
+
+    def shown_place(self, place: str) -> str:
+        return file_uri_key(place).removeprefix(place_key(self.base)).lstrip("/")
 
     def load(
         self, spark: SparkSession, paths: Sequence[str], schema: str | StructType | None = None, **options: str

@@ -22,7 +22,8 @@ STORED, PRESENT = "__odi_stored", "__odi_present"
 
 
 class RepeatedKeysError(TableError):
-    """Several rows of one key are left, and which of them counts is not for us to guess."""
+    """Several rows of one key are left, and which of them counts is not for us to guess. Fields: example, by column what
+    such rows have in common."""
 
 
 def one_per_key(
@@ -45,19 +46,17 @@ def one_per_key(
     if column is None:
         raise RepeatedKeysError(
             f"{row[_COUNT]} {within} for {uri} have the same keys ({example})",
-            fix=f"deduplicate in the transform, for example by row_number() over (partition by {', '.join(keys)} …); "
-            "or say in `write.only_if_newer` which row is the newest; of files that are read with `incremental: files` "
-            "and stored without a transform, the newest counts",
+            fix=f"leave one row of a key in the transform, for example by row_number() over (partition by "
+            f"{', '.join(keys)} order by …); or say in `write.only_if_newer` which row is the newest",
             uri=uri,
-            keys=tuple(keys),
+            example={name: row[name] for name in known_by},
         )
     raise RepeatedKeysError(
         f"{row[_COUNT]} different {within} for {uri} have the same keys ({example}) "
         f"and the same `{column}`; none is the newest",
         fix="order by a column in which they differ, or leave one row per key in the transform",
         uri=uri,
-        keys=tuple(keys),
-        column=column,
+        example={name: row[name] for name in known_by},
     )
 
 
@@ -78,7 +77,7 @@ def one_of_equal(batch: DataFrame, keys: Sequence[str], uri: str) -> DataFrame:
         fix=f"leave one row of a key in the transform, for example by row_number() over (partition by "
         f"{', '.join(keys)} order by …)",
         uri=uri,
-        keys=tuple(keys),
+        example={key: row[key] for key in keys},
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +91,10 @@ def test_one_file_with_a_key_twice_stops_as_it_would_alone(tmp_path: Path, spark
     box = zone(tmp_path, spark, WRITES["upsert"])
     box.land("in/1.csv", ["id,v,at,gone", "1,a,,", "1,b,,"])
     box.land("in/2.csv", ["id,v,at,gone", "1,c,,"])
-    with pytest.raises(TableError, match=r"2 rows of one file .* have the same keys \(id=1\)"):
+    text = r"p\.raw: 2 rows of one file .* have the same keys \(id=1\); they are in in/1\.csv$"
+    with pytest.raises(TableError) as error:
         box.run("raw")
+    assert re.search(text, error.value.message)
 
 
 @pytest.mark.parametrize("kind", ["json", "parquet"])
