@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.lineage.clauses import ALL
@@ -135,7 +136,12 @@ class ExpressionReader:
             "Order": self._order,
             "Ordered": self._ordered,
             "Lambda": self._lambda,
-            "Dot": lambda node, scope: self.made(node.this, scope),
+            "Dot": self._field,
+            "Bracket": self._field,
+            "Struct": self._struct,
+            "Max": self._greatest,
+            "Min": self._greatest,
+            **dict.fromkeys(("First", "Last", "AnyValue", "Paren"), lambda node, scope: self.made(node.this, scope)),
             "PropertyEQ": lambda node, scope: self.made(node.expression, scope),
             "Alias": lambda node, scope: self.made(node.this, scope),
             "Star": lambda _, scope: Made.of(made for _, made in scope.everything()),
@@ -202,22 +208,39 @@ class ExpressionReader:
         if len(parts) == 1 and parts[0].casefold() in scope.outputs:
             return scope.outputs[parts[0].casefold()]
         for inside in scope.with_outer():
-            rows = inside.relations.get(parts[0].casefold()) if len(parts) > 1 else None
+            rows, fields = inside.relations.get(parts[0].casefold()) if len(parts) > 1 else None, parts[2:]
             column = None if rows is None else rows.column(parts[1])
             if column is None:
-                column = _of_source(parts, inside)
+                column, fields = _of_source(parts, inside), parts[1:]
             if column is None:
                 column = inside.aliases.get(parts[0].casefold())
             if column is None and parts[0].casefold() in _OF_TIME:
                 column = inside.grouped_time
             if column is not None:
-                return column
+                return reduce(Made.part, fields, column)
         raise NotFollowed(f"`{'.'.join(parts)}` is no column of what it reads")
+
+    # -- structs
+
+    def _struct(self, node: Any, scope: Scope) -> Made:
+        if not all(isinstance(item, exp.PropertyEQ) for item in node.expressions):
+            return self._parts(node, scope)
+        return Made.struct((item.name, self.made(item.expression, scope)) for item in node.expressions)
+
+    def _field(self, node: Any, scope: Scope) -> Made:
+        """``a.b``, or ``a['b']``; an item of an array or a map is made of all that is in it."""
+        name = node.expression if isinstance(node, exp.Dot) else node.expressions[0]
+        if not isinstance(name, exp.Identifier | exp.Literal) or (isinstance(name, exp.Literal) and not name.is_string):
+            return self._parts(node, scope)
+        return self.made(node.this, scope).part(name.name)
+
+    def _greatest(self, node: Any, scope: Scope) -> Made:
+        return self.made(node.this, scope).greatest() if not node.expressions else self._parts(node, scope)
 
     # -- what decides
 
     def _window(self, node: Any, scope: Scope) -> Made:
-        return Made.of([self.made(node.this, scope), self.window(node, scope)])
+        return self.made(node.this, scope).under(self.window(node, scope).all)
 
     def window(self, node: Any, scope: Scope) -> Made:
         """What decides about the rows that a window has."""
@@ -244,7 +267,7 @@ class ExpressionReader:
         return self._decided(arguments[1:], arguments[:1], scope)
 
     def _first_by_rest(self, node: Any, scope: Scope) -> Made:
-        return self._decided([node.this], [node.expression], scope)
+        return self.made(node.this, scope).under(self.all_of([node.expression], scope))
 
     def _decode(self, node: Any, scope: Scope) -> Made:
         subject, *pairs = node.expressions

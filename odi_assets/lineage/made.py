@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 
@@ -37,10 +37,12 @@ class Made:
     Attributes:
         values: the columns whose values go into it.
         conditions: the columns that decide about it: of CASE, of windows, of filters of aggregates.
+        fields: of a struct that the query puts together, what its fields are made of; empty if that is not known.
     """
 
     values: Origins = NONE
     conditions: Origins = NONE
+    fields: tuple[tuple[str, Made], ...] = field(default=(), compare=False, repr=False)
 
     @property
     def all(self) -> Origins:
@@ -50,11 +52,32 @@ class Made:
         """The same, where it decides and no value of it goes in."""
         return Made(NONE, self.all)
 
+    def part(self, name: str) -> Made:
+        """What a field of it is made of; of all that it is made of, if its fields are not known."""
+        named = [made for own, made in self.fields if own.casefold() == name.casefold()]
+        return named[0] if len(named) == 1 else self
+
+    def under(self, conditions: Origins) -> Made:
+        """The same, where these columns decide about it."""
+        fields = tuple((name, made.under(conditions)) for name, made in self.fields)
+        return Made(self.values, self.conditions | conditions, fields)
+
+    def greatest(self) -> Made:
+        """The greatest or the least of several such values: of structs, all fields decide which one that is."""
+        fields = tuple((name, made.under(self.all - made.values)) for name, made in self.fields)
+        return Made(self.values, self.conditions, fields)
+
+    @staticmethod
+    def struct(fields: Iterable[tuple[str, Made]]) -> Made:
+        """A struct of these fields."""
+        fields = tuple(fields)
+        return replace(Made.of(made for _, made in fields), fields=fields)
+
     @staticmethod
     def of(parts: Iterable[Made]) -> Made:
         """What is made of several parts."""
         filled = [part for part in parts if part.values or part.conditions]
-        if len(filled) < 2:
+        if len(filled) < 2 and not any(part.fields for part in filled):
             return filled[0] if filled else NOTHING
         return Made(
             frozenset().union(*(part.values for part in filled)),

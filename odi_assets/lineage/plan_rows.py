@@ -35,6 +35,10 @@ _DECIDES = {
 }
 """Operators that give the rows below them, by the fields that decide which, or in which order."""
 _LEFT_ONLY = ("LeftSemi", "LeftAnti")
+_ONE_VALUE = frozenset(
+    {"Alias", "AggregateExpression", "WindowExpression", "Max", "Min", "First", "Last", "AnyValue", "MaxBy", "MinBy"}
+)
+"""Expressions that give one of the values that they are of, as it is."""
 _PYTHON = ("Pandas", "MapInArrow", "InArrow", "MapPartitions", "FlatMap", "TypedFilter", "AppendColumns", "WithState")
 
 
@@ -291,7 +295,17 @@ class _PlanReader:
             return Made.of(self._made(child, outer, outer) for child in node.expressions("e"))
         if "plan" in node.fields:
             return self._subquery(node, {**outer, **made})
+        if node.kind == "CreateNamedStruct":
+            names, parts = node.children[::2], node.children[1::2]
+            pairs = zip(names, parts, strict=True)
+            return Made.struct((_text(name), self._made(part, made, outer)) for name, part in pairs)
         values, conditions = _split(node)
+        if node.kind in _ONE_VALUE and len(values) == 1:
+            value = self._made(values[0], made, outer).under(self._all(conditions, made, outer))
+            return value.greatest() if node.kind in ("Max", "Min") else value
+        if node.kind == "GetStructField":
+            value = self._made(values[0], made, outer)
+            return value.fields[int(node.fields["ordinal"])][1] if value.fields else value
         return Made.of(
             [*(self._made(child, made, outer) for child in values), Made(NONE, self._all(conditions, made, outer))]
         )
@@ -300,6 +314,10 @@ class _PlanReader:
         level = self._level(_tree(node.fields["plan"]), outer)
         made = Made.of([*(level.made[number] for _, number in level.output), Made(NONE, level.decided)])
         return made.deciding() if node.kind == "Exists" else made
+
+
+def _text(literal: _Tree) -> str:
+    return str(literal.fields.get("value"))
 
 
 def _split(node: _Tree) -> tuple[list[_Tree], list[_Tree]]:
@@ -314,6 +332,8 @@ def _split(node: _Tree) -> tuple[list[_Tree], list[_Tree]]:
         return parts[:1], parts[1:]
     if node.kind == "WindowSpecDefinition":
         return [], parts
+    if node.kind == "PivotFirst":
+        return parts[1:], parts[:1]
     return parts, []
 
 

@@ -110,6 +110,13 @@ select day, v, count(*) c from a group by grouping sets ((1), (2))
 select day as d, v, count(*) c from a group by rollup (2, 1)
 select day, v, count(*) c from a group by 1, cube (2)
 select id from a order by (1)
+select m.v, m['ts'] t, x.m.ts u, m from (select id, max(struct(ts, v)) filter (where id > 1) m from a group by id) x
+select struct(v as x, a.id, v + 1).x q, struct(struct(v, id) as p, ts).p.id z from a
+select first(struct(v, id)).id f, max_by(struct(v, id), ts).v g, min(struct(ts, v)).ts m from a
+select (max(struct(ts, v)) over (partition by id)).v w from a
+select x.p.v from (select named_struct('v', s.x, 'w', day) p from a) x where x.p.w = 'x'
+select k['v'].x y, k['w'] z from (select struct(s as v, id as w) k from a)
+select p.id, p.v from (select if(id > 1, struct(id, v), struct(v as id, id as v)) p from a)
 """
 
 
@@ -127,6 +134,19 @@ def test_the_text_and_the_plan_of_a_query_say_the_same(sql: str, spark: SparkSes
         for name, frame in frames(spark).items():
             frame.createOrReplaceTempView(name)
         assert shown(query_rows(sql, VIEWS)) == shown(frame_rows(spark.sql(sql), {}))
+
+
+def test_the_column_of_a_pivot_decides_and_the_aggregate_goes_in(spark: SparkSession) -> None:
+    with own_session(spark):
+        for name, frame in frames(spark).items():
+            frame.createOrReplaceTempView(name)
+        for aggregates, columns in (("sum(v)", ("x", "y")), ("sum(v) t, first(v) f", ("x_t", "y_f"))):
+            pivot = f"pivot ({aggregates} for day in ('x' as x, 'y' as y))"
+            rows = shown(frame_rows(spark.sql(f"select * from (select id, day, v from a) {pivot}"), {}))
+            for column in columns:
+                values, conditions = rows[column]
+                assert values == [Origin("a", "v")]
+                assert Origin("a", "day") in conditions
 
 
 def test_a_function_is_read_from_the_plan_of_what_it_returns(spark: SparkSession) -> None:

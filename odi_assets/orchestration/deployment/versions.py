@@ -18,6 +18,10 @@ from odi_assets.orchestration.deployment.look import Look, not_looked_at, right,
 VERSIONS, SERVERS = "versions", "servers"
 _SECONDS = 20
 _FAMILY = "dagster"
+_START_AGAIN = (
+    "start its code server again (its service, container or pod; `odi dev` does so itself), whose log says why it "
+    "ended; then press Reload beside the location in the UI's Deployment page"
+)
 
 
 def look_at_packages() -> Iterator[Look]:
@@ -69,7 +73,7 @@ def _location(entry: dict[str, Any], here: dict[str, str]) -> Look:
     loaded, name = entry["locationOrLoadError"] or {}, f"code location {entry['name']}"
     if "message" in loaded or not loaded:
         why = str(loaded.get("message", "it is not loaded yet")).strip().splitlines()[0]
-        return wrong(SERVERS, f"{name} is not loaded: {why}", "see the code server's log")
+        return wrong(SERVERS, f"{name} is not loaded: {why}", _START_AGAIN)
     return _compared(
         name, {library["name"]: library["version"] for library in loaded["dagsterLibraryVersions"] or ()}, here
     )

@@ -22,8 +22,10 @@ STORED, PRESENT = "__odi_stored", "__odi_present"
 
 
 class RepeatedKeysError(TableError):
-    """Several rows of one key are left, and which of them counts is not for us to guess. Fields: example, by column what
-    such rows have in common."""
+    """Several rows of one key are left, and which of them counts is not for us to guess.
+
+    Fields: example, by column what such rows have in common.
+    """
 
 
 def one_per_key(
