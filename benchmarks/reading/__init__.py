@@ -9,6 +9,6 @@ BENCHMARK = Benchmark(
     "reading",
     "edits of each key of read, incremental, transform and write between runs: rows lost or repeated in silence, stops "
     "that lead nowhere; --steps says how many",
-    {"edits": report.edits, "cursors": report.cursors, "pairs": report.pairs},
+    {"edits": report.edits, "cursors": report.cursors, "pairs": report.pairs, "places": report.places},
     in_all=False,
 )

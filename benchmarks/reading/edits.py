@@ -377,12 +377,24 @@ def _params(node: Node, draw: random.Random, world: World) -> str | None:
     return "params: a: 2"
 
 
+def _other_place(node: Node, draw: random.Random, world: World) -> str | None:
+    """The node reads a copy of its source."""
+    del draw
+    if (name := world.copy_source()) is None:
+        return None
+    node["read"]["path"] = name if node["read"]["format"] == "delta" else f"{name}/*"
+    return f"path: {name}, a copy"
+
+
 _SAME_PLACE = {"connection": ("landing", "landing2")}
+
+TO_A_COPY = Edit("ReadConfig.path", _other_place)
 
 EDITS: tuple[Edit, ...] = (
     Edit("ReadConfig.connection", _set(_of("csv", "json", "parquet"), "connection", *_SAME_PLACE["connection"]), True),
     Edit("ReadConfig.format", _set(_of("csv", "json"), "format", "csv", "json")),
     Edit("ReadConfig.path", _set(_of("csv", "json", "parquet"), "path", "in/*", "./in/*", "in/0*", "in")),
+    TO_A_COPY,
     Edit("ReadConfig.schema_ddl", _ddl(_with_x)),
     Edit("ReadConfig.schema_ddl", _ddl(_without_v)),
     Edit("ReadConfig.schema_ddl", _ddl(_in_another_order)),

@@ -7,9 +7,10 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.harness import Options, Row
-from benchmarks.reading.edits import keys_without_edits
+from benchmarks.reading.edits import TO_A_COPY, keys_without_edits
 from benchmarks.reading.sweep import CURSORS, KINDS, Tally, sweep
 
 SETTINGS = {
@@ -35,7 +36,12 @@ def pairs(options: Options) -> list[Row]:
     return _rows(options, KINDS, at_once=2)
 
 
-def _rows(options: Options, kinds: Sequence[str], *, at_once: int = 1) -> list[Row]:
+def places(options: Options) -> list[Row]:
+    """An edit that one run meets together with another place of the source, which has a copy of it."""
+    return _rows(options, KINDS, beside=[TO_A_COPY])
+
+
+def _rows(options: Options, kinds: Sequence[str], **how: Any) -> list[Row]:
     from benchmarks.reading.server import started
     from benchmarks.snapshots.lab import session
     from odi_assets.cli.run.command import quiet_libraries
@@ -49,7 +55,7 @@ def _rows(options: Options, kinds: Sequence[str], *, at_once: int = 1) -> list[R
         spark.conf.set(name, value)
     try:
         with started() as server:
-            tally = sweep(spark, options.steps, options.seed, folder, options.say, server, kinds=kinds, at_once=at_once)
+            tally = sweep(spark, options.steps, options.seed, folder, options.say, server, kinds=kinds, **how)
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)

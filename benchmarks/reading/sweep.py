@@ -57,18 +57,20 @@ def sweep(
     edits: Sequence[Edit] = EDITS,
     kinds: Sequence[str] = KINDS,
     at_once: int = 1,
+    beside: Sequence[Edit] = (),
 ) -> Tally:
     """Make ``count`` edits of nodes whose seeds begin at ``seed`` and whose sources are drawn from ``kinds``.
 
     Args:
         at_once: how many edits one run meets together; they count as one.
+        beside: edits that are made before each of them.
     """
     tally = Tally()
     kinds = [kind for kind in kinds if server is not None or kind != "sql"]
     while tally.edits < count:
         world, draw = World(folder / "world", spark, server), random.Random(seed)
         _born(world, draw, kinds)
-        _of_base(world, draw, seed, count, tally, edits, at_once, say)
+        _of_base(world, draw, seed, count, tally, edits, at_once, beside, say)
         shutil.rmtree(folder / "world", ignore_errors=True)
         seed += 1
     return tally
@@ -82,6 +84,7 @@ def _of_base(
     tally: Tally,
     edits: Sequence[Edit],
     at_once: int,
+    beside: Sequence[Edit],
     say: Callable[[str], None],
 ) -> None:
     again = _may_repeat_ids(world.node)
@@ -98,7 +101,7 @@ def _of_base(
             return
         places = order[number * at_once : (number + 1) * at_once]
         draw_of_edits = random.Random(seed * 1000 + places[0])
-        for finding in _edited(world, draw_of_edits, [edits[place] for place in places], tally):
+        for finding in _edited(world, draw_of_edits, [*beside, *(edits[place] for place in places)], tally):
             say(f"  --seed {seed} {finding}")
         world.put_back(kept)
 
@@ -273,12 +276,7 @@ def _after_stop(
     remedies: list[tuple[str, Callable[[], None], bool]] = [("put back", lambda: _put_back(world, before), False)]
     if "--full-refresh" in fix:
         remedies.append(("full refresh", lambda: world.run(full=True), True))
-    everything_read = {fact.uid for fact in world.facts} <= loaded.keys()
-    if (
-        "odi state adopt" in fix
-        and _rows_are_same(before, world.node, world.facts)
-        and (everything_read or not _counts_all_as_loaded(before, world.node))
-    ):
+    if "odi state adopt" in fix and _rows_are_same(before, world.node, world.facts):
         remedies.append(("adopt", lambda: _adopt(world), False))
     for name, take, full in remedies:
         findings: list[str] = []
@@ -333,11 +331,6 @@ def _adopt(world: World) -> None:
         raise OdiError(f"odi state adopt: {err}")
     if code:
         raise AssertionError(f"odi state adopt ended with {code}: {err}")
-
-
-def _counts_all_as_loaded(before: str, now: dict[str, Any]) -> bool:
-    """Whether an adoption of the edit counts rows as loaded that no run has read."""
-    return increment_of(json.loads(before)) != increment_of(now)
 
 
 def _rows_are_same(before: str, now: dict[str, Any], facts: Sequence[Fact]) -> bool:

@@ -40,6 +40,7 @@ class World:
         facts: all that lie in the source.
         facts_have_x: the source has a column that the node's schema does not name.
         offered: the facts that lay in the source when runs before the last one read it.
+        copies: folders with a copy of the source, to which its place may be edited: what lands, lands there too.
     """
 
     def __init__(self, root: Path, spark: SparkSession, server: Any = None) -> None:
@@ -50,6 +51,7 @@ class World:
         self.comment = ""
         self.extra: list[dict[str, Any]] = []
         self.offered: set[int] = set()
+        self.copies: list[Path] = []
         self._offered_now: set[int] = set()
         self._landed: dict[Path, list[dict[str, Any]]] = {}
 
@@ -96,7 +98,7 @@ class World:
         for folder in self._folders():
             shutil.copytree(folder, kept / folder.name)
         there = {"facts": list(self.facts), "landed": dict(self._landed), "comment": self.comment}
-        there |= {"offered": set(self._offered_now)}
+        there |= {"offered": set(self._offered_now), "copies": list(self.copies)}
         return there | {"node": json.dumps(self.node), "folder": kept}
 
     def put_back(self, kept: Mapping[str, Any]) -> None:
@@ -106,7 +108,7 @@ class World:
         for folder in kept["folder"].iterdir():
             shutil.copytree(folder, self.root / folder.name)
         self.node, self.facts, self._landed = json.loads(kept["node"]), list(kept["facts"]), dict(kept["landed"])
-        self.comment, self._offered_now = kept["comment"], set(kept["offered"])
+        self.comment, self._offered_now, self.copies = kept["comment"], set(kept["offered"]), list(kept["copies"])
         if self.node.get("read", {}).get("format") == "sql":
             self.server.keep_rows({fact.uid for fact in self.facts})
         self.save()
@@ -135,16 +137,30 @@ class World:
         if source["format"] == "sql":
             self.server.add(rows)
         elif source["format"] == "delta":
-            deltalake.write_deltalake(str(self.root / "lake/source"), _typed(rows), mode="append")
+            for place in (self.root / "lake/source", *self.copies):
+                deltalake.write_deltalake(str(place), _typed(rows), mode="append")
         else:
             self._land_file(self.root / "landing" / "in" / f"{len(self._landed):03}.{source['format']}", rows)
+
+    def copy_source(self) -> str | None:
+        """Copy the source into a folder of its own, byte for byte and with its times, and return the folder's name; None
+        if the source is no folder."""
+        kind = self.node.get("read", {}).get("format")
+        if kind not in ("csv", "json", "parquet", "delta"):
+            return None
+        place = self.root / ("lake/source" if kind == "delta" else "landing/in")
+        copy = place.with_name(f"{place.name}_{len(self.copies) + 1}")
+        shutil.copytree(place, copy)
+        self.copies.append(copy)
+        return copy.name
 
     def land_in_format(self) -> None:
         """Write files of another format than the node's again, in that."""
         for file, rows in [*self._landed.items()]:
             kind = self.node["read"]["format"]
             if file.suffix != f".{kind}":
-                file.unlink()
+                for place in (file, *(copy / file.name for copy in self.copies)):
+                    place.unlink()
                 del self._landed[file]
                 self._land_file(file.with_suffix(f".{kind}"), rows)
 
@@ -160,6 +176,8 @@ class World:
             file.write_text("\n".join(lines) + "\n", encoding="utf-8")
         moment = 1_700_000_000 + int(file.stem)
         os.utime(file, (moment, moment))
+        for copy in self.copies:
+            shutil.copy2(file, copy)
         self._landed[file] = rows
 
     # -- runs ----------------------------------------------------------------------------------------------------------
