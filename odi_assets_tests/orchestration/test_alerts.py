@@ -23,6 +23,7 @@ from odi_assets.orchestration.automation.alert_levels import why_failed
 from odi_assets.orchestration.automation.alerts import tick
 from odi_assets.orchestration.automation.source_lag import Watch
 from odi_assets.orchestration.definitions import build_definitions
+from odi_assets.orchestration.runs.reconcile import reconcile
 from odi_assets.state.records import RunRecord, RunStatus
 from odi_assets_tests.orchestration.receivers import Mail, Web, certificate_for_localhost, mail, web
 from odi_assets_tests.orchestration.small_project import PROJECT_FILE, make_project
@@ -225,6 +226,11 @@ class TestWhatLasts:
         with monkeypatch.context() as broken:
             broken.setattr(Project, "open_state", lambda _: (_ for _ in ()).throw(StateError("state is gone")))
             assert "cannot be read: state is gone" in why_failed(there.project, NodeKey("shop", "sales"))
+        job = there.definitions.resolve_job_def("shop")
+        instance.report_run_failed(instance.create_run_for_job(job, tags=job.run_tags), "its container did not start")
+        reconcile(there.project, instance)
+        why = why_failed(there.project, NodeKey("shop", "sales"))
+        assert why == "The last run did not come to it: the run ended before it began"
 
     def test_a_node_lags_once_its_sources_have_had_something_new_for_too_long(
         self, tmp_path: Path, instance: dg.DagsterInstance, hook: Web

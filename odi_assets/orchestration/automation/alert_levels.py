@@ -104,7 +104,8 @@ def _given_up(project: Project, instance: dg.DagsterInstance) -> Iterator[tuple[
 
 
 def why_failed(project: Project, key: NodeKey) -> str:
-    """What the last run of a node failed at, in it or in a node above it, as a sentence; empty if no run failed."""
+    """What the last run of a node failed at, in it or in a node above it, or why it did not come to the node, as a
+    sentence; empty if no run failed."""
     try:
         state = project.open_state()
         last = next(iter(state.list_runs(pipeline=key.pipeline, node=key.node, limit=1)), None)
@@ -114,7 +115,9 @@ def why_failed(project: Project, key: NodeKey) -> str:
     failed = (row for row in rows if row.error and row.status is not RunStatus.SKIPPED)
     errors = {NodeKey(row.pipeline_name, row.node_name): row.error for row in failed}
     failed_node = next((above for above in _with_above(project, key) if above in errors), None)
-    return f"The last run failed at {failed_node}: {errors[failed_node]}" if failed_node is not None else ""
+    if failed_node is not None:
+        return f"The last run failed at {failed_node}: {errors[failed_node]}"
+    return f"The last run did not come to it: {last.error}" if last is not None and rows and last.error else ""
 
 
 def _with_above(project: Project, key: NodeKey) -> Iterator[NodeKey]:
