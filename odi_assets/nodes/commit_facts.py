@@ -159,6 +159,7 @@ class CommitFacts:
         stream: of a stream node: the batch whose rows are in the table from this commit on.
         known_by: by what the node's write knows the rows that are in the table from this commit on (see
             ``planning.known_rows``).
+        quarantine: of a node with a quarantine: the increment's bad rows (see ``execution.checks.bad_rows``).
     """
 
     node: str
@@ -188,6 +189,7 @@ class CommitFacts:
     store: Mapping[str, Any] | None = None
     stream: StreamFacts | None = None
     known_by: Mapping[str, Any] | None = None
+    quarantine: Mapping[str, Any] | None = None
 
     def origin(self, table_id: str | None) -> HwmOrigin:
         """What the HWM of this commit is of."""

@@ -17,7 +17,7 @@ from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import app_ids
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.request import partition_label
-from odi_assets.nodes.result import PARTIAL, REWIND, NodeResult
+from odi_assets.nodes.result import PARTIAL, QUARANTINED, REWIND, NodeResult
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 
@@ -131,11 +131,13 @@ def _ended(attempt: NodeAttempt) -> tuple[RunStatus, str | None]:
 def _metrics(project: Project, attempt: NodeAttempt, stamps: Sequence[CommittedStamp]) -> dict[str, Any]:
     stamp, facts = stamps[0], CommitFacts.of(stamps[0])
     written = [CommitFacts.of(commit_stamp).rows_written for commit_stamp in stamps]
+    bad = [said.get("rows", 0) for stamp in stamps if (said := CommitFacts.of(stamp).quarantine) is not None]
     counted = {
         "rows_written": None if None in written else sum(rows or 0 for rows in written),
         "rows_updated": facts.rows_updated,
         "mode": facts.mode,
         "increment": facts.increment,
+        QUARANTINED: sum(bad) if bad else None,
     }
     target = TableHandle.open(project.target(attempt.key), stamp.version)
     return {

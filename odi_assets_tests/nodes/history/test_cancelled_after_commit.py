@@ -73,3 +73,15 @@ def test_a_row_that_is_written_afterwards_has_the_mark_of_before(box: Sandbox) -
     assert written.hwm_before is not None
     assert (written.hwm_before["path"], written.hwm_after["path"]) == ("a.csv", "b.csv")
     assert written.hwm_before == own.hwm_before
+
+
+def test_a_row_that_is_written_afterwards_says_how_many_rows_went_to_the_quarantine(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    checks = "    checks: [{range: {column: id, max: 5}}]\n    quarantine: n_bad\n"
+    box = Sandbox(tmp_path, spark, NODE.replace("    write:", f"{checks}    write:"))
+    box.land("a.csv", ["1", "7", "2", "8"])
+    own = box.run("n").metrics
+    (attempt,) = last_attempts(box.project, KEY, box.table("n"))
+    assert own["rows_quarantined"] == 2
+    assert row_of(box.project, attempt).metrics["rows_quarantined"] == 2
