@@ -428,7 +428,7 @@ def _require_all_loaded(
     if same_source(then, source.identity, moved=True):
         _require_read_out(node, source.followed_by(increment).unwaited, former_value, ties, spark)
         return []
-    former = former_source(node, then, increment)
+    former = former_source(node, source, then, increment)
     try:
         if former is not None:
             _require_read_out(node, former, former_value, ties, spark)

@@ -19,6 +19,7 @@ WAYS = {
     "files": FROM_FILES,
     "versions": "inputs: {raw: {node: raw, incremental: version}}",
     "a column": "inputs: {raw: {node: raw, incremental: {mode: stateful, column: id}}}",
+    "a column of files": FROM_FILES.replace("files}", "{mode: stateful, column: id}}"),
     "files elsewhere": FROM_FILES.replace("a/*", "b/*"),
 }
 NODES = """
@@ -60,6 +61,7 @@ class Moving:
         ("a column", "files"),
         ("files", "a column"),
         ("files elsewhere", "a column"),
+        ("a column of files", "files elsewhere"),
     ],
 )
 def test_a_place_that_still_holds_rows_for_the_node_refuses_the_adoption_and_the_named_way_loads_them(
