@@ -143,8 +143,8 @@ class World:
             self._land_file(self.root / "landing" / "in" / f"{len(self._landed):03}.{source['format']}", rows)
 
     def copy_source(self) -> str | None:
-        """Copy the source into a folder of its own, byte for byte and with its times, and return the folder's name; None
-        if the source is no folder."""
+        """Copy the source into a folder of its own, with its times, and return the folder's name; None if the source is
+        no folder."""
         kind = self.node.get("read", {}).get("format")
         if kind not in ("csv", "json", "parquet", "delta"):
             return None

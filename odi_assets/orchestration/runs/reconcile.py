@@ -179,9 +179,7 @@ def _attempts(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance
     return begun + _never_begun(project, run, instance, first, last)
 
 
-def _begun(
-    project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance, first: NodeAttempt
-) -> list[NodeAttempt]:
+def _begun(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance, first: NodeAttempt) -> list[NodeAttempt]:
     """The attempts that began, the last of a node after those before it.
 
     Args:

@@ -1,4 +1,4 @@
-"""A node that reads another table of the database in another way: what the former table still holds for it is not lost."""
+"""A node reads another table in another way: what the former table still holds for it is not lost."""
 
 from __future__ import annotations
 
