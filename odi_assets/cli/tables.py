@@ -105,7 +105,7 @@ def _maintained(
     quarantine = maintain_quarantine(project, key, options, own.rewindable_from) if own else None
     if quarantine:
         yield "quarantine", quarantine
-    yield from maintain_beside(project, key, options).items()
+    yield from maintain_beside(project, state, key, options).items()
 
 
 def _mb(number: int) -> str:

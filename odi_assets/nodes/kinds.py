@@ -171,6 +171,16 @@ class NodeKind:
         del node, table
         return ()
 
+    def log_needed_from(self, node: Node, table: TableHandle) -> int | None:
+        """The oldest version of a table of an input that its log has to hold for a node without an HWM to read on; None
+        if it needs none.
+
+        Raises:
+            CheckpointError, TableError: it cannot be seen how far the node has read.
+        """
+        del node, table
+        return None
+
     # -- what agrees with what
 
     def examine(self, node: Node, target: TableHandle) -> Iterable[Disagreement]:

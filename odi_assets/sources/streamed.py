@@ -236,6 +236,11 @@ class StreamedSource(ABC):
         del start
         return set()
 
+    def log_needed_from(self, end: Offset) -> int | None:
+        """Of a table, the oldest version that its log has to hold for the batches after an offset."""
+        del end
+        return None
+
     def upstream_version(self, end: Offset) -> int | None:
         """Of the table of an upstream node, the version up to which a batch that ends at an offset has read it."""
         del end

@@ -12,7 +12,7 @@ from odi_assets.nodes.kinds import GoesAlong, NodeKind
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.request import RunRequest
-from odi_assets.streams.planning.inputs import unread_versions
+from odi_assets.streams.planning.inputs import log_needed_from, unread_versions
 from odi_assets.streams.planning.kept_rows import kept_tables
 from odi_assets.streams.planning.marks import Match, checkpoint_base, stream_marks
 from odi_assets.streams.planning.plan import StreamPlan, planned_stream
@@ -63,6 +63,9 @@ class StreamKind(NodeKind):
 
     def unread_versions(self, node: Node, table: TableHandle) -> tuple[int, ...]:
         return unread_versions(node, table)
+
+    def log_needed_from(self, node: Node, table: TableHandle) -> int | None:
+        return log_needed_from(node, table)
 
     def examine(self, node: Node, target: TableHandle) -> Iterable[Disagreement]:
         from odi_assets.streams.recovery.doctor import checkpoint_and_table

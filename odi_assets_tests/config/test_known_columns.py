@@ -65,6 +65,11 @@ def greedy(df, **more):
         ("keys: [id]", "keys: [id], delete_when: nope", "`nope` is no column of `read.schema`"),
         ("keys: [id]", "keys: [id], delete_when: day", "`day` is date and not boolean"),
         ("keys: [id]", "keys: [id], partition_by: [nope]", "`nope` is no column of `read.schema`"),
+        ("column: at", "column: AT", "`AT` is `at` in `read.schema`, and capitals count here: write `at`"),
+        ("column: at", "column: at, fallback_column: AT", "`AT` is `at` in `read.schema`, and capitals count"),
+        ("keys: [id]", "keys: [ID]", "`ID` is `id` in `read.schema`, and capitals count here: write `id`"),
+        ("keys: [id]", "keys: [id], only_if_newer: AT", "`AT` is `at` in `read.schema`, and capitals count here"),
+        ("keys: [id]", "keys: [id], partition_by: [DAY]", "`DAY` is `day` in `read.schema`, and capitals count here"),
     ],
 )
 def test_a_column_that_the_schema_lacks_or_has_otherwise_is_a_mistake(
@@ -103,7 +108,7 @@ def test_what_a_query_gives_is_known_as_far_as_its_text_tells(tmp_path: Path, ol
 @pytest.mark.parametrize(
     ("node", "old", "new"),
     [
-        (NODE, "keys: [id]", "keys: [ID], only_if_newer: At, delete_when: GONE, partition_by: [Day]"),
+        (NODE, "keys: [id]", "keys: [id], delete_when: GONE"),
         (NODE, "column: at", "column: at, initial_value: 2024-01-31, watermark_lag: 2h"),
         (NODE, "column: at", "column: s, date_format: eu, fallback_column: s, initial_value: 2024-01-31"),
         (NODE, "id BIGINT,", "id BIGINT COMMENT 'the, key', `odd ``name` STRING,"),

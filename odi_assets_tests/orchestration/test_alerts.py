@@ -114,6 +114,20 @@ class TestARunThatFailed:
         ((_, alert),) = hook.posts
         assert alert["message"] == "its process is gone\n→ the next run takes in what this one left: odi run shop"
 
+    def test_whose_process_was_killed_names_the_node_though_history_has_no_row_yet(
+        self, tmp_path: Path, instance: dg.DagsterInstance, hook: Web
+    ) -> None:
+        there = Location(tmp_path, instance, to("webhook", hook))
+        there.tick()
+        job = there.definitions.resolve_job_def("shop")
+        run = instance.create_run_for_job(job, tags=job.run_tags)
+        step = dg.DagsterEvent(dg.DagsterEventType.STEP_START.value, "shop", step_key="shop__raw_sales")
+        instance.report_dagster_event(step, run.run_id)
+        instance.report_run_failed(run, "its process is gone")
+        there.tick()
+        ((_, alert),) = hook.posts
+        assert alert["message"] == "raw_sales: the run vanished before this node ended; it had committed nothing"
+
     def test_of_somebody_else_is_not_posted(self, tmp_path: Path, instance: dg.DagsterInstance, hook: Web) -> None:
         there = Location(tmp_path, instance, to("webhook", hook))
         there.tick()

@@ -37,10 +37,19 @@ def wrong_columns(project: ProjectView) -> Iterator[Mistake]:
         yield from _of_inputs(project, node)
 
 
-def _missing(name: str, columns: KnownColumns, whose: str, at: Path) -> Iterator[Mistake]:
+def _missing(name: str, columns: KnownColumns, whose: str, at: Path, *, as_written: bool = True) -> Iterator[Mistake]:
+    """Find a name that is no column.
+
+    Args:
+        as_written: the name is in marks or in the table's layout, where capitals count. Else Spark looks for it, which
+            knows none.
+    """
     if name and not columns.has(name):
         listed = ", ".join(columns.names)
         yield about(name, f"is no column of {whose}: {listed}", at=at, suggestion=closest(name, columns.names))
+    elif name and as_written and name not in columns.names:
+        known = next(column for column in columns.names if column.casefold() == name.casefold())
+        yield about(name, f"is `{known}` in {whose}, and capitals count here: write `{known}`", at=at)
 
 
 def _cursors(read: ReadConfig, columns: KnownColumns, at: Path) -> Iterator[Mistake]:
@@ -103,7 +112,7 @@ def _of_write(node: NodeView, columns: KnownColumns) -> Iterator[Mistake]:
             yield from _missing(name, columns, whose, (*at, key, i))
     for key, column in {"only_if_newer": write.only_if_newer, "delete_when": write.delete_when}.items():
         if column is not None:
-            yield from _missing(column, columns, whose, (*at, key))
+            yield from _missing(column, columns, whose, (*at, key), as_written=key == "only_if_newer")
     kind = columns.kind(write.delete_when) if write.delete_when else None
     if kind not in (None, "boolean"):
         text = f"is {kind} and not boolean: make it a condition in the transform, as {write.delete_when} = 'D'"

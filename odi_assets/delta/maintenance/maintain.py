@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import unquote
 
-from pyarrow.fs import FileInfo, FileSelector
+from pyarrow.fs import FileSelector
 
 from odi_assets.connections.location import Location
 from odi_assets.delta.damage import file_system
@@ -142,9 +142,9 @@ def _checkpoint(location: Location, *, keep_log: bool) -> int:
             handle.table.create_checkpoint()
         sync_commit(location, handle.table.version())
         return 0
-    before = len(_log_files(location))
+    before = _log_files(location)
     handle.shorten_log()
-    return before - len(_log_files(location))
+    return len(before - _log_files(location))
 
 
 def is_recent(handle: TableHandle, version: int) -> bool:
@@ -159,10 +159,9 @@ def is_recent(handle: TableHandle, version: int) -> bool:
     return written is not None and datetime.now(UTC) - written < int(match[1]) * _UNITS[match[2]]
 
 
-def _log_files(location: Location) -> list[FileInfo]:
+def _log_files(location: Location) -> set[str]:
     with deltalake_calls("listing the log of the Delta table", location):
-        infos: list[FileInfo] = file_system(location).get_file_info(FileSelector("_delta_log"))
-        return infos
+        return {info.path for info in file_system(location).get_file_info(FileSelector("_delta_log"))}
 
 
 def rewindable_from(handle: TableHandle) -> int:

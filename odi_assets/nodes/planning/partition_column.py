@@ -25,12 +25,21 @@ def require_partition_column(node: Node, label: str, columns: Sequence[str]) -> 
     The first run reads all of the source and would succeed. Each later one would not know what to replace.
     """
     column = partition_column(node)
-    if column is not None and column not in columns:
+    if column is None or column in columns:
+        return
+    same = next((name for name in columns if name.casefold() == column.casefold()), None)
+    if same is not None:
         raise ConfigError(
-            f"{node} is written by partitions of `{column}`, and {label} has no such column: it is not known which "
-            "partitions its new rows affect",
-            fix=f"write what is read with `append` or `upsert`, and let a second node, which finds `{column}` in its "
-            "input, write by partitions",
+            f"{node} is written by partitions of `{column}`, and {label} has `{same}`: capitals count here",
+            fix=f"write `{same}` in the project file",
             node=str(node),
             column=column,
         )
+    raise ConfigError(
+        f"{node} is written by partitions of `{column}`, and {label} has no such column, but {', '.join(columns)}: it "
+        "is not known which partitions its new rows affect",
+        fix=f"write what is read with `append` or `upsert`, and let a second node, which finds `{column}` in its "
+        "input, write by partitions",
+        node=str(node),
+        column=column,
+    )

@@ -12,7 +12,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
-from odi_assets.nodes.planning.identity import matched
+from odi_assets.nodes.planning.identity import matched, same_sources
 from odi_assets.sources.marks import CursorMark, LoadedRange, Mark
 
 if TYPE_CHECKING:
@@ -26,6 +26,18 @@ if TYPE_CHECKING:
         def get_entry(self, key: str, *, deleted: bool = False) -> HwmEntry | None:
             """As of ``StateBackend``."""
             ...
+
+
+def marks_in_state(node: Node, entry: HwmEntry) -> dict[str, Mark]:
+    """The marks of a node's sources by an HWM entry of state, each under the name that its source has now.
+
+    Raises:
+        IncrementError: the HWM does not fit the node.
+        StateError: what the HWM is of cannot be read.
+    """
+    origin = HwmOrigin.from_json(entry.origin)
+    names, measures = same_sources(node, origin), origin.measures if origin is not None else None
+    return node.marks(NodeMark.in_state(entry), measures=measures, names=names, typed=entry.value_type is not None)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError, IncrementError, OdiError, StateError, TableError
-from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
+from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.checks.bad_rows import out_of_step as quarantine_out_of_step
 from odi_assets.nodes.execution.checks.quarantine import is_lost, lost_rows
 from odi_assets.nodes.history.attempts import NodeAttempt, open_attempts
@@ -19,8 +19,8 @@ from odi_assets.nodes.history.repair import GRACE, attempt_of, own_rows, stamps_
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.planning.apply import AppliedLogs
-from odi_assets.nodes.planning.identity import require_own, same_sources
-from odi_assets.nodes.planning.start import Start, marks_of, table_and_start
+from odi_assets.nodes.planning.identity import require_own
+from odi_assets.nodes.planning.start import Start, marks_in_state, marks_of, table_and_start
 from odi_assets.nodes.planning.target_check import require_hwm_known, what_is_behind
 from odi_assets.nodes.planning.writers import require_own_quarantine
 from odi_assets.nodes.project import Project
@@ -320,9 +320,7 @@ def _inputs(node: Node, state: StateBackend) -> Iterator[Disagreement]:
     entry = state.get_entry(node.state_key)
     if entry is None:
         return
-    origin = HwmOrigin.from_json(entry.origin)
-    names, measures = same_sources(node, origin), origin.measures if origin is not None else None
-    marks = node.marks(NodeMark.in_state(entry), measures=measures, names=names, typed=entry.value_type is not None)
+    marks = marks_in_state(node, entry)
     for source in node.sources:
         mark = marks.get(source.name)
         unreachable = source.why_unreachable(mark) if mark is not None else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.damage import damaged, read_log
@@ -24,11 +25,12 @@ from odi_assets.nodes.execution.checks.bad_rows import BadRows
 from odi_assets.nodes.execution.checks.quarantine import bring_in_step
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
-from odi_assets.nodes.planning.start import start_of
+from odi_assets.nodes.planning.start import marks_in_state, start_of
 from odi_assets.nodes.planning.writers import other_quarantiner, quarantine_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import lost_remedy, lost_text
 from odi_assets.sources.files.loaded import ledger
+from odi_assets.sources.marks import VersionMark
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.engine import engine_of
 from odi_assets.util.words import counted
@@ -39,9 +41,10 @@ def maintain_node(
 ) -> Maintenance | None:
     """Maintain the table of ``key``; None if there is none yet.
 
-    The log is not cleaned if the node's last commit is older than the log's retention and alone holds what the next
-    plan needs: its HWM, if state does not have it; which rows tied with the HWM are loaded, if the node reads with a
-    closed boundary and writes without keys. Files that stream nodes of the project have not read yet stay.
+    The log is not cleaned if a commit that is older than the log's retention is still needed: by the node's next plan,
+    for its HWM, if state does not have it, or for which rows tied with the HWM are loaded, if the node reads with a
+    closed boundary and writes without keys; or by a node of the project that follows the table's versions and has read
+    up to that commit. Files that stream nodes of the project have not read yet stay.
 
     Raises:
         DamagedTableError: data files are gone or cut.
@@ -52,7 +55,7 @@ def maintain_node(
     if not handle.exists:
         return None
     _require_whole(f"the table of {key}", handle, lambda lost: lost_remedy(Node.of(project, key), handle, lost))
-    why = _needed_for(Node.of(project, key), state, handle)
+    why = _needed_for(Node.of(project, key), state, handle) or _needed_below(project, state, handle)
     unread = _unread_versions(project, handle)
     kept = sorted({*options.keep_versions, *(version for versions in unread.values() for version in versions)})
     options = replace(options, keep_log=options.keep_log or why is not None, keep_versions=tuple(kept))
@@ -98,7 +101,9 @@ def maintain_quarantine(project: Project, key: NodeKey, options: MaintenanceOpti
     return replace(done, notes=tuple(filter(None, (_of_young_orphans(done.young_orphans),))))
 
 
-def maintain_beside(project: Project, key: NodeKey, options: MaintenanceOptions) -> dict[str, Maintenance]:
+def maintain_beside(
+    project: Project, state: StateBackend, key: NodeKey, options: MaintenanceOptions
+) -> dict[str, Maintenance]:
     """Maintain the tables that the kind of ``key`` keeps beside its own, such as rows that a stream gives up; by their
     keys in the project file.
 
@@ -117,10 +122,11 @@ def maintain_beside(project: Project, key: NodeKey, options: MaintenanceOptions)
         unread = _unread_versions(project, handle)
         last = {stamp.app_id: stamp.version for stamp in reversed(list(handle.stamps()))}
         kept = sorted({*options.keep_versions, *(version for versions in unread.values() for version in versions)})
-        keep_log = options.keep_log or not all(is_recent(handle, version) for version in last.values())
+        why = _needed_below(project, state, handle)
+        keep_log = options.keep_log or why is not None or not all(map(partial(is_recent, handle), last.values()))
         options_here = replace(options, keep_log=keep_log, keep_versions=tuple(kept))
         maintenance = engine_of(location).maintain(location, options_here, {"node": str(key)})
-        notes = (_of_unread(unread), _of_young_orphans(maintenance.young_orphans))
+        notes = (why, _of_unread(unread), _of_young_orphans(maintenance.young_orphans))
         done[which] = replace(maintenance, notes=tuple(filter(None, notes)))
     return done
 
@@ -211,6 +217,28 @@ def _needed_for(node: Node, state: StateBackend, handle: TableHandle) -> str | N
         return None
     ahead = start_of(node, state.get_entry(node.state_key), handle).repaired
     return _AHEAD if ahead else _TIED if _remembers_ties(CommitFacts.of(stamp)) else None
+
+
+def _needed_below(project: Project, state: StateBackend, handle: TableHandle) -> str | None:
+    """Why the log of a table is kept for nodes that follow its versions, in words; None if they need only commits that
+    are younger than its retention."""
+    readers = []
+    for key in project.graph.nodes:
+        node = Node.of(project, key)
+        kind = node.kind
+        version = _read_up_to(node, state, handle) if kind.keeps_hwm else kind.log_needed_from(node, handle)
+        # What is gone from the log already does not come back.
+        if version is not None and not is_recent(handle, version) and actions_at(handle.location, version) is not None:
+            readers.append(f"{key} has read it up to version {version}")
+    return f"its log was kept whole, because {' and '.join(readers)}" if readers else None
+
+
+def _read_up_to(node: Node, state: StateBackend, handle: TableHandle) -> int | None:
+    """The version up to which a node that follows the versions of a table has read it; None if it does not."""
+    own = [source.name for source in node.sources if source.uri == handle.location.uri and source.follows]
+    entry = state.get_entry(node.state_key) if own else None
+    marks = marks_in_state(node, entry) if entry is not None else {}
+    return min((mark.version for name in own if isinstance(mark := marks.get(name), VersionMark)), default=None)
 
 
 _AHEAD = (

@@ -20,7 +20,7 @@ from odi_assets.delta.history import commit_digest
 from odi_assets.delta.maintenance.restore import removed_files
 from odi_assets.delta.protocol import require_readable
 from odi_assets.delta.table import LiveFile, TableHandle
-from odi_assets.errors import SourceError
+from odi_assets.errors import SourceError, TableError
 from odi_assets.sources.streamed import Offset
 
 _PASSED_OVER = 50
@@ -165,6 +165,19 @@ class AppendedFiles:
 
     def _lists(self, handle: TableHandle, start: Offset, upto: int) -> Iterator[tuple[int, list[LiveFile]]]:
         """From the version of ``start`` on, each version and its list of files, always in the same order."""
+        try:
+            yield from self._lists_of_log(handle, start, upto)
+        except TableError as error:
+            if type(error) is not TableError or "version" not in error.fields:
+                raise
+            raise SourceError(
+                f"{self.label}: its log does not hold version {error.version} any more, and the stream has read up to "
+                f"version {start['version']}",
+                fix=_FROM_ITS_BEGINNING,
+                path=self.location.uri,
+            ) from error
+
+    def _lists_of_log(self, handle: TableHandle, start: Offset, upto: int) -> Iterator[tuple[int, list[LiveFile]]]:
         first = int(start["version"])
         if first == int(start["since"]):
             yield first, _by_age(TableHandle.open(self.location, first))

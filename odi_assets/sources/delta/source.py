@@ -13,7 +13,14 @@ from odi_assets.connections.location import Location
 from odi_assets.delta.changes import is_other_history, table_change
 from odi_assets.delta.damage import require_no_remains
 from odi_assets.delta.files.pruning import files_in_box, files_in_partitions, values_of
-from odi_assets.delta.history import TableCommit, commit_at, replaces_rows, restored_version, versions_in_effect
+from odi_assets.delta.history import (
+    TableCommit,
+    actions_at,
+    commit_at,
+    replaces_rows,
+    restored_version,
+    versions_in_effect,
+)
 from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.delta.position import table_position
 from odi_assets.delta.protocol import BY_FILES
@@ -224,6 +231,9 @@ class DeltaTableSource(StreamableSource):
             return f"the table of {self.label} {other_table(mark, handle)}"
         if mark.version > int(handle.version or 0):
             return f"the table of {self.label} is at version {handle.version}"
+        following = mark.version + 1
+        if following <= int(handle.version or 0) and handle.once(actions_at, following) is None:
+            return f"version {following}, from which it would read on, is not in the table's log any more"
         return None
 
     def losses(self, mark: Mark | None, then: Position | None, since: int | None) -> Iterable[Loss]:

@@ -74,6 +74,9 @@ class StreamedTable(StreamedSource):
                 raise
             return set()
 
+    def log_needed_from(self, end: Offset) -> int | None:
+        return int(end["version"])
+
     def upstream_version(self, end: Offset) -> int | None:
         return int(end["version"]) if self.source.is_upstream else None
 

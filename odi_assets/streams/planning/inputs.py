@@ -14,7 +14,7 @@ from odi_assets.errors import IdentityMismatchError, SourceError
 from odi_assets.nodes.node import Node, app_id
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.sources.reads import PlannedRead
-from odi_assets.sources.streamed import ReadBefore, StreamedSource, StreamRead, streamed
+from odi_assets.sources.streamed import Offset, ReadBefore, StreamedSource, StreamRead, streamed
 from odi_assets.streams.planning.marks import StreamMarks, in_effect, settings_of, stream_marks, stream_stamps
 from odi_assets.streams.query.progress_log import ProgressLog
 from odi_assets.util.words import counted
@@ -104,11 +104,28 @@ def unread_versions(node: Node, handle: TableHandle) -> tuple[int, ...]:
     Raises:
         CheckpointError, TableError: it cannot be seen how far the stream has read.
     """
+    return tuple(sorted({version for source, end in _ends_in(node, handle) for version in source.unread_in(end)}))
+
+
+def log_needed_from(node: Node, handle: TableHandle) -> int | None:
+    """The oldest version of a table that its log has to hold for the next batches of a stream node; None if it reads
+    nothing of the table, or has not begun.
+
+    Raises:
+        CheckpointError, TableError: it cannot be seen how far the stream has read.
+    """
+    versions = (source.log_needed_from(end) for source, end in _ends_in(node, handle))
+    return min((version for version in versions if version is not None), default=None)
+
+
+def _ends_in(node: Node, handle: TableHandle) -> Iterator[tuple[StreamedSource, Offset]]:
+    """The inputs that are this table, each with the offset up to which it is read."""
     own = [source for source in stream_inputs(node) if source.source.uri == handle.location.uri]
     last = stream_marks(node, TableHandle.open(node.target.location)).last if own else None
-    ends = [(last.offsets.get(source.name) or {}).get("end") for source in own] if last is not None else []
-    versions = {version for source, end in zip(own, ends, strict=False) if end for version in source.unread_in(end)}
-    return tuple(sorted(versions))
+    for source in own:
+        end = (last.offsets.get(source.name) or {}).get("end") if last is not None else None
+        if end:
+            yield source, end
 
 
 def read_before(

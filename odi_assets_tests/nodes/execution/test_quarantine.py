@@ -615,8 +615,9 @@ def test_a_run_of_a_partition_needs_no_quarantine_as_long_as_no_row_is_bad(tmp_p
     assert (box.good(), box.bad()) == ([(1, 5.0)], [(2, -3.0, NEGATIVE)])
 
 
-def test_checks_send_rows_of_no_partition_to_the_quarantine(tmp_path: Path, spark: SparkSession) -> None:
-    checks = "- accepted_values: {column: day, values: ['2024-01-01']}\n    - not_null: day"
+@pytest.mark.parametrize("day", ["day", "DAY"])
+def test_checks_send_rows_of_no_partition_to_the_quarantine(day: str, tmp_path: Path, spark: SparkSession) -> None:
+    checks = f"- accepted_values: {{column: {day}, values: ['2024-01-01']}}\n    - not_null: {day}"
     text = BY_DAY.replace("every: day, start: 2024-01-01", "values: [2024-01-01]")
     box = Orders.__new__(Orders)
     Sandbox.__init__(box, tmp_path, spark, text.replace("- range: {column: amount, min: 0}", checks))
@@ -624,7 +625,7 @@ def test_checks_send_rows_of_no_partition_to_the_quarantine(tmp_path: Path, spar
     box.run("raw")
     box.run("orders")
     assert box.good() == [(1, 5.0)]
-    assert box.bad() == [(2, 6.0, "accepted_values_day"), (3, 7.0, "not_null_day")]
+    assert box.bad() == [(2, 6.0, f"accepted_values_{day}"), (3, 7.0, f"not_null_{day}")]
 
 
 def test_a_rewind_takes_the_undone_rows_out_of_the_quarantine_and_they_come_back_once(

@@ -31,6 +31,17 @@ def test_the_first_run_stops_where_each_later_one_would(
     assert not box.table("days").exists
 
 
+def test_a_column_in_other_capitals_is_named(tmp_path: Path, spark: SparkSession) -> None:
+    box = Sandbox(tmp_path, spark, NODE)
+    spark.sql("SELECT 1 AS id, TIMESTAMP '2024-01-01' AS at, DATE '2024-01-01' AS DAY").write.parquet(
+        str(tmp_path / "landing/in")
+    )
+    with pytest.raises(
+        ConfigError, match=r"partitions of `day`, and .* has `DAY`: capitals count here.*\n.*write `DAY`"
+    ):
+        box.run("days")
+
+
 OF_A_TABLE = """
 - pipeline: p
   nodes:

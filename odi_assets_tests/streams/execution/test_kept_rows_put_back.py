@@ -280,17 +280,17 @@ def test_kept_rows_are_compacted_and_come_and_go_with_their_batches_all_the_same
         ends.append(batches(box)[-1][0])
     node, (before, last), kept = Node.of(box.project, KEY), ends, (late(box), unmatched(box))
     assert kept[0] == ["late", "later"]
-    done = maintain_beside(box.project, KEY, MaintenanceOptions())
+    done = maintain_beside(box.project, box.state, KEY, MaintenanceOptions())
     assert {which: one.after.files for which, one in done.items()} == {"late_rows": 1, "unmatched_rows": 1}
     assert all(one.compaction.files_removed > 1 for one in done.values())
     for _ in range(2):
         go(box, at_batch(node, before))
         assert late(box) == ["late"]
-        maintain_beside(box.project, KEY, MaintenanceOptions())
+        maintain_beside(box.project, box.state, KEY, MaintenanceOptions())
         assert maintain_node(box.project, box.state, KEY, MaintenanceOptions()) is not None
         go(box, at_batch(node, last))
         assert (late(box), unmatched(box)) == kept
-        maintain_beside(box.project, KEY, MaintenanceOptions())
+        maintain_beside(box.project, box.state, KEY, MaintenanceOptions())
     assert kinds(box) == []
     assert box.plan("matched").nothing_new
     hours(box, [5])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.delta.maintenance.maintain import MaintenanceOptions
-from odi_assets.errors import SourceError
+from odi_assets.delta.maintenance.maintain import Maintenance, MaintenanceOptions
+from odi_assets.errors import OdiError, SourceError
 from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.nodes.recovery.maintenance import maintain_node
 from odi_assets_tests.cli.shop import odi
@@ -27,6 +29,11 @@ PIPELINE = """
     inputs: {raw: {node: raw}}
     stream: {inputs: {raw: {max_files_per_batch: 1}}}
     write: {connection: lake, path: below, mode: append}
+"""
+READER = """
+  - name: versions
+    inputs: {raw: {node: raw, incremental: version}}
+    write: {connection: lake, path: versions, mode: append}
 """
 VACUUMED = "files that were not read yet were vacuumed"
 
@@ -137,3 +144,81 @@ def test_a_doctor_says_that_a_stream_cannot_pass_over_a_deletion(box: Sandbox) -
     _raw(box).delete("id = 0")
     found = {one.kind: one for one in examine(box.project, box.state, box.project.graph.order())}
     assert "changed or removed rows" in found[Kind.INPUT_STUCK].message
+
+
+def _age(box: Sandbox) -> None:
+    """Let all commits of the table be older than its log's retention."""
+    then = time.time() - 40 * 86_400
+    for commit in (box.root / "lake" / "raw" / "_delta_log").glob("*.json"):
+        os.utime(commit, (then, then))
+
+
+@pytest.fixture
+def readers(tmp_path: Path, spark: SparkSession) -> Sandbox:
+    """A stream, and a node that follows versions, that have read one of the three commits of their table."""
+    box = Sandbox(tmp_path, spark, PIPELINE + READER)
+    for number in range(3):
+        box.land(f"raw/{number}.csv", [str(number)])
+        box.run("raw")
+        if not number:
+            box.run("below")
+            box.run("versions")
+    return box
+
+
+def _maintained(box: Sandbox, **options: int) -> Maintenance:
+    done = maintain_node(box.project, box.state, NodeKey("p", "raw"), MaintenanceOptions(**options))
+    assert done is not None
+    return done
+
+
+def test_a_maintenance_keeps_the_log_that_nodes_below_have_not_read(readers: Sandbox) -> None:
+    _age(readers)
+    done = _maintained(readers, retain_hours=0, small_bytes=0)
+    assert done.log_files_removed == 0
+    kept = (
+        "its log was kept whole, because p.below has read it up to version 0 and p.versions has read it up to version"
+    )
+    assert f"{kept} 0" in done.notes
+    for node in ("below", "versions"):
+        readers.run(node)
+        assert readers.rows(node) == [(0,), (1,), (2,)]
+    assert _findings(readers) == []
+    assert _maintained(readers, small_bytes=0).log_files_removed == 0, "they have read it up to an old version"
+
+
+@pytest.mark.parametrize("compacted", ["before", "by the maintenance"])
+def test_a_maintenance_of_a_quiet_table_leaves_nodes_that_have_read_it_able_to_read_on(
+    readers: Sandbox, compacted: str
+) -> None:
+    for node in ("below", "versions"):
+        readers.run(node)
+    if compacted == "before":
+        _raw(readers).optimize.compact()
+    for _ in range(2):
+        _age(readers)
+        _maintained(readers, retain_hours=0)
+    readers.land("raw/3.csv", ["3"])
+    for node in ("raw", "below", "versions"):
+        readers.run(node)
+    assert readers.rows("below") == readers.rows("versions") == [(0,), (1,), (2,), (3,)]
+    done = _maintained(readers, small_bytes=0)
+    assert done.log_files_removed > 0
+    assert done.notes == ()
+
+
+def test_a_log_that_somebody_else_cleaned_is_named_with_the_way_on(readers: Sandbox) -> None:
+    _raw(readers).create_checkpoint()
+    for version in range(2):
+        (readers.root / "lake" / "raw" / "_delta_log" / f"{version:020d}.json").unlink()
+    found = {str(one.key): one for one in examine(readers.project, readers.state, readers.project.graph.order())}
+    assert "its log does not hold version" in found["p.below"].message
+    assert "version 1, from which it would read on, is not in the table's log any more" in found["p.versions"].message
+    for node in ("below", "versions"):
+        assert f"odi run p --node {node} --full-refresh" in found[f"p.{node}"].remedy
+        with pytest.raises(OdiError) as stopped:
+            readers.run(node)
+        assert f"odi run p --node {node} --full-refresh" in str(stopped.value.fix)
+        readers.run(node, full_refresh=True)
+        assert readers.rows(node) == [(0,), (1,), (2,)]
+    assert _findings(readers) == []

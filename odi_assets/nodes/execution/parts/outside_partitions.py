@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from odi_assets.config.models import NodeConfig, ValuesConfig
+    from odi_assets.config.models.checks import Check
     from odi_assets.nodes.planning.plan import ResolvedPlan
 
 
@@ -50,18 +51,20 @@ def in_partitions_only(rows: DataFrame, plan: ResolvedPlan) -> DataFrame:
 
 def _checks_values(config: NodeConfig, named: ValuesConfig) -> bool:
     """Whether a check that blocks accepts no value but partitions."""
-    accepted = [
-        check.config.accepted_values for check in config.all_checks if check.blocks and check.columns == (named.column,)
-    ]
+    accepted = [check.config.accepted_values for check in _blocking(config, named)]
     return any(
         {str(value) for value in values.values} <= set(named.values) for values in accepted if values is not None
     )
 
 
 def _checks_null(config: NodeConfig, named: ValuesConfig) -> bool:
-    return any(
-        check.blocks and check.kind == "not_null" and check.columns == (named.column,) for check in config.all_checks
-    )
+    return any(check.kind == "not_null" for check in _blocking(config, named))
+
+
+def _blocking(config: NodeConfig, named: ValuesConfig) -> list[Check]:
+    """The checks of the column that block. They know no capitals."""
+    checks = (check for check in config.all_checks if check.blocks)
+    return [check for check in checks if tuple(map(str.casefold, check.columns)) == (named.column.casefold(),)]
 
 
 def _fix(named: ValuesConfig) -> str:
