@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,9 @@ from odi_assets.sources.cursor.ahead import (
 from odi_assets.sources.cursor.bounds import Bound, is_ahead, null_cursors
 from odi_assets.sources.cursor.columns import (
     counted_rows,
+    has_times,
     require_times,
+    window_condition,
     without_later_ties,
     without_ties,
 )
@@ -169,6 +171,15 @@ class CursorWindow(Read):
 
     def affected_rows(self, spark: SparkSession) -> Iterable[DataFrame]:
         return [self.load(spark), *self.snapshot.moved_partitions(spark, self.late)]
+
+    def affected_stored(self, stored: Callable[[], DataFrame]) -> Iterable[DataFrame]:
+        # A rolling window has no mark: nothing says of a row that it was there.
+        if self.increment is not None or self.range_of is not None or self.window.upper is not None:
+            return ()
+        rows = stored()
+        if not has_times(rows, self.window.column):
+            return ()
+        return [rows.where(window_condition(rows, self.window))]
 
     @property
     def overlap(self) -> Overlap | None:

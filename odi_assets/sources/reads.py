@@ -256,6 +256,15 @@ class Read(PlannedRead):
         del spark
         return ()
 
+    def affected_stored(self, stored: Callable[[], DataFrame]) -> Iterable[DataFrame]:
+        """Rows of the node's table that the source may have lost, or have in another partition, without a trace.
+
+        Args:
+            stored: gives the rows of the table.
+        """
+        del stored
+        return ()
+
     @property
     def range_held(self) -> Any:
         """What the source of a range of its cursor consists of, as :class:`LoadedRange` has it; None if the read is no

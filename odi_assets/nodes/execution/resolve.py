@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odi_assets.delta.partition_values import same_spelling
@@ -13,6 +14,7 @@ from odi_assets.sources.reads import PlannedRead, Read, UnresolvedRead, Whole
 from odi_assets.sources.snapshot import Partitions
 from odi_assets.spark.lazy import F
 from odi_assets.tables.columns import quoted
+from odi_assets.tables.engine import engine_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,10 +57,13 @@ def _resolved(reads: tuple[PlannedRead, ...], spark: SparkSession) -> tuple[Read
 
 
 def _affected(plan: ResolvedPlan, column: str, spark: SparkSession) -> Partitions:
-    """The partitions of the rows that the sources gained, and of changed rows as they were before."""
+    """The partitions of the rows that the sources gained, of changed rows as they were before, and of stored rows that
+    the sources may not have any more."""
     values: set[str | None] = set()
+    stored = partial(engine_of(plan.target).read, spark, plan.target)
     for read in plan.reads:
-        for rows in read.affected_rows(spark):
+        gone = read.affected_stored(stored) if plan.target.exists else ()
+        for rows in (*read.affected_rows(spark), *gone):
             values |= _values(rows, column, read, plan)
     return Partitions.of(column, values)
 

@@ -43,6 +43,11 @@ DATE_PATTERNS: Mapping[DateFormat, tuple[str, ...]] = {
 """Spark's patterns of each format. The time may be left out, and so may its seconds and their fraction."""
 
 
+def has_times(rows: DataFrame, column: str) -> bool:
+    """Whether rows have the column, and it is a date or a time."""
+    return any(field.name == column and field.dataType.simpleString() in _TIMES for field in rows.schema.fields)
+
+
 def require_times(rows: DataFrame, column: str, label: str) -> None:
     """Raises IncrementError unless ``column`` is a date or a time, which a rolling window needs."""
     kinds = {field.name: field.dataType.simpleString() for field in rows.schema.fields}

@@ -124,6 +124,20 @@ def test_a_first_run_holds_what_a_second_one_over_the_same_source_does(make: Mak
         assert ids(box) == sorted(wanted)
 
 
+@pytest.mark.parametrize("left", [{}, {1: "2024-01-01"}, {1: "2024-01-01", 2: "2024-01-01"}, {1: "2024-01-02"}])
+def test_a_partition_whose_rows_left_a_window_or_moved_is_computed_again(make: Make, left: dict[int, str]) -> None:
+    box, now = make(ROLLING, BY_DAY), datetime.now(UTC)
+    recent, old = ((now - timedelta(hours=hours)).isoformat() for hours in (1, 9))
+    kept = f"3,2024-01-03,{old}"
+    box.land("e/a.csv", [HEADER, f"1,2024-01-01,{recent}", f"2,2024-01-02,{recent}", kept])
+    box.run("n", full_refresh=True)
+    assert ids(box) == [1, 2, 3]
+    box.land("e/a.csv", [HEADER, *(f"{number},{day},{recent}" for number, day in left.items()), kept])
+    for _ in range(2):
+        box.run("n")
+        assert sorted((row[0], str(row[1])) for row in box.rows("n")) == [*sorted(left.items()), (3, "2024-01-03")]
+
+
 def test_no_audit_says_which_rows_of_a_rolling_window_are_missing(make: Make, spark: SparkSession) -> None:
     box = make(ROLLING, "mode: overwrite")
     box.land("e/a.csv", [HEADER, f"1,2024-01-01,{datetime.now(UTC).isoformat()}", "2,2024-01-01,2024-01-01T00:00:00Z"])
