@@ -104,7 +104,8 @@ def require_no_unmarked_rows(node: Node, start: Start, target: TableHandle, writ
     is_part = commit is not None and CommitFacts.of(commit).unmarked
     if commit is None or _is_said_since(start, commit) or (start.hwm is None and not is_part):
         return
-    how, then = "when the node followed none of its sources", ""
+    was_stream = CommitFacts.of(commit).stream is not None
+    how, then = "by a stream" if was_stream else "when the node followed none of its sources", ""
     if is_part:
         how = "by a run of a part of it, in a write mode that takes rows again"
         then = f", run it (odi run {node.command}) until it leaves no rows for later, and edit it then"

@@ -30,6 +30,7 @@ class Match(StrEnum):
     TABLE_ONE_AHEAD = "table one batch ahead"
     CHECKPOINT_OLDER = "older copy of the checkpoint"
     CHECKPOINT_GONE = "checkpoint gone"
+    CHECKPOINT_TORN = "checkpoint lacks a file"
     TABLE_BEHIND = "table behind its checkpoint"
     OTHER_QUERY = "table of another query"
 
@@ -274,10 +275,19 @@ def _match(log: ProgressLog, last: StreamFacts | None, target: TableHandle) -> t
             return Match.IN_STEP, ""
         if committed == last.batch - 1:
             return Match.TABLE_ONE_AHEAD, ""
+    if same is not None and last.batch - 1 in _missing(log):
+        why = f"the checkpoint lacks its file offsets/{last.batch - 1}, which says from where batch {last.batch} reads"
+        return Match.CHECKPOINT_TORN, why
     why = f"the table has batch {last.batch}, and the checkpoint has read up to batch {max(committed, -1)}"
     if planned >= last.batch:
         why += f"; its batch {last.batch} reads other rows"
     return Match.CHECKPOINT_OLDER, why
+
+
+def _missing(log: ProgressLog) -> set[int]:
+    """The batches between those that the offset log holds, which it does not hold: Spark deletes the oldest ones."""
+    planned = log.planned()
+    return set(range(planned[0], planned[-1])) - set(planned) if planned else set()
 
 
 def require_in_step(node: Node, marks: StreamMarks) -> None:
@@ -295,6 +305,8 @@ def out_of_step(node: Node, marks: StreamMarks) -> OdiError:
     if marks.match is Match.CHECKPOINT_GONE:
         fix = f"put the checkpoint back from a copy; or {refresh}"
         return CheckpointError(text, fix=fix, **fields)
+    if marks.match is Match.CHECKPOINT_TORN:
+        return CheckpointError(text, fix=f"put the file back from a copy of the checkpoint; or {refresh}", **fields)
     if marks.match is Match.OTHER_QUERY:
         fix = f"put the checkpoint of query {last.query if last else ''} back; or {refresh}"
         return IdentityMismatchError(text, fix=fix, **fields)

@@ -575,6 +575,21 @@ def test_the_same_number_with_other_rows_is_another_batch(plain: Sandbox, tmp_pa
         plain.plan("events")
 
 
+def test_a_checkpoint_that_lacks_the_plan_before_its_last_batch(plain: Sandbox, tmp_path: Path) -> None:
+    plain.land("events/3.json", [event("d", 3)])
+    plain.run("events")
+    gone = tmp_path / CHECKPOINT / "offsets" / "1"
+    text = gone.read_text()
+    gone.unlink()
+    assert matching(plain, "events") is Match.CHECKPOINT_TORN
+    with pytest.raises(CheckpointError, match=r"lacks its file offsets/1, .*(\n.*)*put the file back from a copy"):
+        plain.run("events")
+    gone.write_text(text)
+    plain.land("events/4.json", [event("e", 4)])
+    plain.run("events")
+    assert ids(plain, "events") == ["a", "b", "c", "d", "e"]
+
+
 def test_a_checkpoint_that_is_gone(plain: Sandbox, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / CHECKPOINT)
     assert matching(plain, "events") is Match.CHECKPOINT_GONE
