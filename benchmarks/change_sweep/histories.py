@@ -29,6 +29,8 @@ from benchmarks.change_sweep.runs import Ended, command
 from benchmarks.change_sweep.world import Config, Expected, Home, NodeAt, Row, World
 
 _VERSION: Config = {"mode": "version"}
+_ALL_DAYS: Config = {"mode": "rolling_window", "column": "day", "lookback": 50, "unit": "year"}
+"""All days that are drawn lie in the window."""
 _CSV: Config = {
     **{"format": "csv", "path": "in/*.csv", "options": {"header": "true"}},
     "schema": "id BIGINT, v BIGINT, w BIGINT, day DATE",
@@ -55,7 +57,7 @@ def _born(root: Path, draw: random.Random) -> World:
     for name in draw.sample(sorted(_WRITES), draw.choice((1, 2, 2))):
         above = draw.choice([one["name"] for one in nodes if one["name"] in ("raw", *_PLAIN)])
         # The rows of an increment by a column are not told by partitions before they are read.
-        increment = draw.choice((_VERSION, BY_COLUMN))
+        increment = draw.choice((_VERSION, BY_COLUMN, _ALL_DAYS) if name == "days" else (_VERSION, BY_COLUMN))
         node: Config = {"name": name, "inputs": {"up": {"node": above, "incremental": increment}}}
         if name == "days":
             node["transform"] = {"sql": "SELECT day, count(*) AS n, sum(v) AS total FROM up GROUP BY day"}

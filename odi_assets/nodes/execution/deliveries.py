@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
+from decimal import Decimal
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
 from odi_assets.config.models import FilesIncrement
 from odi_assets.nodes.planning.plan import ResolvedPlan
-from odi_assets.spark.lazy import F
+from odi_assets.spark.lazy import F, spark_errors
 from odi_assets.tables.columns import quoted
 from odi_assets.tables.upsert.newest import RepeatedKeysError
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 DELIVERY = "__odi_delivery"
 """The column with the number of a row's file; it is not stored."""
 _MOST_NAMED = 3
+_PLAIN = (str, int, float, bytes, Decimal, date)
+"""Values that Spark compares as they were collected."""
 
 
 def follow_each_other(plan: ResolvedPlan) -> bool:
@@ -61,11 +65,17 @@ def repeats_placed(rows: DataFrame, plan: ResolvedPlan) -> Iterator[None]:
 
 def _places(rows: DataFrame, plan: ResolvedPlan, error: RepeatedKeysError) -> list[str]:
     """The files of the rows with the error's example of a key; none where the rows do not come out of files as they
-    are."""
+    are, or cannot be looked for."""
+    if len(plan.reads) != 1 or plan.node.config.transform is not None:
+        return []
     snapshot = plan.reads[0].snapshot
-    place = snapshot.place_of_rows() if len(plan.reads) == 1 else None
-    if place is None or plan.node.config.transform is not None:
+    place = snapshot.place_of_rows()
+    if place is None or not all(isinstance(value, _PLAIN) for value in error.example.values()):
         return []
     is_one = reduce(and_, [F.col(quoted(name)).eqNullSafe(F.lit(value)) for name, value in error.example.items()])
-    found = rows.where(is_one).select(place.alias(DELIVERY)).distinct().limit(_MOST_NAMED).collect()
+    try:
+        found = rows.where(is_one).select(place.alias(DELIVERY)).distinct().limit(_MOST_NAMED).collect()
+    except spark_errors.PySparkException:
+        # The repeated keys are the error that is to be seen.
+        return []
     return sorted(snapshot.shown_place(row[0]) for row in found if row[0])

@@ -20,6 +20,7 @@ from odi_assets.delta.maintenance.maintain import (
 )
 from odi_assets.delta.maintenance.restore import LostFile, lost_files, presence
 from odi_assets.delta.table import TableHandle
+from odi_assets.errors import IncrementError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.checks.bad_rows import BadRows
 from odi_assets.nodes.execution.checks.quarantine import bring_in_step
@@ -226,7 +227,11 @@ def _needed_below(project: Project, state: StateBackend, handle: TableHandle) ->
     for key in project.graph.nodes:
         node = Node.of(project, key)
         kind = node.kind
-        version = _read_up_to(node, state, handle) if kind.keeps_hwm else kind.log_needed_from(node, handle)
+        try:
+            version = _read_up_to(node, state, handle) if kind.keeps_hwm else kind.log_needed_from(node, handle)
+        except IncrementError:
+            readers.append(f"the HWM of {key} does not say up to which version it has read it")
+            continue
         # What is gone from the log already does not come back.
         if version is not None and not is_recent(handle, version) and actions_at(handle.location, version) is not None:
             readers.append(f"{key} has read it up to version {version}")
