@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from odi_assets.delta.files.footers import WrittenFile
 
 _log = logging.getLogger(__name__)
+_CLEANS_EVERY = 10
+"""Of so many commits, one cleans the log of a table in a store, where it is asked whether anybody needs the log."""
 T = TypeVar("T")
 
 RowChanges = Literal["rows", "partitions", "table"]
@@ -55,6 +57,8 @@ class Stamp:
             to a later one.
         late_facts: facts that are known only once the rows are written.
         transactions: app transactions that the commit has beside the fence.
+        keeps_log: whether somebody needs commits that are older than the log's retention, which a commit cleans away
+            from time to time; None: nobody does.
     """
 
     app_id: str
@@ -64,6 +68,7 @@ class Stamp:
     fences: bool = True
     late_facts: Callable[[], Mapping[str, Any]] | None = None
     transactions: Sequence[tuple[str, int]] = ()
+    keeps_log: Callable[[], bool] | None = None
 
     @classmethod
     def next_on(
@@ -212,7 +217,10 @@ def commit(
         send = partial(_commit_once, handle, schema_json, partition_by, changes, stamp)
         try:
             version = settled(handle, stamp, send, retry)
-            if sync_commit(location, version) and _cleans(changes, stamp):
+            is_covered = sync_commit(location, version)
+            if stamp.keeps_log is not None and not is_synced(location):
+                is_covered = version % _CLEANS_EVERY == 0
+            if is_covered and _cleans(changes, stamp) and not (stamp.keeps_log is not None and stamp.keeps_log()):
                 TableHandle.open_once(location).clean_log()
             return version
         except TableConflictError:
@@ -351,7 +359,9 @@ def _commit_once(
         partition_by=list(partition_by),
         partition_filters=_no_file(handle) if changes.new_schema else None,
         commit_properties=properties,
-        post_commithook_properties=cleaning(handle.location, wanted=_cleans(changes, stamp)),
+        post_commithook_properties=cleaning(
+            handle.location, wanted=_cleans(changes, stamp) and stamp.keeps_log is None
+        ),
     )
 
 

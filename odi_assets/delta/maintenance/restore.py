@@ -6,6 +6,9 @@ import stat
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+
+from deltalake import PostCommitHookProperties
 
 from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.commit import Stamp, settled
@@ -46,7 +49,10 @@ def restore(handle: TableHandle, version: int, stamp: Stamp, fences: Iterable[tu
     if returning(before, handle):
         require_removable(handle, f"going back to version {version}")
     properties = replace(stamp, transactions=tuple(fences)).properties({"changes": "table", "rewound_to": version})
-    made = settled(handle, stamp, lambda: handle.table.restore(version, commit_properties=properties))
+    # Who follows the table may need what a cleaning would take.
+    kept = PostCommitHookProperties(cleanup_expired_logs=False)
+    send = partial(handle.table.restore, version, commit_properties=properties, post_commithook_properties=kept)
+    made = settled(handle, stamp, send)
     sync_commit(handle.location, made)
     return made
 

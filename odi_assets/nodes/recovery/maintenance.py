@@ -20,18 +20,17 @@ from odi_assets.delta.maintenance.maintain import (
 )
 from odi_assets.delta.maintenance.restore import LostFile, lost_files, presence
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import IncrementError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.checks.bad_rows import BadRows
 from odi_assets.nodes.execution.checks.quarantine import bring_in_step
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node, app_id
-from odi_assets.nodes.planning.start import marks_in_state, start_of
+from odi_assets.nodes.planning.readers import readers_of_old_log
+from odi_assets.nodes.planning.start import start_of
 from odi_assets.nodes.planning.writers import other_quarantiner, quarantine_of
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import lost_remedy, lost_text
 from odi_assets.sources.files.loaded import ledger
-from odi_assets.sources.marks import VersionMark
 from odi_assets.state.backend import StateBackend
 from odi_assets.tables.engine import engine_of
 from odi_assets.util.words import counted
@@ -221,29 +220,9 @@ def _needed_for(node: Node, state: StateBackend, handle: TableHandle) -> str | N
 
 
 def _needed_below(project: Project, state: StateBackend, handle: TableHandle) -> str | None:
-    """Why the log of a table is kept for nodes that follow its versions, in words; None if they need only commits that
-    are younger than its retention."""
-    readers = []
-    for key in project.graph.nodes:
-        node = Node.of(project, key)
-        kind = node.kind
-        try:
-            version = _read_up_to(node, state, handle) if kind.keeps_hwm else kind.log_needed_from(node, handle)
-        except IncrementError:
-            readers.append(f"the HWM of {key} does not say up to which version it has read it")
-            continue
-        # What is gone from the log already does not come back.
-        if version is not None and not is_recent(handle, version) and actions_at(handle.location, version) is not None:
-            readers.append(f"{key} has read it up to version {version}")
+    """Why the log of a table is kept for nodes that follow its versions, in words; None if it need not be."""
+    readers = readers_of_old_log(project, state, handle)
     return f"its log was kept whole, because {' and '.join(readers)}" if readers else None
-
-
-def _read_up_to(node: Node, state: StateBackend, handle: TableHandle) -> int | None:
-    """The version up to which a node that follows the versions of a table has read it; None if it does not."""
-    own = [source.name for source in node.sources if source.uri == handle.location.uri and source.follows]
-    entry = state.get_entry(node.state_key) if own else None
-    marks = marks_in_state(node, entry) if entry is not None else {}
-    return min((mark.version for name in own if isinstance(mark := marks.get(name), VersionMark)), default=None)
 
 
 _AHEAD = (

@@ -207,6 +207,34 @@ def test_a_maintenance_of_a_quiet_table_leaves_nodes_that_have_read_it_able_to_r
     assert done.notes == ()
 
 
+@pytest.mark.parametrize("last", ["run", "rewind"])
+def test_a_commit_that_cleans_the_log_leaves_what_nodes_below_have_not_read(readers: Sandbox, last: str) -> None:
+    """As one that makes a checkpoint does: the ninth, and the fourteenth."""
+    log = readers.root / "lake" / "raw" / "_delta_log"
+    _raw(readers).alter.set_table_properties({"delta.checkpointInterval": "5"})
+
+    def more(*numbers: int) -> None:
+        for number in numbers:
+            readers.land(f"raw/{number}.csv", [str(number)])
+            readers.run("raw")
+
+    more(3, 4, 5, 6, 7)
+    _age(readers)
+    if last == "rewind":
+        done = odi("state", "rewind", "raw", "--to-version", "7", "--yes", cwd=readers.root)
+        assert done.returncode == 0, done.stderr
+        assert (log / f"{0:020d}.json").exists()
+        return
+    more(8)
+    assert (log / f"{9:020d}.checkpoint.parquet").exists()
+    assert (log / f"{0:020d}.json").exists()
+    for node in ("below", "versions"):
+        readers.run(node)
+        assert readers.rows(node) == [(number,) for number in range(9)]
+    more(*range(9, 14))
+    assert not (log / f"{0:020d}.json").exists()
+
+
 def test_a_log_that_somebody_else_cleaned_is_named_with_the_way_on(readers: Sandbox) -> None:
     _raw(readers).create_checkpoint()
     for version in range(2):
