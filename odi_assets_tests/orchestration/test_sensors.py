@@ -443,3 +443,44 @@ def test_a_scheduled_run_is_not_bounded_although_the_job_holds_a_partitioned_ass
     (request,) = tick.run_requests or ()
     assert request.partition_key is None
     assert request.tags["dagster/schedule_name"] == "shop_schedule"
+
+
+WHOLE = """
+      - name: totals
+        inputs: [sales]
+        transform: {function: "totals:of"}
+        write: {connection: lake, path: totals, mode: overwrite}
+"""
+TOTALS = """
+from pathlib import Path
+
+def of(sales):
+    if Path(__file__).with_name("fail").exists():
+        raise ValueError("for now")
+    return sales.groupBy("shop").count()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_a_node_that_reads_another_whole_is_requested_again_once_it_was_left_behind(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    (tmp_path / "totals.py").write_text(TOTALS, encoding="utf-8")
+    project = make_project(tmp_path, "2024-01-01", text=PROJECT_FILE + WHOLE)
+    assert run_pipeline(project, "shop", instance=instance).success
+    land(tmp_path, "2024-01-02")
+    (tmp_path / "fail").touch()
+    for tries in range(1, 3):
+        nodes = None if tries == 1 else ["totals"]
+        assert not run_pipeline(project, "shop", nodes=nodes, instance=instance).success
+        said = _skipped(project, instance)
+        assert "totals: shop.sales moved on, and its last run ended as FAILURE. " in said
+        assert f"{tries} run" in said
+        assert _nodes(_requested(project, instance, later=LONGEST_WAIT + 5)) == {"totals"}
+    (tmp_path / "fail").unlink()
+    assert run_pipeline(project, "shop", nodes=["totals"], instance=instance).success
+    assert "Nothing new" in _skipped(project, instance)
+    failed = NodeResult(NodeKey("shop", "totals"), RunStatus.FAILURE, 0.0, "")
+    record(project, project.open_state(), failed, RunInfo("by hand"))
+    assert "Nothing new" in _skipped(project, instance), "what it reads is as it was"

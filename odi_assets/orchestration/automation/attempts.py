@@ -76,18 +76,20 @@ def verdict(
             False, f"run {run_id} for this was cancelled; the next one is requested once there is more"
         )
     tried = [record for record in records if follows or not _was_skipped(state, key, record.dagster_run)]
-    if not tried:
-        return RequestDecision(True)
-    if len(tried) >= automation.max_attempts:
-        text = f"{counted(len(tried), 'run')} for this did not take it in; no more are requested until there is more"
-        return RequestDecision(False, text, given_up=True)
-    wait = _pause(automation, len(tried)) - (now - _last_end(tried))
-    if wait <= 0:
-        return RequestDecision(True)
-    return RequestDecision(
-        False,
-        f"{counted(len(tried), 'run')} for this did not take it in; the next one is requested in {wait:.0f} s",
-    )
+    return after_tries(automation, len(tried), _last_end(tried), now) if tried else RequestDecision(True)
+
+
+def after_tries(automation: AutomationConfig, tries: int, last_end: float, now: float) -> RequestDecision:
+    """Whether to request another run after some that did not take in what is there.
+
+    Args:
+        last_end: when the last of them ended, in seconds, as ``now`` is.
+    """
+    runs = f"{counted(tries, 'run')} for this did not take it in"
+    if tries >= automation.max_attempts:
+        return RequestDecision(False, f"{runs}; no more are requested until there is more", given_up=True)
+    wait = _pause(automation, tries) - (now - last_end)
+    return RequestDecision(wait <= 0, f"{runs}; the next one is requested in {wait:.0f} s" if wait > 0 else "")
 
 
 def _pause(automation: AutomationConfig, tries: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -16,6 +17,7 @@ from odi_assets.nodes.project import Project
 from odi_assets.orchestration.assets.sources import Sources
 from odi_assets.orchestration.automation.attempts import RequestDecision, due_tags, verdict
 from odi_assets.orchestration.automation.blocked import held_back
+from odi_assets.orchestration.automation.left_behind import left_behind
 from odi_assets.orchestration.automation.pipeline_job import PipelineJob
 from odi_assets.orchestration.automation.source_lag import Positions, Watch
 from odi_assets.orchestration.metadata import UP_TO_DATE
@@ -99,8 +101,19 @@ def evaluate(
     watch.observe(context.instance, in_flight, REPORTING)
     automated = _automated(context, project, pipeline)
     repair_history(project, context.instance, nodes=watch.to_repair())
-    verdicts = _verdicts(context.instance, project, positions, automated, now or time.time())
-    reported = _tell(context, project, positions, verdicts, cursor.get("told", {}))
+    now, told = now or time.time(), cursor.get("told", {})
+    verdicts = _verdicts(context.instance, project, positions, automated, now)
+    looked_at = {*watch.nodes, *running, *automated}
+    unfollowed = [key for key in project.graph.order(pipeline) if key not in looked_at]
+    left, unseen = left_behind(project, context.instance, pipeline, unfollowed, now)
+    verdicts |= {key: node.decision for key, node in left.items()}
+    positions = replace(
+        positions,
+        ahead={**positions.ahead, **{key: node.text for key, node in left.items()}},
+        marks={**positions.marks, **{key: node.mark for key, node in left.items()}},
+        errors={**positions.errors, **unseen},
+    )
+    reported = _tell(context, project, positions, verdicts, told, unfollowed)
     context.update_cursor(_shown(watch, positions, reported))
     due = [key for key, decision in verdicts.items() if decision.due]
     chosen = _with_others(project, due, running.keys(), automated)
@@ -202,12 +215,17 @@ def _tell(
     positions: Positions,
     verdicts: Mapping[NodeKey, RequestDecision],
     reported: Mapping[str, str],
+    unfollowed: Iterable[NodeKey],
 ) -> dict[str, str]:
     """Say once, as the outcome of a node's check, that nothing more is requested for it or that its source cannot be
-    looked at; and once that this is over. Returns what was said of which nodes."""
+    looked at; and once that this is over. Returns what was said of which nodes.
+
+    Args:
+        unfollowed: nodes that follow no source and were looked at: what is not said of one is over.
+    """
     now = {str(key): f"given up: {decision.reason}" for key, decision in verdicts.items() if decision.given_up}
     now |= {str(key): error for key, error in positions.errors.items()}
-    seen = {str(key) for key in (*positions.ahead, *positions.current)}
+    seen = {str(key) for key in (*positions.ahead, *positions.current, *unfollowed)}
     for name, text in now.items():
         if reported.get(name, "").partition(":")[0] != text.partition(":")[0]:
             given_up = text.startswith("given up")
