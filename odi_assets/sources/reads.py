@@ -9,7 +9,7 @@ the base class, and never ask which one they have.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -247,6 +247,11 @@ class Read(PlannedRead):
         one delivery, or their order is not known."""
         del column
         return rows
+
+    @property
+    def others(self) -> Sequence[str]:
+        """Of a read that knows again what is loaded: the files beside it, which are not."""
+        return ()
 
     def in_partitions(self, wanted: Partitions) -> PlannedRead:
         return replace(Whole.instead_of(self), summary=self.summary, only=wanted)

@@ -14,16 +14,11 @@ from typing import Any
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import (
-    CursorsIncrement,
     FilesIncrement,
-    Increment,
-    StatefulIncrement,
-    VersionIncrement,
 )
 from odi_assets.delta.commit import FileChanges, Stamp, commit
-from odi_assets.delta.errors import cannot_look
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import IdentityMismatchError, IncrementError, NoCursorColumnError, SourceError
+from odi_assets.errors import IdentityMismatchError, NoCursorColumnError
 from odi_assets.nodes.commit_facts import CommitFacts, CommittedHwm, HwmOrigin
 from odi_assets.nodes.kinds import Former
 from odi_assets.nodes.mark import NodeMark, mark_text
@@ -38,7 +33,6 @@ from odi_assets.nodes.planning.identity import (
     require_no_unmarked_rows,
     require_own_hwm,
     same_order,
-    same_source,
     same_sources,
     unmarked_rows,
 )
@@ -54,11 +48,11 @@ from odi_assets.nodes.planning.writers import (
     require_own_quarantine,
 )
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.former_source import former_source
+from odi_assets.nodes.recovery.former_source import leaves_out_nulls, require_all_loaded
 from odi_assets.nodes.recovery.renamed_cursor import Session, renamed, resolved
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.result import ADOPT
-from odi_assets.sources.marks import Identity, Mark, hwm_text
+from odi_assets.sources.marks import Mark, hwm_text
 from odi_assets.sources.reads import PlannedRead, Read
 from odi_assets.sources.source import Source
 from odi_assets.sources.sql.marks import SnapshotMark
@@ -361,15 +355,15 @@ def _mark_now(
             read = source.moved_here(source.mark(value, {}), then)
         if read is not None:
             return source.wrapped_mark(read.after, value), read, [*changes, read.summary]
-        changes += _require_all_loaded(node, source, then, value, ties, spark)
+        changes += require_all_loaded(node, source, then, value, ties, spark)
     else:
         try:
-            changes += _require_all_loaded(node, source, then, value, ties, spark)
+            changes += require_all_loaded(node, source, then, value, ties, spark)
         except NoCursorColumnError as error:
             return renamed(node, source, then, value, kept_facts, error, spark)
         if "rows" in (then.reading or {}):
             changes.append(f"{source.label}: rows at or below its HWM that came since the last run count as loaded")
-        if _leaves_out_nulls(then):
+        if leaves_out_nulls(then):
             changes.append(f"{source.label}: rows without a cursor count as loaded")
     return _counted_as_loaded(node, source, value, changes, spark)
 
@@ -406,90 +400,3 @@ def _require_none_held(node: Node, source: Source, read: PlannedRead) -> None:
             f"or rebuild the table from its sources: odi run {node.command} --full-refresh",
             node=str(node),
         )
-
-
-def _require_all_loaded(
-    node: Node, source: Source, then: Identity, value: Any, ties: Mapping[str, Any], spark: Session
-) -> list[str]:
-    """Sees to it that the former definition of a source would read nothing more, here or at its former place.
-
-    Args:
-        ties: the loaded rows that are tied with the HWM, if the commit remembers any.
-
-    Returns:
-        What is not known of that, in words.
-
-    Raises:
-        IdentityMismatchError: it would.
-        NoCursorColumnError: the column that it was followed by is gone.
-        SourceError, TableError: the former place cannot be looked at.
-    """
-    increment, former_value = _increment_of(then), source.unmarked(value)
-    if same_source(then, source.identity, moved=True):
-        _require_read_out(node, source.followed_by(increment).unwaited, former_value, ties, spark)
-        return []
-    former = former_source(node, source, then, increment)
-    try:
-        if former is not None:
-            _require_read_out(node, former, former_value, ties, spark)
-            return []
-    except SourceError as error:
-        if cannot_look(error):
-            raise
-        # It is gone, and the former definition would read nothing.
-    return [f"whether all of {then.place or then.source} was loaded is not looked at"]
-
-
-def _require_read_out(node: Node, former: Source, value: Any, ties: Mapping[str, Any], spark: Session) -> None:
-    """Raises IdentityMismatchError if a run of the ``former`` definition would read more above an HWM of ``value``."""
-    mark = former.mark(value, {})
-    again = (
-        f"put the former definition back, run it once (odi run {node.command}), change it again and adopt; "
-        f"or rebuild the table from its sources: odi run {node.command} --full-refresh"
-    )
-    try:
-        read = resolved(former.plan(mark), spark)
-    except NoCursorColumnError:
-        raise
-    except IncrementError as error:
-        raise IdentityMismatchError(
-            f"{node}: whether all of {former.label} is loaded is not known: as it was followed before, the next run "
-            f"would stop: {error.message}",
-            fix=again,
-            node=str(node),
-        ) from error
-    unread = None if read.nothing_new else read.summary
-    if unread is None and mark is not None and ties.get("ties"):
-        tied: Mapping[str, int] = getattr(former.with_ties(mark, spark()), "ties", None) or {}
-        more = sum(tied.values()) - sum(ties["ties"].values())
-        unread = f"{counted(more, 'row')} tied with the HWM that came later" if more > 0 else None
-    if unread is not None:
-        raise IdentityMismatchError(
-            f"{node}: not all of {former.label} is loaded: as it was followed before, the next run would read {unread}",
-            fix=again,
-            node=str(node),
-        )
-
-
-def _increment_of(then: Identity) -> Increment:
-    """How a source was followed, as far as that says what a run would still read. Rows ahead of the clock are unread
-    like any other, whether the former definition held them or stopped at them."""
-    mode = then.increment or {"file": "files", "version": "version"}.get(then.cursor, "stateful")
-    left_out = (then.reading or {}).get("left_out") or {}
-    if mode == "files":
-        return FilesIncrement(mode="files", on_change=left_out.get("on_change"))
-    if mode == "version":
-        return VersionIncrement(mode="version")
-    settings = {"mode": mode, "max_ahead": "none", "on_null": "exclude" if _leaves_out_nulls(then) else "raise"}
-    if mode == "cursors":
-        return CursorsIncrement.model_validate({**settings, "columns": then.cursor.split(", ")})
-    column, _, fallback = then.cursor.partition(", else ")
-    as_dates = (then.reading or {}).get("date_format")
-    texts = {"column": column, "fallback_column": fallback or None, "date_format": as_dates, "type": "text"}
-    return StatefulIncrement.model_validate({**settings, **texts})
-
-
-def _leaves_out_nulls(then: Identity) -> bool:
-    """Whether rows without a cursor did not stop a run. Marks of before do not say it; then they are taken for such."""
-    is_cursor = then.increment in ("stateful", "cursors") or then.cursor not in ("file", "version")
-    return is_cursor and ((then.reading or {}).get("left_out") or {}).get("on_null") != "raise"

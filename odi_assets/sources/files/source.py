@@ -187,7 +187,7 @@ class LandingFiles(StreamableSource):
                 fix="give back their names, or their times; or load everything again with odi run --full-refresh",
             )
         known = {file.path for file in arrived.known}
-        others = sorted(file.path for file in listed if file.size and file.path not in known)
+        others = self._new_files(listed, mark, arrived, "").others
         summary = f"{counted(len(known), 'loaded file')} of {self.label} known again"
         if not is_known:
             summary = f"no file of {self.label} is loaded, and the files that are loaded stay known"
@@ -291,6 +291,11 @@ class NewFiles(Read):
     snapshot: FilesSnapshot
     arrivals: Arrivals
     beside: Location
+
+    @property
+    def others(self) -> Sequence[str]:
+        known = {file.path for file in self.arrivals.known}
+        return sorted(file.path for file in self.snapshot.listed if file.size and file.path not in known)
 
     @property
     def file_count(self) -> int:

@@ -21,6 +21,7 @@ WAYS = {
     "a column": "inputs: {raw: {node: raw, incremental: {mode: stateful, column: id}}}",
     "a column of files": FROM_FILES.replace("files}", "{mode: stateful, column: id}}"),
     "files elsewhere": FROM_FILES.replace("a/*", "b/*"),
+    "a column of files elsewhere": FROM_FILES.replace("a/*", "b/*").replace("files}", "{mode: stateful, column: id}}"),
 }
 NODES = """
 - pipeline: p
@@ -81,6 +82,38 @@ def test_a_place_that_still_holds_rows_for_the_node_refuses_the_adoption_and_the
     there.land(3)
     there.box.run("n")
     assert [row[0] for row in there.box.rows("n")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize(
+    ("before", "between", "after"),
+    [
+        ("a column of files", "a column of files elsewhere", "files elsewhere"),
+        ("files", "files elsewhere", "a column of files elsewhere"),
+    ],
+)
+def test_rows_that_lie_at_the_new_place_alone_refuse_the_adoption_and_the_named_way_loads_them(
+    tmp_path: Path, spark: SparkSession, before: str, between: str, after: str, gone: bool
+) -> None:
+    there = Moving(tmp_path, spark, before)
+    there.land(1)
+    there.box.run("n")
+    shutil.copytree(
+        tmp_path / "landing" / "a", tmp_path / "landing" / "b", dirs_exist_ok=True, copy_function=shutil.copy2
+    )
+    there.box.land("b/2.json", LINES[1])
+    if gone:
+        shutil.rmtree(tmp_path / "landing" / "a")
+    there.becomes(after)
+    with pytest.raises(IdentityMismatchError, match=r"not all of .*b/.* is loaded: .*\n.*first the place"):
+        there.adoption()
+    there.becomes(between)
+    apply_adoption(there.box.state, there.adoption())
+    there.box.run("n")
+    there.becomes(after)
+    apply_adoption(there.box.state, there.adoption())
+    there.box.run("n")
+    assert [row[0] for row in there.box.rows("n")] == [1, 2]
 
 
 def test_files_that_were_moved_count_as_loaded_and_others_are_read(tmp_path: Path, spark: SparkSession) -> None:
