@@ -68,7 +68,13 @@ class PipelinesScaffolder(dg.Scaffolder[PipelinesScaffoldParams]):
     def scaffold(self, request: dg.ScaffoldRequest[PipelinesScaffoldParams]) -> None:
         """Write the files of a new component."""
         params = request.params
-        named = _from_component(request.target_path, params.project) if params and params.project else None
+        try:
+            named = _from_component(request.target_path, params.project) if params and params.project else None
+        except ConfigError:
+            # `dg` has made the folder, and refuses to scaffold into one that is there.
+            if request.target_path.is_dir() and not any(request.target_path.iterdir()):
+                request.target_path.rmdir()
+            raise
         name = _name(request.target_path)
         attributes = {"project": named or DEFAULT_PROJECT_FILE, "key_prefix": name, "resource_prefix": f"{name}_"}
         dg.scaffold_component(request, attributes)

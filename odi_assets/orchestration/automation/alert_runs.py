@@ -73,7 +73,8 @@ def _alerts(project: Project, instance: dg.DagsterInstance, entry: dg.EventLogEn
         yield _alert(project, "on_failure", subject, "FAILURE", _why(rows, entry, pipelines), facts)
     else:
         written = sum(row.rows_processed or 0 for row in rows)
-        text = f"{counted(len(rows), 'node')} ran; {counted(written, 'row')} written."
+        nodes_ran = {(row.pipeline_name, row.node_name) for row in rows}
+        text = f"{counted(len(nodes_ran), 'node')} ran; {counted(written, 'row')} written."
         yield _alert(project, "on_success", subject, "SUCCESS", text, facts)
     for row in rows:
         if row.metrics.get(QUARANTINED):
