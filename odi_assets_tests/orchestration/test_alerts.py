@@ -18,7 +18,9 @@ from dagster._serdes import serialize_value
 from odi_assets.config.diagnostics.mistakes import ConfigErrors
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import StateError
+from odi_assets.nodes.history.attempts import record
 from odi_assets.nodes.project import Project
+from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.orchestration.automation.alert_levels import why_failed
 from odi_assets.orchestration.automation.alerts import tick
 from odi_assets.orchestration.automation.source_lag import Watch
@@ -299,6 +301,13 @@ def test_a_run_with_bad_rows_is_said_by_node(tmp_path: Path, instance: dg.Dagste
     there = Location(tmp_path, instance, to("webhook", hook, "on_quarantine, on_success"))
     there.tick()
     run = instance.create_run_for_job(there.definitions.resolve_job_def("shop"))
+    first = RunInfo(run.run_id)
+    record(
+        there.project,
+        there.project.open_state(),
+        NodeResult(NodeKey("shop", "sales"), RunStatus.FAILURE, 0.0, ""),
+        first,
+    )
     ran(there.project, "sales", there.now, run.run_id, rows_quarantined=3)
     instance.report_dagster_event(
         dg.DagsterEvent("PIPELINE_SUCCESS", run.job_name, message="well"), run.run_id, logging.INFO

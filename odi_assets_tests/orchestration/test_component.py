@@ -92,7 +92,10 @@ def test_dagsters_own_tools_list_scaffold_and_check_the_component(tmp_path: Path
     shutil.rmtree(root / "src" / "mine" / "defs" / "sales")
     found = json.loads(_dg("list", "components", "--json", cwd=root))
     assert "odi_assets.PipelinesComponent" in {one["key"] for one in found["items"]}
-    _dg("scaffold", "defs", "odi_assets.PipelinesComponent", "orders", cwd=root)
+    scaffold = ("scaffold", "defs", "odi_assets.PipelinesComponent", "orders")
+    with pytest.raises(AssertionError, match=r"nowhere\.yaml: there is no such file"):
+        _dg(*scaffold, "--project", "nowhere.yaml", cwd=root)
+    _dg(*scaffold, cwd=root)
     folder = root / "src" / "mine" / "defs" / "orders"
     assert "odi_assets.PipelinesComponent" in (folder / "defs.yaml").read_text(encoding="utf-8")
     assert [str(key) for key in Project.load(folder / "odibi.yaml").graph.nodes] == [
