@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
-from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -101,19 +100,9 @@ def evaluate(
     watch.observe(context.instance, in_flight, REPORTING)
     automated = _automated(context, project, pipeline)
     repair_history(project, context.instance, nodes=watch.to_repair())
-    now, told = now or time.time(), cursor.get("told", {})
-    verdicts = _verdicts(context.instance, project, positions, automated, now)
-    looked_at = {*watch.nodes, *running, *automated}
-    unfollowed = [key for key in project.graph.order(pipeline) if key not in looked_at]
-    left, unseen = left_behind(project, context.instance, pipeline, unfollowed, now)
-    verdicts |= {key: node.decision for key, node in left.items()}
-    positions = replace(
-        positions,
-        ahead={**positions.ahead, **{key: node.text for key, node in left.items()}},
-        marks={**positions.marks, **{key: node.mark for key, node in left.items()}},
-        errors={**positions.errors, **unseen},
-    )
-    reported = _tell(context, project, positions, verdicts, told, unfollowed)
+    unfollowed = [key for key in project.graph.order(pipeline) if key not in {*watch.nodes, *running, *automated}]
+    positions, verdicts = _judged(context.instance, project, pipeline, positions, automated, unfollowed, now)
+    reported = _tell(context, project, positions, verdicts, cursor.get("told", {}), unfollowed)
     context.update_cursor(_shown(watch, positions, reported))
     due = [key for key, decision in verdicts.items() if decision.due]
     chosen = _with_others(project, due, running.keys(), automated)
@@ -150,6 +139,25 @@ def _automated(context: dg.SensorEvaluationContext, project: Project, pipeline: 
     return {
         key for key, asset in assets.items() if graph.has(asset) and graph.get(asset).automation_condition is not None
     }
+
+
+def _judged(
+    instance: dg.DagsterInstance,
+    project: Project,
+    pipeline: str,
+    positions: Positions,
+    automated: Container[NodeKey],
+    unfollowed: Sequence[NodeKey],
+    now: float | None,
+) -> tuple[Positions, dict[NodeKey, RequestDecision]]:
+    """The positions, with the nodes among ``unfollowed`` that were left behind, and for which to request a run."""
+    now = now or time.time()
+    left, unseen = left_behind(project, instance, pipeline, unfollowed, now)
+    verdicts = _verdicts(instance, project, positions, automated, now)
+    verdicts |= {key: node.decision for key, node in left.items()}
+    ahead = {key: node.text for key, node in left.items()}
+    marks = {key: node.mark for key, node in left.items()}
+    return positions.joined(ahead, marks, unseen), verdicts
 
 
 def _verdicts(

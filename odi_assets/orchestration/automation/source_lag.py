@@ -10,7 +10,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import dagster as dg
@@ -53,6 +53,17 @@ class Positions:
     unseen: tuple[NodeKey, ...] = ()
     marks: dict[NodeKey, str] = field(default_factory=dict)
     follow: frozenset[NodeKey] = frozenset()
+
+    def joined(
+        self, ahead: Mapping[NodeKey, str], marks: Mapping[NodeKey, str], errors: Mapping[NodeKey, str]
+    ) -> Positions:
+        """These, and what another look found of other nodes."""
+        return replace(
+            self,
+            ahead={**self.ahead, **ahead},
+            marks={**self.marks, **marks},
+            errors={**self.errors, **errors},
+        )
 
     @property
     def fingerprint(self) -> str:
