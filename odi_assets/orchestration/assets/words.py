@@ -29,12 +29,7 @@ WORDS_OF_ASSETS = (
     ("let the transform keep the partition column of its input", "return only rows of the partitions that are run"),
     ("came out of an increment that covers", "came in a frame of a run that covers"),
     ("rows of one increment", "rows of one frame"),
-    (
-        "; or say in `write.only_if_newer` which row is the newest; of files that are read with `incremental: files` "
-        "and stored without a transform, the newest counts",
-        "",
-    ),
-    ("deduplicate in the transform", "leave one of them in the asset's function"),
+    ("; or say in `write.only_if_newer` which row is the newest", ""),
     ("leave them out there (WHERE)", "leave them out there"),
     ("the transform", "the asset's function"),
     ("run the node again", "materialize the asset again"),
