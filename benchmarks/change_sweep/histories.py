@@ -7,9 +7,11 @@ a rebuild from its source would give, whatever the history of that source is.
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
@@ -174,6 +176,22 @@ def compact(world: World, draw: random.Random) -> str | None:
     return f"compact {path.name}"
 
 
+def maintain_old_logs(world: World, draw: random.Random) -> str | None:
+    """All commits are older than the retention of their logs, and the tables are maintained."""
+    del draw
+    (home,) = world.homes
+    then = time.time() - 40 * 86_400
+    for path in _tables(world):
+        for file in (path / "_delta_log").glob("*.json"):
+            os.utime(file, (then, then))
+    for at in home.nodes():
+        if at.increment.get("mode") == "stateful":
+            # Rows that were rewritten are compared with a version of before, which may be cleaned away.
+            world.expected(home.target(at)).pending.append("old logs were cleaned")
+    code, _, err = command(home, "tables", "maintain", "--yes")
+    return f"maintain tables with old logs{f': {err.strip()}' if code else ''}"
+
+
 def rewind(world: World, draw: random.Random) -> str | None:
     (home,) = world.homes
     found = [at for at in home.nodes() if table_version(home.target(at))]
@@ -246,6 +264,7 @@ _HISTORY = _changes(
     Change("restore a source", restore_source, may_stop=True, weight=2),
     Change("somebody restores a table", restore_target, may_stop=True, weight=2),
     Change("compact a table", compact, weight=2),
+    Change("maintain old logs", maintain_old_logs, weight=2),
 )
 _CORRECTIONS = _changes(
     _LAND,
@@ -253,6 +272,7 @@ _CORRECTIONS = _changes(
     Change("rewind a node", rewind, may_stop=True, weight=6),
     Change("restore a source", restore_source, may_stop=True, weight=3),
     Change("compact a table", compact, weight=2),
+    Change("maintain old logs", maintain_old_logs, weight=3),
 )
 
 

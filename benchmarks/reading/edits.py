@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.reading.facts import KEYS, SWAPPED, Fact, increment_of
-from benchmarks.reading.world import World
+from benchmarks.reading.world import World, more_facts
 from odi_assets.config.models import (
     CursorsIncrement,
     FilesIncrement,
@@ -378,12 +378,13 @@ def _params(node: Node, draw: random.Random, world: World) -> str | None:
 
 
 def _other_place(node: Node, draw: random.Random, world: World) -> str | None:
-    """The node reads a copy of its source."""
-    del draw
+    """The node reads a copy of its source, which may have a row of its own by then."""
     if (name := world.copy_source()) is None:
         return None
+    if alone := draw.random() < 0.5:
+        world.land_in_copies(more_facts(draw, world.facts, 1, again=False, tied=False))
     node["read"]["path"] = name if node["read"]["format"] == "delta" else f"{name}/*"
-    return f"path: {name}, a copy"
+    return f"path: {name}, a copy{' with a row of its own' if alone else ''}"
 
 
 _SAME_PLACE = {"connection": ("landing", "landing2")}

@@ -381,7 +381,8 @@ def _difference(
     world: World, loaded: Counter[int], then: dict[str, Any], *, full: bool, without: Set[int]
 ) -> str | None:
     node, counts, mode = world.node, world.counts(), world.node["write"]["mode"]
-    wanted = wanted_of(world.facts, set(loaded), node, world.offered, then) - without
+    elsewhere = set() if world.is_copied else world.alone
+    wanted = wanted_of(world.facts, set(loaded), node, world.offered, then) - without - elsewhere
     if mode == "append" and not increment_of(node):
         # Each run adds all of its source: such a node is defined to.
         return f"rows {sorted(wanted - counts.keys())} are missing" if wanted - counts.keys() else None
@@ -400,7 +401,7 @@ def _difference(
         lost = sorted(set(lost) & wanted)
     if mode == "partition_overwrite":
         # A partition that is made again has no row from below the beginning.
-        lost = sorted(set(lost) - {fact.uid for fact in world.facts if is_below_start(fact, node)})
+        lost = sorted(set(lost) - {fact.uid for fact in world.facts if is_below_start(fact, node)} - elsewhere)
     return f"rows {lost} are missing" if lost else None
 
 

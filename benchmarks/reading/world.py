@@ -10,7 +10,7 @@ import os
 import random
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ class World:
         facts_have_x: the source has a column that the node's schema does not name.
         offered: the facts that lay in the source when runs before the last one read it.
         copies: folders with a copy of the source, to which its place may be edited: what lands, lands there too.
+        alone: the facts that lie in the copies alone.
     """
 
     def __init__(self, root: Path, spark: SparkSession, server: Any = None) -> None:
@@ -52,6 +53,7 @@ class World:
         self.extra: list[dict[str, Any]] = []
         self.offered: set[int] = set()
         self.copies: list[Path] = []
+        self.alone: set[int] = set()
         self._offered_now: set[int] = set()
         self._landed: dict[Path, list[dict[str, Any]]] = {}
 
@@ -98,7 +100,7 @@ class World:
         for folder in self._folders():
             shutil.copytree(folder, kept / folder.name)
         there = {"facts": list(self.facts), "landed": dict(self._landed), "comment": self.comment}
-        there |= {"offered": set(self._offered_now), "copies": list(self.copies)}
+        there |= {"offered": set(self._offered_now), "copies": list(self.copies), "alone": set(self.alone)}
         return there | {"node": json.dumps(self.node), "folder": kept}
 
     def put_back(self, kept: Mapping[str, Any]) -> None:
@@ -109,6 +111,7 @@ class World:
             shutil.copytree(folder, self.root / folder.name)
         self.node, self.facts, self._landed = json.loads(kept["node"]), list(kept["facts"]), dict(kept["landed"])
         self.comment, self._offered_now, self.copies = kept["comment"], set(kept["offered"]), list(kept["copies"])
+        self.alone = set(kept["alone"])
         if self.node.get("read", {}).get("format") == "sql":
             self.server.keep_rows({fact.uid for fact in self.facts})
         self.save()
@@ -142,6 +145,23 @@ class World:
         else:
             self._land_file(self.root / "landing" / "in" / f"{len(self._landed):03}.{source['format']}", rows)
 
+    @property
+    def is_copied(self) -> bool:
+        """Whether the node reads a copy of the source."""
+        return any(copy.name in self.node.get("read", {}).get("path", "") for copy in self.copies)
+
+    def land_in_copies(self, facts: Sequence[Fact]) -> None:
+        """Put facts into the copies of the source alone."""
+        self.facts += facts
+        self.alone |= {fact.uid for fact in facts}
+        rows = [{k: v for k, v in fact.values().items() if k != "x" or self.facts_have_x} for fact in facts]
+        kind = self.node["read"]["format"]
+        for copy in self.copies:
+            if kind == "delta":
+                deltalake.write_deltalake(str(copy), _typed(rows), mode="append")
+            else:
+                self._land_file(copy / f"{len(self._landed):03}.{kind}", rows)
+
     def copy_source(self) -> str | None:
         """Copy the source into a folder of its own, with its times, and return the folder's name; None if the source is
         no folder."""
@@ -160,7 +180,7 @@ class World:
             kind = self.node["read"]["format"]
             if file.suffix != f".{kind}":
                 for place in (file, *(copy / file.name for copy in self.copies)):
-                    place.unlink()
+                    place.unlink(missing_ok=True)
                 del self._landed[file]
                 self._land_file(file.with_suffix(f".{kind}"), rows)
 
@@ -177,7 +197,8 @@ class World:
         moment = 1_700_000_000 + int(file.stem)
         os.utime(file, (moment, moment))
         for copy in self.copies:
-            shutil.copy2(file, copy)
+            if file.parent not in self.copies:
+                shutil.copy2(file, copy)
         self._landed[file] = rows
 
     # -- runs ----------------------------------------------------------------------------------------------------------

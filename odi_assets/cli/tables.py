@@ -102,7 +102,7 @@ def _maintained(
     """What is done to each table of a node, the node's own first."""
     own = maintain_node(project, state, key, options)
     yield "node", own
-    quarantine = maintain_quarantine(project, key, options, own.rewindable_from) if own else None
+    quarantine = maintain_quarantine(project, state, key, options, own.rewindable_from) if own else None
     if quarantine:
         yield "quarantine", quarantine
     yield from maintain_beside(project, state, key, options).items()

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from odi_assets.delta.files.footers import WrittenFile
 
 _log = logging.getLogger(__name__)
-_CLEANS_EVERY = 10
-"""Of so many commits, one cleans the log of a table in a store, where it is asked whether anybody needs the log."""
+_CLEANS_EVERY = 100
+"""In a store, each commit of this number cleans the log: deltalake makes a checkpoint as often."""
 T = TypeVar("T")
 
 RowChanges = Literal["rows", "partitions", "table"]
@@ -220,8 +220,8 @@ def commit(
             is_covered = sync_commit(location, version)
             if stamp.keeps_log is not None and not is_synced(location):
                 is_covered = version % _CLEANS_EVERY == 0
-            if is_covered and _cleans(changes, stamp) and not (stamp.keeps_log is not None and stamp.keeps_log()):
-                TableHandle.open_once(location).clean_log()
+            if is_covered and _cleans(changes, stamp):
+                _clean_log(location, stamp)
             return version
         except TableConflictError:
             rebased = _rebased(handle, changes, stamp) if rebases_left else None
@@ -369,6 +369,16 @@ def _cleans(changes: FileChanges, stamp: Stamp) -> bool:
     """Whether a commit may remove what is older than the log's retention. The stamp with a node's HWM is in use until
     the node's next increment is committed."""
     return stamp.fences and changes.data_change
+
+
+def _clean_log(location: Location, stamp: Stamp) -> None:
+    """Clean the log, unless somebody needs it. The commit is made: what cannot be looked at or cleaned now stays until
+    a later commit cleans."""
+    try:
+        if stamp.keeps_log is None or not stamp.keeps_log():
+            TableHandle.open_once(location).clean_log()
+    except OdiError as error:
+        _log.info("%s: its log is not cleaned: %s", location.uri, error)
 
 
 def cleaning(location: Location, *, wanted: bool = True) -> PostCommitHookProperties:

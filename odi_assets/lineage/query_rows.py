@@ -297,7 +297,7 @@ class _Select:
         keys = [column.name for column in join.args.get("using") or ()]
         if join.args.get("method"):
             keys = self._shared(rows)
-        merged = {key: self._merged(key, rows, side) for key in keys}
+        merged = {self._spelled(key, rows, side): self._merged(key, rows, side) for key in keys}
         hidden, merged_before = kind in _HIDDEN, dict(scope.merged)
         before = (dict(scope.relations), list(scope.star))
         self._show(name, rows)
@@ -320,6 +320,13 @@ class _Select:
             raise NotFollowed("it has a natural join with a table whose columns are not known")
         own = {name.casefold() for name, _ in self._scope.everything()}
         return [name for name, _ in rows.columns if name.casefold() in own]
+
+    def _spelled(self, key: str, rows: Rows, side: str) -> str:
+        """The name that ``*`` gives to a column of USING: as the side has it of which all rows are there."""
+        entries = [rows] if side == "RIGHT" else self._scope.star
+        columns = (entry.columns if isinstance(entry, Rows) else [entry] for entry in entries)
+        names = (name for group in columns for name, _ in group)
+        return next((name for name in names if name.casefold() == key.casefold()), key)
 
     def _merged(self, key: str, rows: Rows, side: str) -> Made:
         left, right = self._scope.of_source(key), rows.column(key)

@@ -110,6 +110,9 @@ select day, v, count(*) c from a group by grouping sets ((1), (2))
 select day as d, v, count(*) c from a group by rollup (2, 1)
 select day, v, count(*) c from a group by 1, cube (2)
 select id from a order by (1)
+select * from a join b using (ID)
+select * from a full join b using (ID)
+select * from b right join (select ID, v from a) x using (iD)
 select m.v, m['ts'] t, x.m.ts u, m from (select id, max(struct(ts, v)) filter (where id > 1) m from a group by id) x
 select struct(v as x, a.id, v + 1).x q, struct(struct(v, id) as p, ts).p.id z from a
 select first(struct(v, id)).id f, max_by(struct(v, id), ts).v g, min(struct(ts, v)).ts m from a

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.compared_columns import known_rows
 from odi_assets.config.spark_settings import REQUIRED_CONF
 from odi_assets.delta.commit import Stamp
 from odi_assets.delta.table import TableHandle
-from odi_assets.errors import ConfigError, OdiError
+from odi_assets.errors import ConfigError
 from odi_assets.nodes.execution.advance import advance, end_hwm
 from odi_assets.nodes.execution.deduplicate import each_once, without_loaded
 from odi_assets.nodes.execution.deliveries import DELIVERY, are_mixed, numbered, repeats_placed
@@ -27,7 +27,7 @@ from odi_assets.nodes.execution.row_counts import RowCounts
 from odi_assets.nodes.kinds import CommitsItself, OpenedStore, Service, open_node_store
 from odi_assets.nodes.planning.partition_column import require_partition_column
 from odi_assets.nodes.planning.plan import NodePlan, ResolvedPlan
-from odi_assets.nodes.planning.readers import readers_of_old_log
+from odi_assets.nodes.planning.readers import has_readers_of_old_log
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.result import NodeResult, RunInfo
 from odi_assets.spark.call_sites import without_call_sites
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from odi_assets.nodes.execution.checks.guard import Guard
     from odi_assets.spark.own_session import OwnSession
     from odi_assets.tables.parts import TableParts
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -234,14 +232,9 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
             read.once_read()
         return {} if guard is None else guard.facts()
 
-    stamp = Stamp(
-        plan.write.app_id,
-        plan.write.number,
-        facts,
-        fences=not plan.request.is_bounded,
-        late_facts=late,
-        keeps_log=_keeps_log(plan, state),
-    )
+    keeps = partial(has_readers_of_old_log, plan.node.project, state, plan.target.location)
+    fences = not plan.request.is_bounded
+    stamp = Stamp(plan.write.app_id, plan.write.number, facts, fences=fences, late_facts=late, keeps_log=keeps)
     if plan.moves_hwm:
         for read in plan.reads:
             read.before_commit()
@@ -261,21 +254,6 @@ def commit_once(rows: NodeRows | ArrowRows, state: StateBackend, run: RunInfo) -
         store.publish()
     result = succeeded(plan, table, run, written, rows_read)
     return result if guard is None else replace(result, metrics={**result.metrics, **guard.metrics})
-
-
-def _keeps_log(plan: ResolvedPlan, state: StateBackend) -> Callable[[], bool] | None:
-    """Whether nodes below need old commits of the node's table; None if there are none."""
-    project, key = plan.node.project, plan.node.key
-
-    def is_needed() -> bool:
-        try:
-            return bool(readers_of_old_log(project, state, TableHandle.open(plan.target.location)))
-        except OdiError as error:
-            # The rows are committed. What cannot be seen keeps the log.
-            _log.info("the log of %s is not cleaned: %s", plan.node, error)
-            return True
-
-    return is_needed if project.graph.downstream(key) else None
 
 
 def _written(

@@ -114,8 +114,8 @@ def require_no_unmarked_rows(node: Node, start: Start, target: TableHandle, writ
         f"above {start.hwm or 'nothing'}, they would be appended again",
         fix=f"put the definition back{then}; "
         f"or rebuild the table from its sources: odi run {node.command} --full-refresh; "
-        f"or, if you know up to where it was loaded, say so: odi state set {node.state_key} VALUE. Its form is that of "
-        "what `odi state get` prints; what that prints now is from before these rows",
+        f"or, if you know up to where it was loaded, say so: odi state set {node.state_key} VALUE, in the form in "
+        "which `odi state get` prints one; the one that it prints now is from before these rows",
         node=str(node),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from odi_assets.connections.location import Location
 from odi_assets.delta.history import actions_at
 from odi_assets.delta.maintenance.maintain import is_recent
 from odi_assets.delta.table import TableHandle
@@ -32,6 +33,11 @@ def readers_of_old_log(project: Project, state: StateBackend, handle: TableHandl
         if version is not None and not is_recent(handle, version) and actions_at(handle.location, version) is not None:
             readers.append(f"{key} has read it up to version {version}")
     return readers
+
+
+def has_readers_of_old_log(project: Project, state: StateBackend, location: Location) -> bool:
+    """Whether there are :func:`readers_of_old_log` of the table at ``location`` as it is now."""
+    return bool(readers_of_old_log(project, state, TableHandle.open(location)))
 
 
 def _read_up_to(node: Node, state: StateBackend, handle: TableHandle) -> int | None:

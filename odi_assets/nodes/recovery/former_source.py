@@ -199,6 +199,9 @@ def _read(node: Node, source: Source, then: Identity, increment: Increment) -> R
     place: dict[str, Any] = {"connection": then.connection, "path": then.source}
     if then.kind == "sql":
         table = then.source.partition(":")[2]
+        if table.startswith("query "):
+            # Of a query, a mark has a digest.
+            return None
         place = {"connection": then.connection, "table": table, "query": None}
     now = node.config.read
     if now is not None and source.identity.kind == then.kind:

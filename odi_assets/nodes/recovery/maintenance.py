@@ -55,10 +55,9 @@ def maintain_node(
     if not handle.exists:
         return None
     _require_whole(f"the table of {key}", handle, lambda lost: lost_remedy(Node.of(project, key), handle, lost))
-    why = _needed_for(Node.of(project, key), state, handle) or _needed_below(project, state, handle)
-    unread = _unread_versions(project, handle)
-    kept = sorted({*options.keep_versions, *(version for versions in unread.values() for version in versions)})
-    options = replace(options, keep_log=options.keep_log or why is not None, keep_versions=tuple(kept))
+    why = _needed_for(Node.of(project, key), state, handle)
+    options, of_readers = _for_readers(project, state, handle, options)
+    options = replace(options, keep_log=options.keep_log or why is not None)
     done = engine_of(location).maintain(location, options, {"node": str(key)})
     age = timedelta(hours=max(options.retain_hours, ORPHAN_HOURS))
     now = TableHandle.open(location)
@@ -71,12 +70,14 @@ def maintain_node(
         vacuumed_bytes=done.vacuumed_bytes + sum(swept.values()),
         rewindable_from=oldest,
         notes=tuple(
-            note for note in (why, lost, _of_unread(unread), _of_young_orphans(done.young_orphans)) if note is not None
+            note for note in (why, lost, *of_readers, _of_young_orphans(done.young_orphans)) if note is not None
         ),
     )
 
 
-def maintain_quarantine(project: Project, key: NodeKey, options: MaintenanceOptions, oldest: int) -> Maintenance | None:
+def maintain_quarantine(
+    project: Project, state: StateBackend, key: NodeKey, options: MaintenanceOptions, oldest: int
+) -> Maintenance | None:
     """Maintain the quarantine of ``key``; None if the node has none, or another node's rows are in it.
 
     Bad rows that a run left beside it are put in first. Files that a rewind of the node may need stay.
@@ -96,9 +97,10 @@ def maintain_quarantine(project: Project, key: NodeKey, options: MaintenanceOpti
         bring_in_step(node, target)
         handle = TableHandle.open(location)
     _require_whole_beside(node, "quarantine", handle)
+    options, of_readers = _for_readers(project, state, handle, options)
     kept = (*options.keep_versions, *_before_removals(target, handle, oldest))
     done = engine_of(location).maintain(location, replace(options, keep_versions=kept), {"node": str(key)})
-    return replace(done, notes=tuple(filter(None, (_of_young_orphans(done.young_orphans),))))
+    return replace(done, notes=tuple(filter(None, (*of_readers, _of_young_orphans(done.young_orphans)))))
 
 
 def maintain_beside(
@@ -119,14 +121,12 @@ def maintain_beside(
         if not handle.exists:
             continue
         _require_whole_beside(node, which, handle)
-        unread = _unread_versions(project, handle)
+        options_here, of_readers = _for_readers(project, state, handle, options)
         last = {stamp.app_id: stamp.version for stamp in reversed(list(handle.stamps()))}
-        kept = sorted({*options.keep_versions, *(version for versions in unread.values() for version in versions)})
-        why = _needed_below(project, state, handle)
-        keep_log = options.keep_log or why is not None or not all(map(partial(is_recent, handle), last.values()))
-        options_here = replace(options, keep_log=keep_log, keep_versions=tuple(kept))
+        keep_log = options_here.keep_log or not all(map(partial(is_recent, handle), last.values()))
+        options_here = replace(options_here, keep_log=keep_log)
         maintenance = engine_of(location).maintain(location, options_here, {"node": str(key)})
-        notes = (why, _of_unread(unread), _of_young_orphans(maintenance.young_orphans))
+        notes = (*of_readers, _of_young_orphans(maintenance.young_orphans))
         done[which] = replace(maintenance, notes=tuple(filter(None, notes)))
     return done
 
@@ -143,6 +143,17 @@ def _before_removals(target: TableHandle, quarantine: TableHandle, oldest: int) 
     commits = ((version, actions_at(quarantine.location, version) or ()) for version in versions)
     # The compaction to come removes files of the version of now.
     return (*(version - 1 for version, actions in commits if any("remove" in action for action in actions)), now)
+
+
+def _for_readers(
+    project: Project, state: StateBackend, handle: TableHandle, options: MaintenanceOptions
+) -> tuple[MaintenanceOptions, list[str]]:
+    """``options`` that leave what nodes of the project have yet to read of a table, and what they leave, in words."""
+    unread, readers = _unread_versions(project, handle), readers_of_old_log(project, state, handle)
+    kept = sorted({*options.keep_versions, *(version for versions in unread.values() for version in versions)})
+    notes = [f"its log was kept whole, because {' and '.join(readers)}"] if readers else []
+    notes += [note] if (note := _of_unread(unread)) is not None else []
+    return replace(options, keep_log=options.keep_log or bool(readers), keep_versions=tuple(kept)), notes
 
 
 def _unread_versions(project: Project, handle: TableHandle) -> dict[str, tuple[int, ...]]:
@@ -217,12 +228,6 @@ def _needed_for(node: Node, state: StateBackend, handle: TableHandle) -> str | N
         return None
     ahead = start_of(node, state.get_entry(node.state_key), handle).repaired
     return _AHEAD if ahead else _TIED if _remembers_ties(CommitFacts.of(stamp)) else None
-
-
-def _needed_below(project: Project, state: StateBackend, handle: TableHandle) -> str | None:
-    """Why the log of a table is kept for nodes that follow its versions, in words; None if it need not be."""
-    readers = readers_of_old_log(project, state, handle)
-    return f"its log was kept whole, because {' and '.join(readers)}" if readers else None
 
 
 _AHEAD = (

@@ -12,7 +12,7 @@ from odi_assets.monitoring.alerts.outbox import wanted
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.result import QUARANTINED
 from odi_assets.orchestration.runs.in_flight import is_of_other_environment, nodes_of_run
-from odi_assets.orchestration.runs.reconcile import RECONCILED_TAG, repair_history
+from odi_assets.orchestration.runs.reconcile import repair_history
 from odi_assets.state.records import RunRecord, RunStatus
 from odi_assets.util.words import counted
 
@@ -48,7 +48,11 @@ def ended_runs(
             now[kind.value] = newest[0].storage_id if newest else 0
             continue
         after = dg.RunStatusChangeRecordsFilter(event_type=kind, after_storage_id=seen[kind.value])
-        for record in instance.fetch_run_status_changes(after, limit=_AT_ONCE, ascending=True).records:
+        records = instance.fetch_run_status_changes(after, limit=_AT_ONCE, ascending=True).records
+        if records and kind is dg.DagsterEventType.RUN_FAILURE:
+            # A run that was killed has written no rows.
+            repair_history(project, instance)
+        for record in records:
             now[kind.value] = record.storage_id
             alerts += _alerts(project, instance, record.event_log_entry)
     return alerts, now
@@ -62,9 +66,6 @@ def _alerts(project: Project, instance: dg.DagsterInstance, entry: dg.EventLogEn
     if not nodes:
         # Somebody else's run.
         return
-    if run.status is dg.DagsterRunStatus.FAILURE and RECONCILED_TAG not in run.tags:
-        # A run that was killed has written no rows.
-        repair_history(project, instance)
     pipelines = sorted({key.pipeline for key in nodes})
     subject = pipelines[0] if len(pipelines) == 1 else run.job_name
     rows = project.open_state().list_runs(run_id=run.run_id)[::-1]

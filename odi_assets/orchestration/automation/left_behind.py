@@ -5,7 +5,7 @@ No source of theirs is ahead of a mark, so a look at the sources does not find t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -20,9 +20,10 @@ from odi_assets.nodes.history.repair import own_rows
 from odi_assets.nodes.history.resume import INPUTS
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.result import REWIND
+from odi_assets.nodes.result import RESUMED_FROM, REWIND
 from odi_assets.orchestration.automation.attempts import RequestDecision, after_tries
 from odi_assets.orchestration.automation.observed import digest
+from odi_assets.state.backend import StateBackend
 from odi_assets.state.records import RunRecord, RunStatus
 
 _ROWS_PER_NODE = 8
@@ -47,7 +48,7 @@ class LeftBehind:
 def left_behind(
     project: Project, instance: dg.DagsterInstance, pipeline: str, keys: Sequence[NodeKey], now: float
 ) -> tuple[dict[NodeKey, LeftBehind], dict[NodeKey, str]]:
-    """Which of some nodes of a pipeline were left behind; and those of which that cannot be seen, with why.
+    """Which of some nodes of a pipeline were left behind; and the nodes that cannot be looked at, each with why.
 
     Args:
         now: the time, in seconds.
@@ -55,31 +56,50 @@ def left_behind(
     Raises:
         StateError: run history cannot be read.
     """
-    rows = _rows_by_node(project, pipeline) if keys else {}
+    state = project.open_state() if keys else None
+    newest = _newest_rows(project, state, pipeline, keys) if state is not None else {}
     found: dict[NodeKey, LeftBehind] = {}
     errors: dict[NodeKey, str] = {}
-    for key in keys:
+    for key, last in newest.items():
+        if state is None or last.status not in _LEFT or _took_in(last):
+            continue
+        rows = _counting(project, state.list_runs(pipeline=pipeline, node=key.node))
         try:
-            why = _why_behind(project, instance, key, rows.get(key, ()))
+            why = _why_behind(project, instance, key, rows)
         except OdiError as error:
             errors[key] = f"{type(error).__name__}: {error}".splitlines()[0]
             continue
         if why is not None:
-            since = list(takewhile(lambda row: not row.status.succeeded, rows[key]))
-            tries = len({row.run_id for row in since})
-            decision = after_tries(project.config.automation, tries, since[0].timestamp.timestamp(), now)
+            tries = len({row.run_id for row in takewhile(lambda row: not _took_in(row), rows)})
+            decision = after_tries(project.config.automation, tries, last.timestamp.timestamp(), now)
             found[key] = LeftBehind(*why, decision)
     return found, errors
 
 
-def _rows_by_node(project: Project, pipeline: str) -> Mapping[NodeKey, list[RunRecord]]:
-    """The last rows of history of a pipeline's nodes, newest first. Bounded runs and rewinds do not count."""
-    found = project.open_state().list_runs(pipeline=pipeline, limit=_ROWS_PER_NODE * len(project.graph.order(pipeline)))
-    rows: dict[NodeKey, list[RunRecord]] = {}
-    for row in own_rows(project, found):
-        if row.partition_key is None and row.trigger != REWIND:
-            rows.setdefault(NodeKey(pipeline, row.node_name), []).append(row)
-    return rows
+def _newest_rows(
+    project: Project, state: StateBackend, pipeline: str, keys: Sequence[NodeKey]
+) -> dict[NodeKey, RunRecord]:
+    """The newest row of history of each of these nodes that has one."""
+    limit = _ROWS_PER_NODE * len(project.graph.order(pipeline))
+    last = state.list_runs(pipeline=pipeline, limit=limit)
+    newest: dict[NodeKey, RunRecord] = {}
+    for row in _counting(project, last):
+        newest.setdefault(NodeKey(pipeline, row.node_name), row)
+    for key in keys:
+        # A backfill has a row for each of its partitions, and none of them counts.
+        if key not in newest and len(last) == limit:
+            own = _counting(project, state.list_runs(pipeline=pipeline, node=key.node))
+            newest |= {key: own[0]} if own else {}
+    return {key: newest[key] for key in keys if key in newest}
+
+
+def _counting(project: Project, rows: Sequence[RunRecord]) -> list[RunRecord]:
+    """The rows of history that say whether a node took in what is there: bounded runs and rewinds say nothing of it."""
+    return [row for row in own_rows(project, rows) if row.partition_key is None and row.trigger != REWIND]
+
+
+def _took_in(row: RunRecord) -> bool:
+    return row.status.succeeded or RESUMED_FROM in row.metrics
 
 
 def _why_behind(
@@ -88,18 +108,19 @@ def _why_behind(
     """Why a node is behind, in words, and a hash that changes once it is not, or what it reads moves; None if it is not
     behind.
 
+    Args:
+        rows: of its history, newest first; the first one did not take in what there was.
+
     Raises:
         SourceError, TableError: what it reads cannot be looked at.
     """
-    if not rows or rows[0].status not in _LEFT:
-        return None
     run = instance.get_run_by_id(rows[0].run_id)
     if run is not None and run.status is dg.DagsterRunStatus.CANCELED:
         return None
     if any(table_position(project.target(up))["version"] is None for up in project.graph.upstream(key)):
         # A node above it has to run first.
         return None
-    node, good = Node.of(project, key), next((row for row in rows if row.status.succeeded), None)
+    node, good = Node.of(project, key), next((row for row in rows if _took_in(row)), None)
     inputs = (good.metrics.get(INPUTS) if good is not None else None) or {}
     known = [source for source in node.sources if source.knows_changes]
     moved = [source.label for source in known if source.change_since(inputs.get(source.name)) is not None]

@@ -10,10 +10,11 @@ failed, and the targets' logs. No Spark is needed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import dagster as dg
 
@@ -166,24 +167,28 @@ def _may_live(attempt: NodeAttempt, instance: dg.DagsterInstance) -> bool:
 
 def _attempts(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance) -> list[NodeAttempt]:
     """The attempts of a run that Dagster saw start, with the errors it recorded, and the nodes that never began."""
-    first = NodeAttempt(
+    made = partial(
+        NodeAttempt,
         run.run_id,
         run_trigger(run),
-        1 + int(run.tags.get("dagster/retry_number", 0)),
         cancelled=run.status is dg.DagsterRunStatus.CANCELED,
-        key=NodeKey("", ""),
         partition_key=_partition(run),
     )
-    begun = _begun(project, run, instance, first)
-    last = {attempt.key: attempt for attempt in begun}
-    return begun + _never_begun(project, run, instance, first, last)
+    begun = _begun(project, run, instance, made)
+    return begun + _never_begun(project, run, instance, made, {attempt.key: attempt for attempt in begun})
 
 
-def _begun(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance, first: NodeAttempt) -> list[NodeAttempt]:
-    """The attempts that began, the last of a node after those before it.
+def _first_attempt(run: dg.DagsterRun) -> int:
+    return 1 + int(run.tags.get("dagster/retry_number", 0))
+
+
+def _begun(
+    project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance, made: Callable[..., NodeAttempt]
+) -> list[NodeAttempt]:
+    """The attempts that began, the last of a node after its others.
 
     Args:
-        first: what the first attempts of all nodes have in common.
+        made: makes an attempt of the run.
     """
     step = DagsterNames.of(project).step
     names = {step(key, of_ranges=ranges): key for key in project.graph.nodes for ranges in (False, True)}
@@ -200,9 +205,8 @@ def _begun(project: Project, run: dg.DagsterRun, instance: dg.DagsterInstance, f
         starts = event.event_type in (dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_RESTARTED)
         # The process of a step may die before it says that the step starts.
         if starts or key not in latest:
-            latest[key] = number = latest.get(key, first.attempt - 1) + 1
-            attempts[key, number] = replace(
-                first,
+            latest[key] = number = latest.get(key, _first_attempt(run) - 1) + 1
+            attempts[key, number] = made(
                 key=key,
                 attempt=number,
                 started_at=_moment(record.event_log_entry.timestamp),
@@ -221,30 +225,33 @@ def _never_begun(
     project: Project,
     run: dg.DagsterRun,
     instance: dg.DagsterInstance,
-    first: NodeAttempt,
+    made: Callable[..., NodeAttempt],
     last: Mapping[NodeKey, NodeAttempt],
 ) -> list[NodeAttempt]:
     """The nodes that the run did not come to, as of its end.
 
     Args:
+        made: makes an attempt of the run.
         last: the last attempts of the nodes that it came to.
     """
     nodes = {key for key in nodes_of_run(project, instance, run) if key not in last}
     if not nodes:
         return []
     record = instance.get_run_record_by_id(run.run_id)
-    ended = first.started_at if record is None or record.end_time is None else _moment(record.end_time)
+    ended = datetime.now(UTC) if record is None or record.end_time is None else _moment(record.end_time)
+    cancelled = run.status is dg.DagsterRunStatus.CANCELED
     failed = {key: key for key, attempt in last.items() if attempt.error}
     never = []
     for key in project.graph.order():
         if key not in nodes:
             continue
         above = next((failed[up] for up in project.graph.upstream(key) if up in failed), None)
-        text = f"the run {'was cancelled' if first.cancelled else 'ended'} before it began"
-        if above is not None and not first.cancelled:
+        text = f"the run {'was cancelled' if cancelled else 'ended'} before it began"
+        if above is not None and not cancelled:
             failed[key], text = above, f"{above} failed"
-        partial = is_partial(run, project, key.pipeline)
-        never.append(replace(first, key=key, started_at=ended, partial=partial, skipped=text))
+        is_part = is_partial(run, project, key.pipeline)
+        number = _first_attempt(run)
+        never.append(made(key=key, attempt=number, started_at=ended, partial=is_part, skipped=text))
     return never
 
 
