@@ -379,7 +379,7 @@ def _params(node: Node, draw: random.Random, world: World) -> str | None:
 
 def _other_place(node: Node, draw: random.Random, world: World) -> str | None:
     """The node reads a copy of its source, which may have a row of its own by then."""
-    if (name := world.copy_source()) is None:
+    if world.copies or (name := world.copy_source()) is None:
         return None
     if alone := draw.random() < 0.5:
         world.land_in_copies(more_facts(draw, world.facts, 1, again=False, tied=False))
