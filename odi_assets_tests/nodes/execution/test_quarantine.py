@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 from odi_assets.cli import main
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.errors import DamagedTableError
+from odi_assets.delta.maintenance.maintain import MaintenanceOptions
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ChecksFailedError, ConfigError, TableError
 from odi_assets.explain.batch import trace
@@ -28,6 +30,7 @@ from odi_assets.nodes.idle_run import outlook
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.nodes.recovery.findings import Kind
+from odi_assets.nodes.recovery.maintenance import maintain_quarantine
 from odi_assets.nodes.recovery.repair import Repaired, find_tables, repair_table
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.recovery.table_versions import at_version
@@ -733,3 +736,39 @@ def test_a_key_in_two_files_stops_no_catch_up_of_a_node_without_a_quarantine(
     box.land("orders/4.json", ['{"id": 3, "amount": 5}'])
     with pytest.raises(ChecksFailedError, match="2 of 3 rows share their `id` with another row"):
         box.run("orders")
+
+
+READ_BELOW = """
+- pipeline: p
+  nodes:
+  - name: orders
+    read: {connection: landing, format: csv, path: "*.csv", schema: "id BIGINT", incremental: files}
+    write: {connection: lake, path: orders, mode: append}
+    checks: [{range: {column: id, max: 5}}]
+    quarantine: orders_bad
+  - name: known_bad
+    read: {connection: lake, format: delta, path: orders_bad, incremental: version}
+    transform: {sql: "SELECT id FROM df"}
+    write: {connection: lake, path: known_bad, mode: append}
+"""
+
+
+def test_a_maintenance_keeps_the_log_of_a_quarantine_for_a_node_that_follows_it(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    box = Sandbox(tmp_path, spark, READ_BELOW)
+    for number in (1, 2, 3):
+        box.land(f"{number}.csv", [str(number), str(number + 10)])
+        box.run("orders")
+        if number == 1:
+            box.run("known_bad")
+    then = time.time() - 40 * 86_400
+    for commit in (tmp_path / "lake" / "orders_bad" / "_delta_log").glob("*.json"):
+        os.utime(commit, (then, then))
+    options = MaintenanceOptions(small_bytes=0)
+    done = maintain_quarantine(box.project, box.state, NodeKey("p", "orders"), options, 0)
+    assert done is not None
+    assert done.log_files_removed == 0
+    assert done.notes == ("its log was kept whole, because p.known_bad has read it up to version 0",)
+    box.run("known_bad")
+    assert box.rows("known_bad") == [(11,), (12,), (13,)]
