@@ -61,10 +61,7 @@ def _born(root: Path, draw: random.Random) -> World:
         # The rows of an increment by a column are not told by partitions before they are read.
         increment = draw.choice((_VERSION, BY_COLUMN, _ALL_DAYS) if name == "days" else (_VERSION, BY_COLUMN))
         node: Config = {"name": name, "inputs": {"up": {"node": above, "incremental": increment}}}
-        if name == "days":
-            node["transform"] = {"sql": "SELECT day, count(*) AS n, sum(v) AS total FROM up GROUP BY day"}
-            node["partition"] = {"column": "day", "every": "day", "start": "2024-01-01"}
-        nodes.append(_written(node, name))
+        nodes.append(_written(node, name) if name != "days" else _summed(_written(node, name), draw))
     config: Config = {
         "project": "histories",
         "connections": {name: {"type": "local", "base_path": name} for name in ("landing", "lake")},
@@ -83,6 +80,18 @@ def _born(root: Path, draw: random.Random) -> World:
 
 def _written(node: Config, kind: str) -> Config:
     return {**node, "write": {"connection": "lake", "path": node["name"], **_WRITES[kind]}}
+
+
+def _summed(node: Config, draw: random.Random) -> Config:
+    """A node as sums by day, or by day and id: its table is partitioned by them, and recomputed by the first."""
+    by = draw.choice((["day"], ["day", "id"], ["id", "day"]))
+    columns = ", ".join(by)
+    node["transform"] = {"sql": f"SELECT {columns}, count(*) AS n, sum(v) AS total FROM up GROUP BY {columns}"}
+    if by == ["day"]:
+        node["partition"] = {"column": "day", "every": "day", "start": "2024-01-01"}
+    else:
+        node["write"]["partition_by"] = by
+    return node
 
 
 # -- what happens ------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import csv
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -111,7 +111,7 @@ def whole(at: NodeAt, now: frozenset[Row]) -> frozenset[Row]:
     """The rows of a table that is made of all rows of its source."""
     mode = at.node["write"]["mode"]
     if mode == "partition_overwrite":
-        return sums_by_day(now)
+        return sums_by_day(now, at.node["write"].get("partition_by", ("day",)))
     return frozenset(newest(now, at.node["write"]["keys"])) if mode in ("upsert", "append_once") else now
 
 
@@ -142,12 +142,15 @@ def _key(one: Row, keys: list[str]) -> tuple[str | None, ...]:
     return tuple(columns.get(key) for key in keys)
 
 
-def sums_by_day(rows: Iterable[Row]) -> frozenset[Row]:
-    """Number and sum of each day's rows."""
-    found: dict[str, list[int]] = defaultdict(list)
+def sums_by_day(rows: Iterable[Row], by: Sequence[str] = ("day",)) -> frozenset[Row]:
+    """Number and sum of each day's rows, or of the rows that are equal in other columns."""
+    found: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for one in rows:
-        found[dict(one)["day"]].append(cursor(one))
-    return frozenset(row({"day": day, "n": len(all_of), "total": sum(all_of)}) for day, all_of in found.items())
+        found[tuple(dict(one)[name] for name in by)].append(cursor(one))
+    return frozenset(
+        row({**dict(zip(by, values, strict=True)), "n": len(all_of), "total": sum(all_of)})
+        for values, all_of in found.items()
+    )
 
 
 def _with_days(rows: frozenset[Row], sums: frozenset[Row], start: date, end: date) -> frozenset[Row]:
