@@ -72,6 +72,9 @@ def _of_item(node: Any, rows: Rows, made: Callable[[Any], Made]) -> Made:
     inner = (node.this if isinstance(node, exp.Ordered) else node).unnest()
     if _is_all(node):
         return made(exp.column(ALL))
+    if isinstance(inner, exp.Identifier):
+        # sqlglot's form of `|> AGGREGATE … GROUP BY x AS name`: the name of a column that is selected.
+        return next(column for name, column in rows.columns if name.lower() == inner.name.lower())
     if not (isinstance(inner, exp.Literal) and not inner.is_string and inner.name.isdigit()):
         return made(inner)
     if rows.unlisted is not None:

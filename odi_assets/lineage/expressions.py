@@ -160,6 +160,8 @@ class ExpressionReader:
             return NOTHING
         if isinstance(node, exp.Parameter | exp.Placeholder | exp.SessionParameter):
             raise NotFollowed("it has parameters")
+        if isinstance(node, exp.Anonymous) and node.name.upper() == "IDENTIFIER":
+            raise NotFollowed("it names columns by IDENTIFIER")
         if scope.outputs and isinstance(node, exp.AggFunc):
             # What is aggregated is of the rows before.
             before, scope.outputs = scope.outputs, {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructType
@@ -60,7 +61,8 @@ class PlannedFrames:
                 }
                 frame = transformed(self._spark, node, project.root, frames, str(key))
         except OdiError as error:
-            text = without_stacks(error.message).strip().splitlines()[0]
+            # Spark's own message may begin with a line break.
+            text = re.sub(r":\s*\n\s*", ": ", without_stacks(error.message)).strip().splitlines()[0]
             is_sql = node.transform is not None and node.transform.function is None
             raise NotFollowed(
                 f"it cannot be planned over empty rows: {text}", fix="correct the SQL" if is_sql else ""

@@ -119,6 +119,9 @@ select first(struct(v, id)).id f, max_by(struct(v, id), ts).v g, min(struct(ts, 
 select (max(struct(ts, v)) over (partition by id)).v w from a
 select x.p.v from (select named_struct('v', s.x, 'w', day) p from a) x where x.p.w = 'x'
 select k['v'].x y, k['w'] z from (select struct(s as v, id as w) k from a)
+from a |> aggregate count(*) as c group by day as d
+from a |> aggregate sum(v) as s group by id + v as g
+with q as (from a |> aggregate sum(v) as s group by id + v as g) select s from q
 select p.id, p.v from (select if(id > 1, struct(id, v), struct(v as id, id as v)) p from a)
 """
 

@@ -195,6 +195,7 @@ def test_a_table_around_a_subquery_is_no_field_of_what_the_subquery_reads(sql: s
         ("SELECT * FROM orders PIVOT (sum(amount) FOR day IN ('a', 'b'))", "it has PIVOTS"),
         ("WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT n FROM r", "recursive WITH"),
         ("SELECT explode(split(day, '-')) FROM orders", "have no names: name them with AS"),
+        ("SELECT id FROM orders WHERE IDENTIFIER('day') = 'a'", "it names columns by IDENTIFIER"),
     ],
 )
 def test_what_is_not_followed_is_said_and_never_left_out(sql: str, why: str) -> None:
