@@ -253,7 +253,7 @@ def _operators(survey: _Survey, known: Collection[int]) -> list[Operator]:
         operators.append(Operator(number, None, ()))
     for number, folder in sorted(folders.items()):
         plain, revisions = folder / "_metadata" / "metadata", numbered_files(folder / "_metadata" / "v2")
-        files = revisions or ({0: plain} if plain.is_file() else {})
+        files = revisions or ({0: plain} if plain.exists() else {})
         if not files:
             operators.append(_undescribed(survey, folder, number))
             continue
@@ -285,7 +285,7 @@ def _undescribed(survey: _Survey, folder: Path, number: int) -> Operator:
     }
     schemas = {name: subfolder / "_metadata" / "schema" for name, subfolder in store_folders.items()}
     partitions = len(numbered_files(folder))
-    stores = [StoreInfo(name, partitions, 0, schema) for name, schema in schemas.items() if schema.is_file()]
+    stores = [StoreInfo(name, partitions, 0, schema) for name, schema in schemas.items() if schema.exists()]
     survey.unreadable |= has_variables or not stores
     operator = Operator(number, None, tuple(stores))
     _schemas(survey, folder, operator)

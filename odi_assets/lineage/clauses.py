@@ -74,7 +74,10 @@ def _of_item(node: Any, rows: Rows, made: Callable[[Any], Made]) -> Made:
         return made(exp.column(ALL))
     if isinstance(inner, exp.Identifier):
         # sqlglot's form of `|> AGGREGATE … GROUP BY x AS name`: the name of a column that is selected.
-        return next(column for name, column in rows.columns if name.lower() == inner.name.lower())
+        named = [column for name, column in rows.columns if name.casefold() == inner.name.casefold()]
+        if len(named) != 1:
+            raise NotFollowed(f"`{inner.name}` is not one of its columns")
+        return named[0]
     if not (isinstance(inner, exp.Literal) and not inner.is_string and inner.name.isdigit()):
         return made(inner)
     if rows.unlisted is not None:

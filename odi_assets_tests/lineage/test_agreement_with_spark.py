@@ -122,6 +122,9 @@ select k['v'].x y, k['w'] z from (select struct(s as v, id as w) k from a)
 from a |> aggregate count(*) as c group by day as d
 from a |> aggregate sum(v) as s group by id + v as g
 with q as (from a |> aggregate sum(v) as s group by id + v as g) select s from q
+from a |> where v > 1 |> aggregate count(*) as c group by day as d, id |> order by d |> limit 2
+from a |> aggregate count(*) as c group by day as `K k` |> where c > 1 |> select `K k`
+from a |> extend v + 1 as z |> select id, z |> limit 3
 select p.id, p.v from (select if(id > 1, struct(id, v), struct(v as id, id as v)) p from a)
 """
 

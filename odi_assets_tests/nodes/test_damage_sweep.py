@@ -45,6 +45,14 @@ def streamed(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> W
     return world
 
 
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> World:
+    assert spark is not None
+    world = World(tmp_path_factory.mktemp("joined") / "world", "kept rows")
+    world.build(2)
+    return world
+
+
 @pytest.mark.parametrize("kind", WORLDS)
 def test_doctor_sees_damage_of_any_file_and_its_remedies_lead_to_right_rows(at: Path, kind: str) -> None:
     world = World(at, kind)
@@ -91,6 +99,15 @@ def test_a_file_of_a_checkpoint_that_is_a_link_into_nothing_is_set_aside_as_text
     file = f"lake/seen/_odi_stream/{folder}/1"
     tally = sweep(streamed, [(SEED, "stream", file, "unreadable")], print)
     assert tally.findings == []
+
+
+@pytest.mark.parametrize("file", ["_metadata/metadata", "0/left-keyToNumValues/_metadata/schema"])
+@pytest.mark.parametrize("how", ["deleted", "emptied", "one byte flipped", "replaced by a folder"])
+def test_no_unmatched_row_is_lost_where_the_state_of_a_join_is_not_described(
+    joined: World, file: str, how: str
+) -> None:
+    damage = (SEED, "stream state description", f"lake/matched/_odi_stream/state/0/{file}", how)
+    assert sweep(joined, [damage], print).findings == []
 
 
 def test_a_stream_whose_data_files_are_lost_names_no_way_that_it_does_not_have(streamed: World) -> None:

@@ -36,6 +36,7 @@ from odi_assets.streams.execution.check import require_fits_checkpoint
 from odi_assets.streams.execution.definition import late_times
 from odi_assets.streams.execution.kept_rows import KeptRows
 from odi_assets.streams.execution.ledger import StreamLedger, records_of
+from odi_assets.streams.execution.unmatched_rows import require_descriptions
 from odi_assets.streams.planning.changed_settings import compared_settings
 from odi_assets.streams.planning.kept_rows import kept_mark, kept_tables
 from odi_assets.streams.planning.marks import settings_of, stream_facts, stream_stamps
@@ -191,6 +192,8 @@ class StreamRun:
             with ThreadPoolExecutor(1) as pool, own, without_call_sites(), _errors_named(self.plan):
                 recorded = pool.submit(_ledger, node)
                 CheckpointFolder(self.plan.checkpoint).clear_unplanned()
+                if settings.unmatched_rows:
+                    require_descriptions(self.plan.checkpoint, str(node))
                 name_own_schemas(self.plan.checkpoint)
                 apply_conf(self.spark, checkpoint_conf(self.plan.checkpoint) | query_conf(settings))
                 table = self._run(settings, recorded)

@@ -15,8 +15,10 @@ from pyspark.sql import Window
 
 from odi_assets.checkpoints.copies import copy_of_remote
 from odi_assets.checkpoints.files import state_files
-from odi_assets.checkpoints.inspect import JOIN, inspect, rows_store
+from odi_assets.checkpoints.inspect import JOIN, inspect, rows_store, torn_descriptions
 from odi_assets.checkpoints.reader import spark_path
+from odi_assets.connections.location import Location
+from odi_assets.errors import CheckpointError
 from odi_assets.sources.streamed import StreamedSource
 from odi_assets.spark.lazy import F
 from odi_assets.streams.execution.kept_shape import GivenUp, moment
@@ -29,6 +31,23 @@ if TYPE_CHECKING:
 _MATCHED = "matched"
 
 
+def require_descriptions(checkpoint: Location, node: str) -> None:
+    """Stop before a batch if the rows that joins give up in it could not be found after it.
+
+    Raises:
+        CheckpointError: the description of a stateful operator is torn. Spark would go on without it.
+    """
+    torn = torn_descriptions(checkpoint.local_path) if checkpoint.is_local else {}
+    for error in torn.values():
+        raise CheckpointError(
+            f"{node}: its unmatched rows cannot be found: {error}",
+            fix=f"`odi tables repair {node}` sets it aside, and the next batch writes it again; or put it back from a "
+            "copy",
+            path=checkpoint.uri,
+            node=node,
+        )
+
+
 def evidence_from(log: ProgressLog, after: int, upto: int, *, look_inside: bool = False) -> int:
     """The first batch, not before ``after``, after whose state the checkpoint has every change up to ``upto``.
 
@@ -36,11 +55,23 @@ def evidence_from(log: ProgressLog, after: int, upto: int, *, look_inside: bool 
 
     Args:
         look_inside: read the files, for some are damaged; else their names are enough.
+
+    Raises:
+        CheckpointError: the checkpoint does not describe an operator, so rows that it gave up may not be found.
     """
     # Spark reads the last two plans; of others, the number counts.
     since = upto - 1
     with copy_of_remote(log.location, logs_only=not look_inside, since=since) as copy:
         known = inspect(copy or log.location.uri, since=since)
+        undescribed = [str(operator.operator_id) for operator in known.operators if operator.name is None]
+        if undescribed:
+            raise CheckpointError(
+                f"{log.location.uri}: nothing describes its state {', '.join(undescribed)}, so nobody knows which rows "
+                f"its joins gave up",
+                fix="put state/NUMBER/_metadata back from a copy; or run it again once new data is there: the next "
+                "batch writes it",
+                path=log.location.uri,
+            )
         names = [rows_store(side) for side in ("left", "right")]
         stores = [
             files for operator in known.operators if operator.is_join for files in state_files(known, operator, names)

@@ -1,4 +1,4 @@
-"""Sets aside what is torn of a stream's checkpoint: its newest commit, whose batch is computed again, or all of it."""
+"""Sets aside what is torn of a stream's checkpoint: what the next run writes again, or all of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import replace
 
+from odi_assets.checkpoints.inspect import torn_descriptions
 from odi_assets.checkpoints.log_files import numbered_files, read_lines, read_object
 from odi_assets.checkpoints.verdict import why_unusable
 from odi_assets.connections.location import Location
@@ -15,6 +16,7 @@ from odi_assets.errors import CheckpointError, StateError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.recovery.repair import Repaired
 from odi_assets.state.delta.batches import stateful_operators
+from odi_assets.streams.planning.kept_rows import UNMATCHED, kept_tables
 from odi_assets.streams.planning.marks import checkpoint_base, checkpoint_named, last_batch, stream_marks
 
 
@@ -33,7 +35,11 @@ def why_stuck(node: Node, checkpoint: Location) -> str | None:
     except CheckpointError as error:
         return error.message
     why = why_unusable(checkpoint, _operators(node))
-    return None if why is None else f"{checkpoint.uri}: {why}"
+    if why is not None:
+        return f"{checkpoint.uri}: {why}"
+    # Spark goes on without it. Its State Reader, which finds the unmatched rows, does not.
+    torn = torn_descriptions(checkpoint.local_path) if UNMATCHED in kept_tables(node) else {}
+    return next(iter(torn.values()), None)
 
 
 def _operators(node: Node) -> frozenset[int]:
@@ -58,9 +64,9 @@ def repair_checkpoint(node: Node, *, dry_run: bool) -> Iterator[tuple[str, tuple
     why = why_stuck(node, checkpoint)
     above = replace(checkpoint, uri=posixpath.dirname(checkpoint.uri.rstrip("/")))
     name = posixpath.basename(checkpoint.uri.rstrip("/"))
-    torn = None if why is None else _torn_commit(checkpoint)
-    if why is not None and torn is not None:
-        moves = tuple(f"{name}/commits/{file}" for file in torn)
+    torn = () if why is None else (*_torn_commit(checkpoint), *torn_descriptions(checkpoint.local_path))
+    if why is not None and torn:
+        moves = tuple(f"{name}/{path}" for file in torn for path in _with_checksum(checkpoint, file))
         yield why, moves, None if dry_run else set_aside(above, moves), False
         why = None if dry_run else why_stuck(node, checkpoint)
     if why is not None:
@@ -79,15 +85,20 @@ def repaired(node: Node, *, dry_run: bool) -> Iterator[Repaired]:
         yield Repaired(f"{node} (checkpoint)", uri, (why,), moves, version, aside, following)
 
 
-def _torn_commit(checkpoint: Location) -> tuple[str, ...] | None:
-    """The names of the newest commit and its checksum, if that commit is torn."""
+def _torn_commit(checkpoint: Location) -> tuple[str, ...]:
+    """The newest commit if it is torn, relative to the checkpoint: Spark computes its batch again."""
     folder = checkpoint.local_path / "commits"
     newest = max(numbered_files(folder), default=None)
     if newest is None:
-        return None
+        return ()
     try:
         read_object(folder / str(newest), "\n".join(read_lines(folder / str(newest))[1]))
     except CheckpointError:
-        checksum = f".{newest}.crc"
-        return (str(newest), *([checksum] if (folder / checksum).exists() else []))
-    return None
+        return (f"commits/{newest}",)
+    return ()
+
+
+def _with_checksum(checkpoint: Location, file: str) -> list[str]:
+    """A file of the checkpoint and its checksum, as far as they are there."""
+    folder, _, name = file.rpartition("/")
+    return [path for path in (file, f"{folder}/.{name}.crc") if (checkpoint.local_path / path).exists()]
