@@ -30,7 +30,7 @@ from odi_assets.sources.cursor.columns import (
 )
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.rolling_window import rolling_window
-from odi_assets.sources.cursor.types import TypeName, cursor_type, fitting, kind_of
+from odi_assets.sources.cursor.types import TypeName, cursor_type, digits_of, fitting, kind_of
 from odi_assets.sources.cursor.window import (
     Overlap,
     Window,
@@ -259,7 +259,7 @@ class UnresolvedWindow(UnresolvedRead):
         return AffectedPartitions(by_rows=True)
 
     def resolve(self, spark: SparkSession) -> Read:
-        kind = self.kind or cursor_type(self.increment, _types(self.snapshot.rows(spark)), self.label)
+        kind = self.kind or cursor_type(self.increment, self.snapshot.cursor_types(spark), self.label)
         self._require_typed(kind)
         if self.keeps_ties and self.before is not None and self.before.ties and self.before.tied_by is not None:
             self._require_comparable(self.before.tied_by, _types(self.snapshot.rows(spark)))
@@ -363,7 +363,14 @@ class UnresolvedWindow(UnresolvedRead):
         mark = None
         if after is not None:
             held, began_at = self.snapshot.noted(self.before), self._began_at(start)
-            mark = CursorMark(after, seen, measures=self.snapshot.identity, held_then=held, began_at=began_at)
+            mark = CursorMark(
+                after,
+                seen,
+                measures=self.snapshot.identity,
+                digits=digits_of(kind),
+                held_then=held,
+                began_at=began_at,
+            )
         return self._read(kind, window, mark, excluded, bound.ahead, late)
 
     def beyond(self, limit: Any, bound: Bound) -> UnresolvedWindow:
@@ -419,7 +426,11 @@ class UnresolvedWindow(UnresolvedRead):
         )
 
     def _fitting(self, mark: CursorMark | None, kind: str) -> Any:
-        return None if mark is None else fitting(mark.value, kind, self.increment, self.label, typed=mark.typed)
+        return (
+            None
+            if mark is None
+            else fitting(mark.value, kind, self.increment, self.label, typed=mark.typed, digits=mark.digits)
+        )
 
     def _window(self, kind: str) -> Window:
         # A mark of another type is an error even if the read does not begin at it.
@@ -460,8 +471,8 @@ def remembering_ties(
         IncrementError: the mark does not fit the source, or there are too many such rows; or not all of them are
             loaded, and it is not known which.
     """
-    kind = cursor_type(increment, _types(snapshot.rows(spark)), snapshot.label)
-    value = fitting(mark.value, kind, increment, snapshot.label, typed=mark.typed)
+    kind = cursor_type(increment, snapshot.cursor_types(spark), snapshot.label)
+    value = fitting(mark.value, kind, increment, snapshot.label, typed=mark.typed, digits=mark.digits)
     window = window_above(increment, None, kind, snapshot.label, rows_are_known=False)
     read = CursorWindow(snapshot=snapshot, summary="", after=replace(mark, value=value), window=window)
     after = read.with_ties(spark).after

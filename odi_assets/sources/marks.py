@@ -7,7 +7,7 @@ commits store beside the value; None in a mark that was set by hand or by an ear
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime, time
 from enum import Enum
@@ -198,6 +198,7 @@ class CursorMark:
             it; empty for none, None if not known.
         tied_by: by column that the hashes are of, its type; None if not known.
         typed: False for a value that another tool stored without its type.
+        digits: how many digits the cursor kept (see ``cursor.types.digits_of``); None if not known.
         ranges: that were loaded since the mark was set. Its own commit does not store them.
     """
 
@@ -207,6 +208,7 @@ class CursorMark:
     tied_by: Mapping[str, Any] | None = field(default=None, compare=False)
     typed: bool = field(default=True, compare=False)
     measures: Identity | None = field(default=None, compare=False)
+    digits: Sequence[int | None] | None = field(default=None, compare=False)
     held_then: str | None = field(default=None, compare=False)
     began_at: str | None = field(default=None, compare=False)
     ranges: tuple[LoadedRange, ...] = field(default=(), compare=False)
@@ -221,6 +223,7 @@ class CursorMark:
             ties if isinstance(ties, Mapping) else None,
             columns if isinstance(columns, Mapping) else None,
             typed,
+            digits=remembered.get("digits"),
             held_then=remembered.get("held_then"),
             began_at=remembered.get("began_at"),
         )
@@ -233,6 +236,8 @@ class CursorMark:
         if self.ties:
             stored["ties"] = dict(self.ties)
             stored |= {} if self.tied_by is None else {"tied_by": dict(self.tied_by)}
+        if self.digits is not None:
+            stored["digits"] = list(self.digits)
         if self.held_then is not None:
             stored["held_then"] = self.held_then
         if self.began_at is not None:

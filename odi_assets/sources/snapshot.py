@@ -241,6 +241,10 @@ class SourceSnapshot(ABC):
         rows = self.rows(spark, only)
         return rows.where(window_condition(rows, window))
 
+    def cursor_types(self, spark: SparkSession) -> dict[str, TypeName]:
+        """The types of its columns, as those of cursors; each knows how many digits the source keeps."""
+        return {field.name: field.dataType.jsonValue() for field in self.rows(spark).schema.fields}
+
     def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
         """The type of the cursor and its upper bound, each if it is known exactly without reading a row.
 

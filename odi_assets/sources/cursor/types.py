@@ -6,6 +6,8 @@ Types go by the names that Delta's log and Spark's JSON schemas share: ``long``,
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
 from typing import Any
@@ -14,6 +16,7 @@ from odi_assets.config.cursor_values import INTEGERS, cursor_value
 from odi_assets.config.models import StatefulIncrement
 from odi_assets.errors import IncrementError, NoCursorColumnError
 from odi_assets.state.text_order import parse_date
+from odi_assets.util.words import counted
 
 TypeName = Any
 """A type as Delta and Spark write it in JSON: text for simple types, a dict for nested ones."""
@@ -30,6 +33,35 @@ _KINDS = {
     "timestamp": "datetime with a zone",
     "timestamp_ntz": "datetime without a zone",
 }
+
+
+class Sized(str):
+    """The type of a cursor, by a name that does not say how many digits its values keep.
+
+    Attributes:
+        digits: see :func:`digits_of`.
+    """
+
+    digits: Sequence[int | None]
+
+    def __new__(cls, name: str, digits: Sequence[int | None] = ()) -> Sized:
+        sized = super().__new__(cls, name)
+        sized.digits = digits
+        return sized
+
+
+_MOST_DIGITS = 1_000
+"""More digits after the point than anybody declares."""
+_FLOAT_DIGITS = {"float": 24, "double": 53}
+
+
+def digits_of(name: TypeName) -> Sequence[int | None]:
+    """How many digits the values of a cursor keep: of decimals and times, those after the point; of floats, binary
+    ones. A number for the column and one for its fallback; None where that is not known, or nothing is rounded."""
+    if isinstance(name, Sized):
+        return name.digits
+    match = re.fullmatch(r"decimal\(\d+,(\d+)\)", name) if isinstance(name, str) else None
+    return [int(match[1]) if match else _FLOAT_DIGITS.get(name) if isinstance(name, str) else None]
 
 
 def cursor_type(increment: StatefulIncrement, columns: dict[str, TypeName], label: str) -> str:
@@ -57,7 +89,10 @@ def cursor_type(increment: StatefulIncrement, columns: dict[str, TypeName], labe
             fix="choose a `fallback_column` of the type of `column`",
             column=increment.column,
         )
-    return type_names[increment.column]
+    name = type_names[increment.column]
+    if increment.date_format is not None or increment.fallback_column in (None, increment.column):
+        return name
+    return Sized(name, [digits for each in type_names.values() for digits in digits_of(each)])
 
 
 def _usable(increment: StatefulIncrement, column: str, name: TypeName, label: str) -> str:
@@ -92,19 +127,29 @@ def kind_of_value(value: Any) -> str:
     return "NULL" if value is None else type(value).__name__
 
 
-def fitting(hwm: Any, name: str, increment: StatefulIncrement, label: str, *, typed: bool = True) -> Any:
+def fitting(
+    hwm: Any,
+    name: str,
+    increment: StatefulIncrement,
+    label: str,
+    *,
+    typed: bool = True,
+    digits: Sequence[int | None] | None = None,
+) -> Any:
     """The HWM as a value of the cursor's type.
 
     Args:
         typed: False for an HWM that another tool stored without a type: its text is read as the cursor's type.
+        digits: how many digits the cursor kept when the HWM was set (see :func:`digits_of`); None if not known.
 
     Raises:
-        IncrementError: it is of another type. Its field ``hwm`` is the value of the cursor's type that means the same;
-            None if there is none.
+        IncrementError: it is of another type, or the values of the cursor were rounded since. Its field ``hwm`` is the
+            value of the cursor's type that means the same; None if there is none.
     """
     if hwm is None:
         return None
     wanted = kind_of(name)
+    _require_not_rounded(hwm, name, digits or (), increment, label)
     if increment.date_format is not None and isinstance(hwm, str):
         return _dated(hwm, increment, label)
     if not typed and wanted != kind_of_value(hwm) and isinstance(hwm, str | int | float):
@@ -121,6 +166,26 @@ def fitting(hwm: Any, name: str, increment: StatefulIncrement, label: str, *, ty
             hwm=same,
         )
     return hwm
+
+
+def _require_not_rounded(
+    hwm: Any, name: str, digits: Sequence[int | None], increment: StatefulIncrement, label: str
+) -> None:
+    # A number that is whole now has lost its digits too.
+    now = [0 if kind_of(name) == "int" else kept for kept in digits_of(name)]
+    columns = (increment.column, increment.fallback_column)
+    for column, before, kept in zip(columns, digits, now, strict=False):
+        if before is not None and kept is not None and kept < before:
+            where = "" if kind_of(name) == "float" else " after the point"
+            raise IncrementError(
+                f"the cursor `{column}` of {label} keeps {counted(kept, 'digit')}{where} now, and kept "
+                f"{'any number' if before > _MOST_DIGITS else before} when its HWM {hwm} was set. Its values were "
+                "rounded, so the HWM does not say any more which rows are loaded",
+                fix="give the column its former type back; or set the HWM to the value from which on rows are new "
+                "(odi state set); or load everything again with odi run --full-refresh",
+                column=column,
+                hwm=None,
+            )
 
 
 def _of_kind(value: Any, kind: str) -> Any:

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.sources.cursor.types import TypeName, kind_of
+from odi_assets.sources.cursor.types import Sized, TypeName, kind_of
 from odi_assets.sources.sql.dialects import Dialect, Mysql, Standard, Unordered
 from odi_assets.sources.sql.errors import MOST_DIGITS, VALUE
 from odi_assets.spark.lazy import F
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructField
 
+UNLIMITED = 16_383
+"""The most digits after the point that a number of PostgreSQL has; one without a declared scale takes them all."""
 _CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 
@@ -36,6 +38,8 @@ class SqlColumn:
         refused: the condition of values that ``type`` does not hold, where the driver would not tell.
         declared: the type as the driver calls it; None if it calls it nothing.
         is_ordered: the database is known to order its values as state does.
+        digits: how many digits after the point the database keeps; None if its values have no point, or that is not
+            known.
     """
 
     name: str
@@ -45,11 +49,17 @@ class SqlColumn:
     refused: str | None = None
     declared: str | None = None
     is_ordered: bool = False
+    digits: int | None = None
+
+    @property
+    def sized_type(self) -> TypeName:
+        """The type of the column, which knows how many digits the database keeps."""
+        return sized(self.type, self.digits)
 
     @property
     def cursor_type(self) -> TypeName:
         """The type of the column as a cursor."""
-        return self.type if self.is_ordered else Unordered(self.declared or "of a type that Spark does not know")
+        return self.sized_type if self.is_ordered else Unordered(self.declared or "of a type that Spark does not know")
 
     @property
     def cut_type(self) -> TypeName:
@@ -110,6 +120,12 @@ class SqlColumn:
         return rf"\.\d{{{match[1]}}}\d*[1-9]" if match else None
 
 
+def sized(name: TypeName, digits: int | None) -> TypeName:
+    """The type ``name``, which knows how many digits after the point the database keeps. None if nobody said that."""
+    with_point = isinstance(name, str) and (name.startswith(("decimal", "timestamp")))
+    return Sized(name, [digits]) if with_point and digits is not None else name
+
+
 def sql_column(field: StructField, dialect: Dialect, sql: str) -> SqlColumn:
     """How a column is asked for, and whether it can be a cursor.
 
@@ -123,7 +139,17 @@ def sql_column(field: StructField, dialect: Dialect, sql: str) -> SqlColumn:
         # The driver says no more of the addresses of MariaDB.
         declared = "inet"
     is_ordered = dialect.ordered is None or declared.partition("(")[0] in dialect.ordered
-    return replace(_asked_for(field, dialect, sql), declared=declared, is_ordered=is_ordered)
+    asked = _asked_for(field, dialect, sql)
+    return replace(asked, declared=declared, is_ordered=is_ordered, digits=_digits(field))
+
+
+def _digits(field: StructField) -> int | None:
+    scale, kind = field.metadata.get("scale"), field.dataType.simpleString()
+    if scale is None or not kind.startswith("decimal"):
+        return scale
+    if scale > _SCALES // 2:
+        return int(scale) - _SCALES
+    return UNLIMITED if scale == 0 and kind == f"decimal({MOST_DIGITS},{_MADE_UP})" else int(scale)
 
 
 def _asked_for(field: StructField, dialect: Dialect, sql: str) -> SqlColumn:

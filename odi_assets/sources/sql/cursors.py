@@ -15,7 +15,7 @@ from odi_assets.config.models import CursorsIncrement, StatefulIncrement
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.ahead import is_beyond, is_guarded, limit_of, mark_ahead
 from odi_assets.sources.cursor.bounds import is_ahead
-from odi_assets.sources.cursor.types import TypeName, fitting
+from odi_assets.sources.cursor.types import TypeName, digits_of, fitting
 from odi_assets.sources.cursor.window import Window, less_lag_of, shown
 from odi_assets.sources.sql.dialects import constant
 from odi_assets.sources.sql.marks import SnapshotMark
@@ -55,6 +55,10 @@ class Cursors:
     @property
     def columns(self) -> tuple[str, ...]:
         return self.increment.columns
+
+    def digits(self, types: Types) -> Mapping[str, Sequence[int | None]]:
+        """By column, how many digits it keeps (see ``cursor.types.digits_of``)."""
+        return {name: digits_of(types[name]) for name in self.columns}
 
     def limits(self, types: Types, ask: Ask) -> Values:
         """By column of dates or times, the greatest value that may become a mark, by the clock of the database."""
@@ -181,7 +185,12 @@ class Cursors:
             single = StatefulIncrement(mode="stateful", column=name)
             try:
                 values[name] = fitting(
-                    mark.cursors.get(name), str(types[name]), single, self.relation.label, typed=mark.typed
+                    mark.cursors.get(name),
+                    types[name] or "",
+                    single,
+                    self.relation.label,
+                    typed=mark.typed,
+                    digits=mark.digits.get(name),
                 )
             except IncrementError as error:
                 if error.fields.get("hwm") is None:

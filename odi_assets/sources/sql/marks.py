@@ -115,12 +115,18 @@ class SnapshotMark:
         cursors: by column, the greatest value, taken before the snapshot; None where there was none.
         chunks: what is left of the snapshot; None once all of it is in the target.
         typed: False for values that another tool stored without their types.
+        digits: by column, how many digits it kept (see ``cursor.types.digits_of``); empty if not known.
     """
 
     cursors: Mapping[str, Any]
     chunks: Chunks | None = None
     typed: bool = field(default=True, compare=False)
     measures: Identity | None = field(default=None, compare=False)
+    digits: Mapping[str, Sequence[int | None]] = field(default_factory=dict, compare=False)
+
+    def remembered(self) -> dict[str, Any]:
+        """What its commit has to store beside the value, JSON-ready."""
+        return {"digits": {name: list(kept) for name, kept in self.digits.items()}} if self.digits else {}
 
     @property
     def value(self) -> dict[str, Any]:

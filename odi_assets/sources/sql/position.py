@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any, ClassVar
 
 from odi_assets.config.models import SqlConnection
 from odi_assets.sources.cursor.types import TypeName
+from odi_assets.sources.sql.columns import UNLIMITED, sized
 from odi_assets.sources.sql.dialects import Dialect, Mssql, Mysql, Postgres
 from odi_assets.sources.sql.errors import database_error
 from odi_assets.sources.sql.keys import invisible_columns
@@ -27,6 +29,7 @@ _POSTGRES_TYPES: Mapping[int, str] = {
     **{25: "string", 1042: "string", 1043: "string", 2950: "string"},
     **{1082: "date", 1114: "timestamp_ntz", 1184: "timestamp"},
 }
+_POSTGRES_NUMERIC, _MOST_OF_SECONDS = 1700, 6
 _MYSQL_TYPES: Mapping[int, str] = {
     # By MySQL's enum_field_types.
     **{0: "decimal(38,18)", 246: "decimal(38,18)", 1: "byte", 2: "short", 3: "integer", 8: "long", 9: "integer"},
@@ -144,7 +147,14 @@ def postgres_connection(module: Any, connection: Any, settings: Mapping[str, Any
 
 def _postgres_columns(cursor: Any, relation: str) -> dict[str, TypeName | None]:
     cursor.execute(f"SELECT * FROM {relation} odi WHERE 1 = 0")
-    return {column.name: _POSTGRES_TYPES.get(column.type_code) for column in cursor.description}
+    return {column.name: _postgres_type(column) for column in cursor.description}
+
+
+def _postgres_type(column: Any) -> TypeName | None:
+    name = _POSTGRES_TYPES.get(column.type_code)
+    if column.type_code == _POSTGRES_NUMERIC:
+        return sized(name, UNLIMITED if column.scale is None else column.scale)
+    return sized(name, _MOST_OF_SECONDS if column.precision is None else column.precision)
 
 
 def _mysql(module: Any, connection: Any, seconds: float) -> Any:
@@ -190,7 +200,7 @@ def _mysql_type(field: Any) -> TypeName | None:
         return None
     if field.type_code == _MYSQL_LONG and field.flags & _UNSIGNED:
         return "decimal(20,0)"
-    return _MYSQL_TYPES.get(field.type_code)
+    return sized(_MYSQL_TYPES.get(field.type_code), field.scale)
 
 
 def _mssql(module: Any, connection: Any, seconds: float) -> Any:
@@ -209,7 +219,13 @@ def _mssql(module: Any, connection: Any, seconds: float) -> Any:
 def _mssql_columns(cursor: Any, relation: str) -> dict[str, TypeName | None]:
     query = f"SELECT * FROM {relation} odi".replace("'", "''")
     cursor.execute(f"SELECT name, system_type_name FROM sys.dm_exec_describe_first_result_set(N'{query}', NULL, 0)")
-    return {name: _MSSQL_TYPES.get(str(kind).partition("(")[0]) for name, kind in cursor.fetchall()}
+    return {name: _mssql_type(str(kind)) for name, kind in cursor.fetchall()}
+
+
+def _mssql_type(kind: str) -> TypeName | None:
+    # `decimal(10,2)`, `datetime2(3)`: the last number is of digits after the point.
+    digits = re.search(r"(\d+)\)$", kind)
+    return sized(_MSSQL_TYPES.get(kind.partition("(")[0]), int(digits[1]) if digits else None)
 
 
 _DRIVERS: Mapping[type[Dialect], Driver] = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from odi_assets.config.models import StatefulIncrement
 from odi_assets.errors import SourceError
 from odi_assets.sources.cursor.bounds import Bound
-from odi_assets.sources.cursor.types import TypeName
+from odi_assets.sources.cursor.types import TypeName, cursor_type
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.marks import UNRESOLVED, Unresolved
 from odi_assets.sources.snapshot import Position, SourceSnapshot
@@ -71,8 +71,10 @@ class SqlSnapshot(SourceSnapshot):
     def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
         if self.look is None or self.look.bound is None:
             return None, UNRESOLVED
-        kind = self.look.types[increment.column]
-        return str(kind), self.look.bound
+        return cursor_type(increment, dict(self.look.types), self.label), self.look.bound
+
+    def cursor_types(self, spark: SparkSession) -> dict[str, TypeName]:
+        return {column.name: column.sized_type for column in self.reader(spark).columns}
 
     def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
         rows = self.reader(spark).rows(None)

@@ -104,7 +104,9 @@ class CursorTable(SqlSnapshot):
             # A lag that does not fit is an error now, and not once the snapshot is read.
             self.cursors.less_lag(name, value)
         chunks = Cutter(self.relation, self.increment.snapshot, types, ask).chunks()
-        return replace(self, seen=seen), SnapshotMark(seen[1].values, chunks, measures=self.identity)
+        return replace(self, seen=seen), SnapshotMark(
+            seen[1].values, chunks, measures=self.identity, digits=self.cursors.digits(seen[0])
+        )
 
     def require_within_clock(self, spark: SparkSession) -> None:
         """Raises IncrementError if there are rows ahead of the clock, and ``on_ahead`` is ``stop``."""
@@ -414,7 +416,9 @@ class UnresolvedRows(_OfCursorTable, UnresolvedRead):
         upper = looked.cursors.moved(lower, maxima)
         excluded = maxima.without_cursor or 0
         ahead = any(is_ahead(upper[name], lower[name]) for name in upper)
-        after = replace(self.before, cursors=upper, typed=True, measures=looked.identity)
+        after = replace(
+            self.before, cursors=upper, typed=True, measures=looked.identity, digits=looked.cursors.digits(types)
+        )
         if not ahead and not looked.increment.watermark_lag:
             back = None if looked.held else gone_back(maxima.values, lower)
             text = f"nothing above {hwm_text(after.value)}{held_text(looked.held)}{looked.came_late}"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from pyspark.sql import SparkSession
 
 from odi_assets.cli import main
 from odi_assets.config.graph import NodeKey
@@ -20,10 +22,32 @@ from odi_assets.errors import IdentityMismatchError, IncrementError, SourceError
 from odi_assets.nodes.planning.planner import plan_node
 from odi_assets.nodes.project import Project
 from odi_assets.state.values.typed_text import to_text
-from odi_assets_tests.nodes.support import HEAD
+from odi_assets_tests.nodes.support import HEAD, Sandbox
 from odi_assets_tests.sources.sql.conftest import NODE, both
 from odi_assets_tests.sources.sql.servers import Server
 
+LADDERS: dict[str, dict[str, list[str]]] = {
+    # From each type to the ones behind it, values lose digits.
+    "postgres": {
+        "decimal": ["numeric", "numeric(14,4)", "numeric(12,1)", "numeric(12,0)", "numeric(12,-1)"],
+        "time": ["timestamp", "timestamp(4)", "timestamp(1)", "timestamp(0)"],
+        "instant": ["timestamptz", "timestamptz(4)", "timestamptz(1)", "timestamptz(0)"],
+        "float": ["double precision", "real"],
+    },
+    "mariadb": {
+        "decimal": ["decimal(14,4)", "decimal(12,1)", "decimal(12,0)"],
+        "time": ["datetime(6)", "datetime(4)", "datetime(1)", "datetime"],
+        "instant": ["timestamp(6) NULL", "timestamp(4) NULL", "timestamp(1) NULL", "timestamp NULL"],
+        "float": ["double", "float"],
+    },
+}
+FOLLOWED = {
+    "stateful": "{mode: stateful, column: at}",
+    "closed": "{mode: stateful, column: at, boundary: closed}",
+    "fallback": "{mode: stateful, column: other, fallback_column: at}",
+    "cursors": "{mode: cursors, columns: [at], snapshot: {by: [id]}}",
+    "second": "{mode: cursors, columns: [other, at], snapshot: {by: [id]}}",
+}
 MOMENT = datetime(2024, 1, 1, 10, 0, 0, 7)
 CHANGES: list[tuple[Any, str, Any]] = [
     (MOMENT.replace(tzinfo=UTC), "local", MOMENT),
@@ -84,6 +108,66 @@ def test_a_type_in_which_the_mark_means_nothing_leaves_the_full_refresh(server: 
             plan_node(found, found.open_state(), NodeKey("p", "events"))
         fix = "if the column was changed on purpose, load everything again with odi run p --node events --full-refresh"
         assert stopped.value.fix == fix
+
+
+def _retyped(random: Random, name: str) -> Iterator[tuple[str, str, bool]]:
+    """Changes of a cursor's type, and whether values lose digits by them."""
+    for family, ladder in LADDERS["postgres" if name == "postgres" else "mariadb"].items():
+        finer, coarser = sorted(random.sample(range(len(ladder)), 2))
+        before, now = random.choice([(finer, coarser), (coarser, finer)])
+        yield family, f"{ladder[before]} > {ladder[now]}", before < now
+
+
+def _values(random: Random, family: str, known: int) -> list[str]:
+    """60 literals in ascending order, with more digits than most types of the family keep. The others are so far above
+    those ``known`` that no type makes the two one."""
+    drawn = sorted(random.uniform(100, 130) for _ in range(60))
+    numbers = [number + 25 * (place >= known) for place, number in enumerate(drawn)]
+    moments = (f"'2024-01-01 10:{int(number) - 100:02d}:{number % 1 * 60:09.6f}'" for number in numbers)
+    return [repr(number) for number in numbers] if family in ("decimal", "float") else list(moments)
+
+
+@both
+@pytest.mark.parametrize("followed", FOLLOWED)
+@pytest.mark.parametrize("driver", ["plain", "jdbc"])
+def test_a_cursor_that_loses_digits_stops_the_run_and_one_that_gains_some_goes_on(
+    server: Server, tmp_path: Path, spark: SparkSession, followed: str, driver: str
+) -> None:
+    if server.name == "mysql" and driver == "jdbc":
+        pytest.skip("the driver of MariaDB reads both")
+    random, wrong = Random(f"{server.name} {followed} {driver}"), []
+    connection = server.connection if driver == "plain" else server.connection.replace("}", ", look_timeout: 0}")
+    for number, (family, change, loses) in enumerate(_retyped(random, server.name)):
+        before, now = change.split(" > ")
+        known = random.randrange(20, 40)
+        values = _values(random, family, known)
+        server.execute("DROP TABLE IF EXISTS events")
+        server.execute(f"CREATE TABLE events (id bigint PRIMARY KEY, at {before}, other {before})")
+        server.execute(_insert(values[:known], 0))
+        read = f"table: events, incremental: {FOLLOWED[followed]}"
+        text = NODE.replace("READ", read).replace("WRITE", "mode: append") + "    transform: {sql: SELECT id FROM df}\n"
+        (tmp_path / str(number)).mkdir()
+        sandbox = Sandbox(tmp_path / str(number), spark, text, connection)
+        sandbox.run("events")
+        server.execute(_insert(values[known : known + 10], known))
+        change_type = "ALTER COLUMN at TYPE" if server.type == "postgres" else "MODIFY at"
+        server.execute(f"ALTER TABLE events {change_type} {now}")
+        server.execute(_insert(values[known + 10 :], known + 10))
+        try:
+            sandbox.run("events")
+            stopped = ""
+        except IncrementError as error:
+            stopped = str(error)
+        loaded = sorted(row[0] for row in sandbox.rows("events"))
+        may_stop = loses or (followed == "closed" and "cannot be compared" in stopped)
+        if (loses and not stopped) or (stopped and not may_stop) or loaded != [*range(known if stopped else 60)]:
+            wrong.append((change, stopped, loaded))
+    assert not wrong
+
+
+def _insert(values: Sequence[str], first: int) -> str:
+    rows = ", ".join(f"({first + number}, {value}, NULL)" for number, value in enumerate(values))
+    return f"INSERT INTO events VALUES {rows}"
 
 
 @both
