@@ -6,13 +6,15 @@ Dagster reads the annotations of assets as they stand, so they are not postponed
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
+from random import Random
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import dagster as dg
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from odi_assets.nodes.project import Project
@@ -423,3 +425,49 @@ class TestAnInput:
         del spark
         assert table.read(DataFrame, "2024-01-02", self.TWO_RANGES) == [1, 3, 4]
         assert table.read(DataFrame, "2024-01-01", self.DAY_BEFORE) == []
+
+
+DAYS = [dt.date(1990, 1, 1) + dt.timedelta(days=number) for number in range(2_400)]
+MANY: dict[str, tuple[dg.PartitionsDefinition[Any], dict[str, list[Any]]]] = {
+    # Partitions, and by column of the table what it holds in each of them.
+    "texts": (
+        dg.StaticPartitionsDefinition([f"k{number}" for number in range(25_000)]),
+        {"at": [f"k{number}" for number in range(25_000)]},
+    ),
+    "days as numbers": (
+        dg.DailyPartitionsDefinition("1990-01-01", end_date="1996-07-28"),
+        {"at": [int(f"{day:%Y%m%d}") for day in DAYS]},
+    ),
+    "days": (dg.DailyPartitionsDefinition("1990-01-01", end_date="1996-07-28"), {"at": DAYS}),
+    "two dimensions": (
+        dg.MultiPartitionsDefinition(
+            {
+                "day": dg.DailyPartitionsDefinition("1990-01-01", end_date="1990-03-02"),
+                "place": dg.StaticPartitionsDefinition([f"p{number}" for number in range(50)]),
+            }
+        ),
+        {"at": [day for day in DAYS[:60] for _ in range(50)], "place": [f"p{number}" for number in range(50)] * 60},
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("which", "annotation"),
+    [("texts", pa.Table), *product(list(MANY)[1:], (pa.Table, DataFrame))],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_an_input_of_thousands_of_partitions_has_their_rows_alone(
+    shared: Project, dagster: dg.DagsterInstance, which: str, annotation: Any
+) -> None:
+    definition, columns = MANY[which]
+    keys, random = list(definition.get_partition_keys()), Random(which)
+    if len(columns) == 2:
+        keys = [f"{day}|{place}" for day, place in zip(*columns.values(), strict=True)]
+    chosen = [at for at in range(len(keys)) if random.random() < 0.6]
+    name = f"many_{annotation.__name__}_{which.replace(' ', '_')}"
+    write_deltalake(str(shared.root / "lake" / name), pa.table({"id": [*range(len(keys))], **columns}))
+    metadata = {"partition_column": "at" if len(columns) == 1 else {"day": "at", "place": "place"}}
+    table = Table(shared, dagster, name, definition, metadata=metadata)
+    mapping = dg.SpecificPartitionsPartitionMapping([keys[at] for at in chosen])
+    assert table.read(annotation, "only", mapping, dg.StaticPartitionsDefinition(["only"])) == chosen

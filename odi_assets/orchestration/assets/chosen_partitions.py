@@ -8,7 +8,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, reduce
+from itertools import product
+from operator import and_, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 _YEARLY = re.compile(r"\S+ \S+ \d+ \d+ \*")
 _LENGTHS = {"HOURLY": "hour", "DAILY": "day", "WEEKLY": "week", "MONTHLY": "month"}
 _DAY = timedelta(days=1)
+_MOST_TERMS = 500
+"""Of one predicate: deltalake takes four times as long for twice as many."""
 
 
 @dataclass(frozen=True)
@@ -252,36 +256,32 @@ class ChosenPartitions:
 
     def condition(self, rows: DataFrame, kinds: Mapping[str, Any]) -> Column:
         """Whether a row is in one of them."""
-        is_in_any = F.lit(False)
-        for box in self.values(kinds):
-            within = F.lit(True)
-            for name, values in box.items():
-                kind, column = rows.schema[name].dataType, F.col(quoted(name))
-                inside = (
-                    column.isin([F.lit(text).cast(kind) for text in values.single]) if values.single else F.lit(False)
-                )
-                for start, end in values.ranges:
-                    inside = inside | ((column >= F.lit(start).cast(kind)) & (column < F.lit(end).cast(kind)))
-                within = within & inside
-            is_in_any = is_in_any | within
-        return is_in_any
 
-    def predicate(self, kinds: Mapping[str, Any]) -> str:
-        """The same for deltalake, as SQL."""
+        def inside(name: str, values: ColumnValues) -> Column:
+            kind, column = rows.schema[name].dataType, F.col(quoted(name))
+            tests = [
+                (column >= F.lit(start).cast(kind)) & (column < F.lit(end).cast(kind)) for start, end in values.ranges
+            ]
+            if values.single:
+                tests.append(column.isin([F.lit(text).cast(kind) for text in values.single]))
+            return _any(tests)
+
+        return _any(
+            [reduce(and_, (inside(name, values) for name, values in box.items())) for box in self.values(kinds)]
+        )
+
+    def predicates(self, kinds: Mapping[str, Any]) -> list[str]:
+        """The same for deltalake, as SQL: each row is in none or one of them.
+
+        One for all would end the process: deltalake goes down its terms by recursion.
+        """
         boxes = []
         for box in self.values(kinds):
-            columns = []
-            for name, values in box.items():
-                column = '"' + name.replace('"', '""') + '"'
-                plain = kinds.get(name) in {*INTEGERS, "boolean"}
-                texts = [text if plain else _literal(text) for text in values.single]
-                inside = [f"{column} IN ({', '.join(texts)})"] if texts else []
-                inside += [
-                    f"({column} >= {_literal(start)} AND {column} < {_literal(end)})" for start, end in values.ranges
-                ]
-                columns.append(f"({' OR '.join(inside) or '1 = 0'})")
-            boxes.append(f"({' AND '.join(columns)})")
-        return " OR ".join(boxes) or "1 = 0"
+            pieces = [_tests(name, values, kinds.get(name)) for name, values in box.items()]
+            boxes += [
+                (" AND ".join(text for text, _ in tests), sum(map(itemgetter(1), tests))) for tests in product(*pieces)
+            ]
+        return [" OR ".join(f"({text})" for text in texts) for texts in _packed(boxes)] or ["1 = 0"]
 
     def __str__(self) -> str:
         shown = ", ".join(self.texts[:5])
@@ -295,6 +295,37 @@ def _no_column(names: Sequence[str], columns: Mapping[str, str]) -> ConfigError:
         f"`partition_column` ({known}) does not fit the partitions of the asset",
         fix=f'write it as the partitions are: metadata={{"partition_column": {wanted}}}',
     )
+
+
+def _any(tests: Sequence[Column]) -> Column:
+    """Whether one of the tests holds; a tree, because Spark goes down a chain of 10,000 by recursion."""
+    half = len(tests) // 2
+    if half == 0:
+        return tests[0] if tests else F.lit(False)
+    return _any(tests[:half]) | _any(tests[half:])
+
+
+def _tests(name: str, values: ColumnValues, kind: Any) -> list[tuple[str, int]]:
+    """What a column holds, as tests in SQL, each with its number of terms; a value fulfils none or one of them."""
+    column = '"' + name.replace('"', '""') + '"'
+    texts = [text if kind in {*INTEGERS, "boolean"} else _literal(text) for text in values.single]
+    ranges = [f"({column} >= {_literal(start)} AND {column} < {_literal(end)})" for start, end in values.ranges]
+    some_texts, some_ranges = (_packed((text, 1) for text in terms) for terms in (texts, ranges))
+    return [(f"{column} IN ({', '.join(some)})", len(some)) for some in some_texts] + [
+        (f"({' OR '.join(some)})", len(some)) for some in some_ranges
+    ]
+
+
+def _packed(tests: Iterable[tuple[str, int]]) -> list[list[str]]:
+    """Tests in groups of no more than :data:`_MOST_TERMS` terms, as far as one test has no more."""
+    groups, room = list[list[str]](), 0
+    for text, terms in tests:
+        if terms > room:
+            groups.append([])
+            room = _MOST_TERMS
+        groups[-1].append(text)
+        room -= terms
+    return groups
 
 
 def _literal(text: str) -> str:

@@ -115,13 +115,13 @@ def _by_spark(rows: DataFrame, wanted: Wanted, handle: TableHandle) -> DataFrame
 
 
 def _by_arrow(handle: TableHandle, wanted: Wanted) -> pa.Table:
-    predicate = None if wanted.chosen is None else wanted.chosen.predicate(handle.columns)
+    predicates = [None] if wanted.chosen is None else wanted.chosen.predicates(handle.columns)
     if wanted.window is not None:
         name = '"' + wanted.window.column.replace('"', '""') + '"'
         start, end = (text.replace("'", "''") for text in (wanted.window.start, wanted.window.end))
-        predicate = f"{name} >= '{start}' AND {name} < '{end}'"
+        predicates = [f"{name} >= '{start}' AND {name} < '{end}'"]
     with handle.reads("reading the table"):
-        rows = pa.table(handle.table.scan(predicate=predicate))
+        rows = pa.concat_tables([pa.table(handle.table.scan(predicate=predicate)) for predicate in predicates])
     return rows.select(list(wanted.columns or handle.columns))
 
 
