@@ -355,12 +355,53 @@ def test_a_partition_is_replaced_and_read_as_a_whole_and_its_neighbours_stay(
     assert table.rows == sorted(others)
 
 
-def test_a_clock_that_shows_an_hour_twice_is_refused_for_times_without_a_zone(
-    shared: Project, dagster: dg.DagsterInstance
+TWICE = ("2024-10-27-02:00", "2024-10-27-02:00+0100")
+PLACES = dg.StaticPartitionsDefinition(["a", "b"])
+
+
+@pytest.mark.parametrize("kind", [US, pa.int64()], ids=str)
+@pytest.mark.parametrize("dimensions", [1, 2])
+def test_an_hour_that_the_clock_shows_twice_is_written_and_read_whole_or_refused(
+    shared: Project, dagster: dg.DagsterInstance, kind: pa.DataType, dimensions: int
 ) -> None:
-    table = Table(shared, dagster, "twice", HOURS_OF_BERLIN)
-    table.write(_frame(US, (1, _time("2024-10-27 02:30"))), "2024-10-27-02:00", fails=True)
-    assert not DeltaTable.is_deltatable(str(shared.root / "lake" / "twice"))
+    hours: list[Any] = [_time(f"2024-10-27 0{hour}:30") for hour in (1, 2, 2, 3)]
+    if kind == pa.int64():
+        hours = [int(f"{hour:%Y%m%d%H}") for hour in hours]
+    frame, within = _frame(kind, *enumerate(hours)), ""
+    definition: dg.PartitionsDefinition[Any] = HOURS_OF_BERLIN
+    metadata: dict[str, Any] = {"partition_column": "at"}
+    if dimensions == 2:
+        frame, within = frame.append_column("place", pa.array(["a"] * 4)), "|a"
+        definition = dg.MultiPartitionsDefinition({"hour": HOURS_OF_BERLIN, "place": PLACES})
+        metadata = {"partition_column": {"hour": "at", "place": "place"}}
+    table = Table(
+        shared, dagster, f"twice_{dimensions}_{kind}".replace("[", "").replace("]", ""), definition, metadata=metadata
+    )
+    for key in TWICE:
+        table.write(frame.slice(1, 1), f"{key}{within}", fails=True)
+    assert not DeltaTable.is_deltatable(str(shared.root / "lake" / table.name))
+    events = table.write(frame, f"2024-10-27-01:00{within}", f"2024-10-27-03:00{within}")
+    counts = [event["rows_written"] for event in sorted(events, key=lambda event: _utc_of(event["partition"]))]
+    assert counts == [1, 2, 0, 1]
+    for _ in range(2):
+        table.write(frame, f"2024-10-27-01:00{within}", f"2024-10-27-03:00{within}")
+    assert table.rows == [0, 1, 2, 3]
+
+    def reads(annotation: Any, *keys: str) -> list[int]:
+        mapping = dg.SpecificPartitionsPartitionMapping([f"{key}{within}" for key in keys])
+        return table.read(annotation, "only", mapping, dg.StaticPartitionsDefinition(["only"]))
+
+    for annotation in (pa.Table, DataFrame):
+        assert reads(annotation, *TWICE) == [1, 2]
+        assert reads(annotation, "2024-10-27-01:00", *TWICE) == [0, 1, 2]
+        for key in TWICE:
+            with pytest.raises(dg.Failure, match="the clock shows 2024-10-27 02:00 twice"):
+                reads(annotation, key)
+
+
+def _utc_of(key: str) -> str:
+    hour = str(key).partition("|")[0]
+    return hour.replace("02:00+0100", "02:30")
 
 
 class TestTwoDimensions:

@@ -302,14 +302,18 @@ def clock_bounds(column: str, start: datetime, end: datetime, kind: str, *, hour
 
 def require_once(column: str, bound: datetime, kind: Any) -> None:
     """Raise ConfigError if ``bound`` lies within what the clock of its zone shows twice."""
-    just_before = bound - timedelta(microseconds=1)
-    if is_twice(bound) and (bound.fold or is_twice(just_before)):
+    if parts_what_is_twice(bound):
         raise ConfigError(
             f"the clock shows {bound:%Y-%m-%d %H:%M} twice, and `{column}` is {_shown(kind)}: it is not known to which "
             "of the two partitions a row belongs",
             fix=f"run both of them in one range, or let `{column}` be a TIMESTAMP, or take partitions in UTC",
             column=column,
         )
+
+
+def parts_what_is_twice(bound: datetime) -> bool:
+    """Whether ``bound`` lies within what the clock of its zone shows twice."""
+    return is_twice(bound) and (bool(bound.fold) or is_twice(bound - timedelta(microseconds=1)))
 
 
 def is_twice(moment: datetime) -> bool:

@@ -22,6 +22,8 @@ from odi_assets.delta.files.spans import (
     clock_bounds,
     key_by_text,
     names_of,
+    parts_what_is_twice,
+    require_once,
     time_of,
     value_text,
 )
@@ -59,14 +61,19 @@ class Dimension:
     the clock of the partitions' time zone. Columns of other types hold the key; integers may hold its date instead:
     2024, 202401, 20240131 or 2024013105.
 
+    What the clock shows twice is in several partitions for columns that go by it. Where a run is for all of them, the
+    rows are of the first; else it is refused.
+
     Attributes:
         column: the column of the table that says which partition a row belongs to.
         keys: the partitions that the run is for.
+        beside: by key, the keys of the other dimension that the run is for.
     """
 
     column: str
     definition: dg.PartitionsDefinition[Any]
     keys: tuple[str, ...]
+    beside: Mapping[str, frozenset[str]] = field(default_factory=dict, compare=False, repr=False)
     _known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
@@ -81,9 +88,23 @@ class Dimension:
     def _ranges(self, kind: str) -> list[tuple[datetime, datetime, str]]:
         """Start, end and key of each partition, by the clock that a column of this type goes by."""
         if kind not in self._known:
-            self._known[kind] = [(*self._bounds(window, kind), key) for key, window in self._windows or ()]
+            whole = self._by_clock.items() if kind == "timestamp_ntz" else self._windows or ()
+            self._known[kind] = [(*self._bounds(window, kind), key) for key, window in whole]
         ranges: list[tuple[datetime, datetime, str]] = self._known[kind]
         return ranges
+
+    @cached_property
+    def _by_clock(self) -> Mapping[str, dg.TimeWindow]:
+        """The keys and their times; those that the clock does not tell apart are one, with the first key."""
+        whole, first = dict[str, dg.TimeWindow](), ""
+        for key, window in self._windows or ():
+            if whole and parts_what_is_twice(window.start) and self.beside.get(first) == self.beside.get(key):
+                before = whole[first]
+                if before.end.astimezone(UTC) == window.start.astimezone(UTC):
+                    whole[first] = dg.TimeWindow(before.start, window.end)
+                    continue
+            whole[key], first = window, key
+        return whole
 
     def _bounds(self, window: dg.TimeWindow, kind: str) -> tuple[datetime, datetime]:
         start, end = window.start, window.end
@@ -104,6 +125,12 @@ class Dimension:
 
     def _texts(self, key: str, kind: Any) -> set[str]:
         window = self._window_of.get(key)
+        if window is not None and kind in INTEGERS and self._every == "hour" and not key.isdigit():
+            whole = self._by_clock.get(key)
+            if whole is None:
+                return set()
+            for bound in (whole.start, whole.end):
+                require_once(self.column, bound, kind)
         if window is not None:
             return names_of(self.column, TimePartition(key, window.start, window.end), self._every, kind)
         return {text} if (text := value_text(key, kind)) else set()
@@ -184,10 +211,13 @@ class ChosenPartitions:
             raise _no_column([part.name for part in parts], columns)
         split = [definition.get_partition_key_from_str(str(key)).keys_by_dimension for key in keys]
         tuples = tuple(sorted(tuple(key_parts[part.name] for part in parts) for key_parts in split))
-        dimensions = [
-            Dimension(columns[part.name], part.partitions_def, tuple(sorted({key_tuple[at] for key_tuple in tuples})))
-            for at, part in enumerate(parts)
-        ]
+        dimensions = []
+        for at, part in enumerate(parts):
+            beside = defaultdict[str, set[str]](set)
+            for key_tuple in tuples:
+                beside[key_tuple[at]].add(key_tuple[1 - at])
+            others = {key: frozenset(others) for key, others in beside.items()}
+            dimensions.append(Dimension(columns[part.name], part.partitions_def, tuple(sorted(others)), others))
         return cls(tuple(dimensions), tuples)
 
     @property
