@@ -144,7 +144,7 @@ class FilesSnapshot(SourceSnapshot):
             if self.schema_ddl:
                 return spark.createDataFrame([], self.schema_ddl)
             raise NothingThereError(
-                f"{self.label}: all its files are empty, so there is none to take a schema from",
+                f"{self.label}: it has no file with content, so there is none to take a schema from",
                 fix="land a file with content, or name the columns in `read.schema`",
                 path=self.base.uri,
             )

@@ -115,5 +115,5 @@ def test_files_without_a_byte_are_nothing_to_read(make: Make) -> None:
     (box.root / "landing" / "source").mkdir()
     (box.root / "landing" / "source" / "1.json").touch()
     assert box.run("events").status is RunStatus.NO_DATA
-    with pytest.raises(SourceError, match=r"all its files are empty[\s\S]*read\.schema"):
+    with pytest.raises(SourceError, match=r"it has no file with content[\s\S]*read\.schema"):
         make("options: {}", "mode: overwrite", kind="json").run("events")
