@@ -67,6 +67,11 @@ class Start:
         return self.log_version is not None
 
     @property
+    def is_by_hand(self) -> bool:
+        """Whether somebody set the HWM since the last commit, even to the value that it had."""
+        return not self.repaired and self.entry is not None and not self.entry.is_index
+
+    @property
     def is_typed(self) -> bool:
         """Whether the HWM was stored with its type. Other tools store none."""
         return self.repaired or self.entry is None or self.entry.value_type is not None
@@ -152,6 +157,9 @@ def marks_of(node: Node, start: Start, target: TableHandle) -> dict[str, Mark]:
     committed = committed_as(app_id(node.key), start.hwm, target)
     measures = start.origin.measures if start.origin is not None else None
     remembered = None if committed is None else committed.remembered
+    if remembered and start.is_by_hand:
+        # Whoever sets a value means it as the cursor is now.
+        remembered = {name: {**facts, "digits": None} for name, facts in remembered.items()}
     marks = node.marks(start.hwm, remembered, measures, names=names, typed=committed is not None or start.is_typed)
     ranges = _ranges_since(target) if committed is not None else {}
     return {

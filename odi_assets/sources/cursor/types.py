@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Context, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 from odi_assets.config.cursor_values import INTEGERS, cursor_value
 from odi_assets.config.models import StatefulIncrement
 from odi_assets.errors import IncrementError, NoCursorColumnError
 from odi_assets.state.text_order import parse_date
-from odi_assets.util.words import counted
 
 TypeName = Any
 """A type as Delta and Spark write it in JSON: text for simple types, a dict for nested ones."""
@@ -171,21 +171,44 @@ def fitting(
 def _require_not_rounded(
     hwm: Any, name: str, digits: Sequence[int | None], increment: StatefulIncrement, label: str
 ) -> None:
-    # A number that is whole now has lost its digits too.
-    now = [0 if kind_of(name) == "int" else kept for kept in digits_of(name)]
+    was, kind = kind_of_value(hwm), str(kind_of(name))
     columns = (increment.column, increment.fallback_column)
-    for column, before, kept in zip(columns, digits, now, strict=False):
-        if before is not None and kept is not None and kept < before:
-            where = "" if kind_of(name) == "float" else " after the point"
-            raise IncrementError(
-                f"the cursor `{column}` of {label} keeps {counted(kept, 'digit')}{where} now, and kept "
-                f"{'any number' if before > _MOST_DIGITS else before} when its HWM {hwm} was set. Its values were "
-                "rounded, so the HWM does not say any more which rows are loaded",
-                fix="give the column its former type back; or set the HWM to the value from which on rows are new "
-                "(odi state set); or load everything again with odi run --full-refresh",
-                column=column,
-                hwm=None,
-            )
+    for column, before, kept in zip(columns, digits, digits_of(name), strict=False):
+        if before is None or not _loses_digits(was, before, kind, kept):
+            continue
+        rounded = _rounded(hwm, kind, kept or 0)
+        raise IncrementError(
+            f"the cursor `{column}` of {label} keeps fewer digits than when its HWM {hwm} was set: "
+            f"{_digits_text(kind, kept or 0)} now, {_digits_text(was, before)} then. Its values were rounded, so the "
+            "HWM does not say any more which rows are loaded",
+            fix="give the column its former type back; or set the HWM to what the newest loaded row has now, which is "
+            f"{rounded} if the database rounded half up (odi state set); or load everything again with odi run "
+            "--full-refresh",
+            column=column,
+            hwm=rounded,
+        )
+
+
+def _loses_digits(was: str, before: int, kind: str, kept: int | None) -> bool:
+    if was == kind:
+        return kept is not None and kept < before
+    return kind in ("decimal", "int") and (was == "float" or (was == "decimal" and kind == "int" and before > 0))
+
+
+def _digits_text(kind: str, digits: int) -> str:
+    unit = "binary" if kind == "float" else "after the point"
+    return f"{'any number' if digits > _MOST_DIGITS else digits} {unit}"
+
+
+def _rounded(value: Any, kind: str, digits: int) -> Any:
+    """A value of a cursor as a column of fewer digits holds it, rounded half up."""
+    if isinstance(value, datetime):
+        step = 10 ** (6 - digits)
+        return value + timedelta(microseconds=(value.microsecond + step // 2) // step * step - value.microsecond)
+    if kind == "float":
+        return struct.unpack("f", struct.pack("f", value))[0]
+    number = Decimal(str(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _EXACT)
+    return int(number) if kind == "int" else number
 
 
 def _of_kind(value: Any, kind: str) -> Any:

@@ -194,7 +194,7 @@ class CursorTableSource(SqlSource):
         return self._table().looked_at()
 
     def mark(self, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> Mark:
-        return replace(SnapshotMark.of(value, self.label, typed=typed), digits=remembered.get("digits", {}))
+        return replace(SnapshotMark.of(value, self.label, typed=typed), digits=remembered.get("digits") or {})
 
     def _cursors_of(self, mark: Mark) -> Mapping[str, Any]:
         return mark.cursors if isinstance(mark, SnapshotMark) else {}

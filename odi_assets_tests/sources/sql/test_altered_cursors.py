@@ -32,13 +32,13 @@ LADDERS: dict[str, dict[str, list[str]]] = {
         "decimal": ["numeric", "numeric(14,4)", "numeric(12,1)", "numeric(12,0)", "numeric(12,-1)"],
         "time": ["timestamp", "timestamp(4)", "timestamp(1)", "timestamp(0)"],
         "instant": ["timestamptz", "timestamptz(4)", "timestamptz(1)", "timestamptz(0)"],
-        "float": ["double precision", "real"],
+        "float": ["double precision", "real", "numeric(14,2)", "bigint"],
     },
     "mariadb": {
         "decimal": ["decimal(14,4)", "decimal(12,1)", "decimal(12,0)"],
         "time": ["datetime(6)", "datetime(4)", "datetime(1)", "datetime"],
         "instant": ["timestamp(6) NULL", "timestamp(4) NULL", "timestamp(1) NULL", "timestamp NULL"],
-        "float": ["double", "float"],
+        "float": ["double", "decimal(14,2)", "bigint"],
     },
 }
 FOLLOWED = {
@@ -131,7 +131,7 @@ def _values(random: Random, family: str, known: int) -> list[str]:
 @pytest.mark.parametrize("followed", FOLLOWED)
 @pytest.mark.parametrize("driver", ["plain", "jdbc"])
 def test_a_cursor_that_loses_digits_stops_the_run_and_one_that_gains_some_goes_on(
-    server: Server, tmp_path: Path, spark: SparkSession, followed: str, driver: str
+    server: Server, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, followed: str, driver: str
 ) -> None:
     if server.name == "mysql" and driver == "jdbc":
         pytest.skip("the driver of MariaDB reads both")
@@ -147,22 +147,44 @@ def test_a_cursor_that_loses_digits_stops_the_run_and_one_that_gains_some_goes_o
         read = f"table: events, incremental: {FOLLOWED[followed]}"
         text = NODE.replace("READ", read).replace("WRITE", "mode: append") + "    transform: {sql: SELECT id FROM df}\n"
         (tmp_path / str(number)).mkdir()
+        monkeypatch.chdir(tmp_path / str(number))
         sandbox = Sandbox(tmp_path / str(number), spark, text, connection)
         sandbox.run("events")
         server.execute(_insert(values[known : known + 10], known))
         change_type = "ALTER COLUMN at TYPE" if server.type == "postgres" else "MODIFY at"
         server.execute(f"ALTER TABLE events {change_type} {now}")
         server.execute(_insert(values[known + 10 :], known + 10))
-        try:
-            sandbox.run("events")
-            stopped = ""
-        except IncrementError as error:
-            stopped = str(error)
-        loaded = sorted(row[0] for row in sandbox.rows("events"))
-        may_stop = loses or (followed == "closed" and "cannot be compared" in stopped)
-        if (loses and not stopped) or (stopped and not may_stop) or loaded != [*range(known if stopped else 60)]:
+        stopped = _stopped(sandbox)
+        loaded = [row[0] for row in sandbox.rows("events")]
+        if "a cursor and its fallback have to be of one type" in stopped:
+            continue
+        # Ties look otherwise, and so does a mark of another type.
+        may_stop = loses or (followed == "closed" and "cannot be compared" in stopped) or "and its HWM" in stopped
+        if (
+            (loses and not stopped)
+            or (stopped and not may_stop)
+            or sorted(loaded) != [*range(known if stopped else 60)]
+        ):
             wrong.append((change, stopped, loaded))
+        command = re.search(r": odi (state set .*?); or load", stopped)
+        if command is not None and followed != "closed":
+            assert main(shlex.split(command[1])) == 0
+            stopped = _stopped(sandbox)
+            loaded = [row[0] for row in sandbox.rows("events")]
+            if stopped or sorted(loaded) != [*range(60)]:
+                wrong.append((f"{change} {command[1]}", stopped, loaded))
+        elif loses and followed != "closed":
+            wrong.append((change, f"no command: {stopped}", loaded))
     assert not wrong
+
+
+def _stopped(sandbox: Sandbox) -> str:
+    """Run the node; the text of what stopped it, with its remedy."""
+    try:
+        sandbox.run("events")
+    except IncrementError as error:
+        return f"{error} {error.fix}"
+    return ""
 
 
 def _insert(values: Sequence[str], first: int) -> str:
