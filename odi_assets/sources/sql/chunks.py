@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from odi_assets.config.models import CTID, ChunksConfig
 from odi_assets.errors import IncrementError
-from odi_assets.sources.cursor.types import TypeName, kind_of
+from odi_assets.sources.cursor.types import TypeName, digits_of, kind_of
 from odi_assets.sources.sql.dialects import INT
 from odi_assets.sources.sql.keys import BIT, KeyColumn, Keys, PostgresKeys, keys_of, order_of
 from odi_assets.sources.sql.marks import Chunks, TableChunk
@@ -210,26 +210,34 @@ def key_columns(
             )
     kinds = {name: BIT if kind == BIT else kind_of(kind) for name, kind in types.items() if isinstance(kind, str)}
     declarations = _declared(relation, by, ask)
-    declared = {} if relation.table is None else {name: kind for name, (kind, _) in declarations.items()}
+    declared = {} if relation.table is None else {name: kind for name, (kind, *_) in declarations.items()}
+    orders = _orders(declarations, by, types)
     return [
-        replace(
-            keys.column(name, kinds.get(name), declared.get(name)), order=order_of(*declarations.get(name, ("", "")))
-        )
-        for name in by
+        replace(keys.column(name, kinds.get(name), declared.get(name)), order=order)
+        for name, order in zip(by, orders, strict=True)
     ]
 
 
-def key_orders(relation: Relation, by: Sequence[str], ask: Ask) -> tuple[str, ...]:
+def key_orders(
+    relation: Relation, by: Sequence[str], types: Mapping[str, TypeName | None], ask: Ask
+) -> tuple[str, ...]:
     """What puts the values of each of the key columns in order; empty for one that is not there."""
-    declarations = _declared(relation, by, ask)
-    return tuple(order_of(*declarations.get(name, ("", ""))) for name in by)
+    return _orders(_declared(relation, by, ask), by, types)
 
 
-def _declared(relation: Relation, by: Sequence[str], ask: Ask) -> dict[str, tuple[str, str]]:
-    """By column, its declared type, and what else puts its values in order; of a query the columns ``by`` alone."""
+_Declared = Mapping[str, tuple[str, str, str]]
+"""By column, its type without and with its length, and what else puts its values in order."""
+
+
+def _orders(declarations: _Declared, by: Sequence[str], types: Mapping[str, TypeName | None]) -> tuple[str, ...]:
+    return tuple(order_of(*declarations.get(name, ("", "", "")), digits_of(types.get(name))[0]) for name in by)
+
+
+def _declared(relation: Relation, by: Sequence[str], ask: Ask) -> _Declared:
+    """What is known of each column; of a query, of the columns ``by`` alone."""
     keys = keys_of(relation.dialect)
     query = keys.columns_of_query(relation.sql, by) if relation.table is None else keys.columns(relation.table)
-    return {str(name): (str(kind), str(ordering)) for name, kind, ordering in ask(query)}
+    return {str(name): (str(kind), str(length), str(ordering)) for name, kind, length, ordering in ask(query)}
 
 
 def storage_of(relation: Relation, ask: Ask) -> tuple[str, int, int]:

@@ -16,7 +16,7 @@ from decimal import Decimal
 from odi_assets.config.models import CTID
 from odi_assets.errors import IncrementError
 from odi_assets.sources.sql.dialects import BYTES, DECIMAL, FLOAT, INT, STR, Dialect, Mysql
-from odi_assets.sources.sql.marks import TableChunk
+from odi_assets.sources.sql.marks import MOST, TableChunk, of_length
 
 HEX, NUMBER = "0x", "#"
 """What a bound of bytes begins with, and one of a value that is known by its number, of MySQL."""
@@ -72,12 +72,12 @@ class Keys(ABC):
 
     @abstractmethod
     def columns(self, table: str) -> str:
-        """The query for the names of a table's columns, their declared types, and what else puts the values of each in
-        order: a collation with its version, or the members of the type."""
+        """The query for the names of a table's columns, their types without and with their lengths, and what else puts
+        the values of each in order: a collation with its version, or the members of the type."""
 
     @abstractmethod
     def columns_of_query(self, query: str, names: Sequence[str]) -> str:
-        """The same for columns of a query in brackets, which is not evaluated."""
+        """The same for columns of a query in brackets, which is not evaluated; it tells no lengths."""
 
     @abstractmethod
     def primary_key(self, table: str) -> str:
@@ -148,7 +148,9 @@ class PostgresKeys(Keys):
 
     def columns(self, table: str) -> str:
         return (
-            "SELECT attname AS name, CAST(CAST(atttypid AS regtype) AS text) AS declared, COALESCE("
+            "SELECT attname AS name, CAST(CAST(atttypid AS regtype) AS text) AS declared, "
+            # Text is as long as varchar without a length; MySQL's is not.
+            "regexp_replace(format_type(atttypid, atttypmod), '^text$', 'character varying') AS with_length, COALESCE("
             f"{_MEMBERS.format('COALESCE(NULLIF(t.typbasetype, 0), t.oid)')}, "
             "(SELECT concat_ws(' ', '', quote_ident(c.collname), CASE c.collprovider WHEN 'd' THEN (SELECT datcollate "
             "FROM pg_database WHERE datname = current_database()) END, pg_collation_actual_version(c.oid)) "
@@ -164,7 +166,8 @@ class PostgresKeys(Keys):
             key = f"odi.{self.dialect.quoted(name)}"
             kind = f"CAST(pg_typeof({key}) AS text)"
             each.append(
-                f"SELECT {postgres_text(name)} AS name, {kind} AS declared, COALESCE(CASE WHEN {kind} IN "
+                f"SELECT {postgres_text(name)} AS name, {kind} AS declared, '' AS with_length, "
+                f"COALESCE(CASE WHEN {kind} IN "
                 f"('text', 'character varying', 'character', 'name') THEN ' ' || pg_collation_for({key}) "
                 f"ELSE {_MEMBERS.format(f'pg_typeof({key})')} END, '') AS ordering "
                 f"FROM (SELECT 1 AS odi_one) odi_none LEFT JOIN {query} odi ON FALSE"
@@ -276,7 +279,8 @@ class MysqlKeys(Keys):
 
     def columns(self, table: str) -> str:
         return (
-            "SELECT column_name AS name, data_type AS declared, CASE WHEN data_type IN ('enum', 'set') "
+            "SELECT column_name AS name, data_type AS declared, column_type AS with_length, "
+            "CASE WHEN data_type IN ('enum', 'set') "
             "THEN SUBSTRING(column_type, CHAR_LENGTH(data_type) + 1) ELSE COALESCE(CONCAT(' ', collation_name), '') "
             f"END AS ordering FROM information_schema.columns WHERE {self._of(table)} ORDER BY ordinal_position"
         )
@@ -284,7 +288,7 @@ class MysqlKeys(Keys):
     def columns_of_query(self, query: str, names: Sequence[str]) -> str:
         # Its types are those that whoever reads it has seen.
         each = (
-            f"SELECT {utf8_text(name)} AS name, 'collation' AS declared, "
+            f"SELECT {utf8_text(name)} AS name, 'collation' AS declared, '' AS with_length, "
             f"CONCAT(' ', COLLATION(odi.{self.dialect.quoted(name)})) AS ordering "
             f"FROM (SELECT 1 AS odi_one) odi_none LEFT JOIN {query} odi ON 1 = 0"
             for name in names
@@ -334,13 +338,34 @@ _ORDERED_ALIKE = {
 _LONGEST = 300
 
 
-def order_of(declared: str, ordering: str) -> str:
+def order_of(declared: str, with_length: str, ordering: str, digits: int | None = None) -> str:
     """What puts the values of a column in order, as marks of snapshots keep it: a short text.
 
     Args:
-        declared, ordering: as in the result of :meth:`Keys.columns`.
+        declared, with_length, ordering: as in the result of :meth:`Keys.columns`.
+        digits: how many digits after the point its values have, where ``with_length`` does not say it.
     """
     text = f"{_ORDERED_ALIKE.get(declared, declared)}{ordering}"
-    if len(text) <= _LONGEST:
-        return text
-    return f"{text[:_LONGEST]}… ({hashlib.sha256(text.encode()).hexdigest()[:12]})"
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}… ({hashlib.sha256(text.encode()).hexdigest()[:12]})"
+    return f"{text}{of_length(_length(with_length) if with_length else digits)}"
+
+
+_LENGTHS = {
+    **{"tinytext": 2**8 - 1, "text": 2**16 - 1, "mediumtext": 2**24 - 1, "longtext": 2**32 - 1},
+    **{"tinyblob": 2**8 - 1, "blob": 2**16 - 1, "mediumblob": 2**24 - 1, "longblob": 2**32 - 1},
+    **dict.fromkeys(("datetime", "timestamp", "time"), 0),
+    **dict.fromkeys(("timestamp without time zone", "timestamp with time zone", "interval"), 6),
+    **dict.fromkeys(("time without time zone", "time with time zone"), 6),
+    **dict.fromkeys(("numeric", "character varying", "bit varying"), MOST),
+}
+"""How long values of a type are without a length of its own."""
+
+
+def _length(with_length: str) -> int | None:
+    """How many characters, or digits after the point, values of a type have at most; None where nothing is cut off."""
+    name, _, rest = with_length.partition("(")
+    if name in (*_WHOLE_NUMBERS, "enum", "set"):
+        return None
+    match = re.match(r"(?:\d+,)?(-?\d+)\)", rest)
+    return int(match[1]) if match else _LENGTHS.get(name)

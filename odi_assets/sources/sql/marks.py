@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -39,9 +40,28 @@ class TableChunk:
         return cls(_bound(low), _bound(high))
 
 
-def _goes_on(then: str, now: str) -> bool:
-    """Whether values keep their order: members that are appended to a type change nothing between the others."""
-    return now == then or (then.endswith("')") and now.startswith(f"{then[:-1]},"))
+MOST = 2**40
+"""The length of values that may have any."""
+_LENGTH = re.compile(r" of (?:(-?\d+) characters or digits|any length)$")
+
+
+def of_length(length: int | None) -> str:
+    """What the order of a key says of the greatest length of its values; nothing for None, if it is not known."""
+    return "" if length is None else " of any length" if length >= MOST else f" of {length} characters or digits"
+
+
+def _reordered(then: str, now: str) -> tuple[str, str] | None:
+    """How the order of values changed, in words; None if they keep it. Members that are appended to a type change
+    nothing between the others, and values that may be longer stay as they are."""
+    (before, least), (after, most) = _by_length(then), _by_length(now)
+    if after != before and not (before.endswith("')") and after.startswith(f"{before[:-1]},")):
+        return before, after
+    return (then, now) if least is not None and most is not None and most < least else None
+
+
+def _by_length(order: str) -> tuple[str, int | None]:
+    match = _LENGTH.search(order)
+    return (order, None) if match is None else (order[: match.start()], MOST if match[1] is None else int(match[1]))
 
 
 def _bound(value: Any) -> tuple[str, ...] | None:
@@ -99,7 +119,8 @@ class Chunks:
             now: what puts the values of each key column in order now; empty where that is not known.
         """
         pairs = zip(self.by, self.order, now, strict=False)
-        return [f"`{name}` was {a}, and is {b}" for name, a, b in pairs if a and b and not _goes_on(a, b)]
+        changes = [(name, _reordered(then, order)) for name, then, order in pairs if then and order]
+        return [f"`{name}` was {change[0]}, and is {change[1]}" for name, change in changes if change is not None]
 
     def without(self, taken: Sequence[TableChunk]) -> Chunks | None:
         """What is left once ``taken`` are in the target; None: nothing."""

@@ -126,7 +126,7 @@ class RelationReader:
     @property
     def types(self) -> dict[str, TypeName]:
         """The types of the columns, as Spark writes them in JSON."""
-        return {column.name: column.type for column in self.columns}
+        return {column.name: column.sized_type for column in self.columns}
 
     @cached_property
     def cursor_types(self) -> dict[str, TypeName]:

@@ -187,7 +187,7 @@ class CursorTable(SqlSnapshot):
             self.relation.dialect,
             driver,
             self.label,
-            lambda session: key_orders(self.relation, chunks.by, session.rows),
+            lambda session: key_orders(self.relation, chunks.by, session.columns(self.relation.sql), session.rows),
         )
         self._require_same_order(chunks, now)
         return replace(chunks, order=now)

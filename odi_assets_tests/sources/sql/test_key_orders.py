@@ -13,6 +13,8 @@ from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
 from odi_assets.sources.reads import Read
+from odi_assets.sources.sql import position as plain
+from odi_assets.sources.sql.chunks import key_orders
 from odi_assets.sources.sql.marks import Chunks, SnapshotMark
 from odi_assets.sources.sql.source import CursorTableSource
 from odi_assets.sources.sql.statements import Relation
@@ -61,6 +63,27 @@ ALIKE = {
         "greater numbers": ("int", "bigint unsigned"),
         "one more member": ("enum('z','a')", "enum('z','a','m')"),
     },
+}
+LENGTHS: dict[str, list[list[str]]] = {
+    # From each type to the ones behind it, values are cut off or rounded.
+    "postgres": [
+        ["numeric", "numeric(14,4)", "numeric(12,1)", "numeric(12,-1)"],
+        ["timestamp", "timestamp(3)", "timestamp(0)"],
+        ["timestamptz(6)", "timestamptz(3)", "timestamptz(0)"],
+        ["time", "time(2)", "time(0)"],
+        ["interval", "interval(2)", "interval(0)"],
+        ["text", "varchar(20)", "varchar(3)"],
+        ["varchar", "varchar(20)", "varchar(3)"],
+        ["bit varying", "bit varying(9)", "bit varying(2)"],
+    ],
+    "mysql": [
+        ["decimal(14,4)", "decimal(12,1)", "decimal(12,0)"],
+        ["datetime(6)", "datetime(3)", "datetime"],
+        ["timestamp(6)", "timestamp(3)", "timestamp"],
+        ["time(6)", "time(3)", "time"],
+        ["mediumtext", "text", "varchar(20)", "varchar(3)"],
+        ["varbinary(20)", "varbinary(3)"],
+    ],
 }
 OfTable = Callable[[str], CursorTableSource]
 
@@ -133,6 +156,58 @@ def test_chunks_go_on_where_the_order_of_their_key_is_the_same(server: Server, f
 
 
 @both
+def test_chunks_stop_where_values_of_their_key_got_shorter_and_go_on_where_they_may_be_longer(
+    server: Server, followed: OfTable
+) -> None:
+    changes = [
+        (ladder[at], ladder[to], at < to)
+        for ladder in LENGTHS[server.type]
+        for at in range(len(ladder))
+        for to in range(len(ladder))
+        if at != to
+    ]
+    source, wrong = followed(), []
+    for before, now, is_shorter in changes:
+        mark = begun(server, source, before)
+        alter(server, f"{now} USING k::{now}" if server.type == "postgres" else now)
+        try:
+            chunks_after(source, mark)
+            stopped = ""
+        except IdentityMismatchError as error:
+            stopped = str(error)
+        if bool(stopped) is not is_shorter:
+            wrong.append((before, now, stopped))
+    assert not wrong
+
+
+def test_chunks_of_a_query_stop_where_numbers_or_times_of_their_key_lost_digits(
+    server: Server, followed: OfTable
+) -> None:
+    for before, now in (
+        ("numeric(14,4)", "numeric(12,1)"),
+        ("numeric", "numeric(12,1)"),
+        ("timestamp", "timestamp(0)"),
+    ):
+        source = followed("query: 'SELECT at, k FROM events'")
+        mark = begun(server, source, before)
+        assert mark.chunks is not None
+        relation, by = source.relation, mark.chunks.by
+        driver = plain.driver_of(relation.dialect)
+        assert driver is not None
+        orders = plain.ask(
+            relation.dialect,
+            driver,
+            "",
+            lambda asked, relation=relation, by=by: key_orders(relation, by, asked.columns(relation.sql), asked.rows),
+        )
+        mark = replace(mark, chunks=replace(mark.chunks, order=orders))
+        chunks_after(source, mark)
+        alter(server, now)
+        with pytest.raises(IdentityMismatchError, match=r"of [01] characters"):
+            source.plan(mark)
+
+
+@both
 def test_chunks_of_a_query_know_the_collation_of_their_key(server: Server, followed: OfTable) -> None:
     query = "SELECT at, k FROM events"
     source = followed(f"query: '{query}'")
@@ -152,7 +227,7 @@ def test_a_collation_whose_library_was_upgraded_is_another_order(server: Server,
     mark = begun(server, source, 'text COLLATE "und-x-icu"')
     assert mark.chunks is not None
     (order,) = mark.chunks.order
-    name, _, version = order.rpartition(" ")
+    name, _, version = order.removesuffix(" of any length").rpartition(" ")
     assert name == 'text "und-x-icu"'
     assert version[0].isdigit()
     earlier = replace(mark, chunks=replace(mark.chunks, order=(f"{name} 1.1",)))
