@@ -28,9 +28,10 @@ from odi_assets.sources.cursor.columns import (
     without_later_ties,
     without_ties,
 )
+from odi_assets.sources.cursor.digits import MOST, digits_of, looks_otherwise
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.rolling_window import rolling_window
-from odi_assets.sources.cursor.types import TypeName, cursor_type, digits_of, fitting, kind_of
+from odi_assets.sources.cursor.types import TypeName, cursor_type, fitting, kept_keys, kind_of, require_keys_kept
 from odi_assets.sources.cursor.window import (
     Overlap,
     Window,
@@ -214,7 +215,8 @@ class CursorWindow(Read):
             known_ties = self.window.ties
             ties = {row: max(ties.get(row, 0), known_ties.get(row, 0)) for row in {*ties, *known_ties}}
         types = {name: kind for name, kind in _types(rows).items() if columns is None or name in columns}
-        return replace(self, after=replace(after, ties=ties, tied_by=tied_by(types)))
+        declared = {name: kept for name, kept in self.snapshot.declared(spark).items() if name in types}
+        return replace(self, after=replace(after, ties=ties, tied_by=tied_by(types), declared=declared))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,7 +264,7 @@ class UnresolvedWindow(UnresolvedRead):
         kind = self.kind or cursor_type(self.increment, self.snapshot.cursor_types(spark), self.label)
         self._require_typed(kind)
         if self.keeps_ties and self.before is not None and self.before.ties and self.before.tied_by is not None:
-            self._require_comparable(self.before.tied_by, _types(self.snapshot.rows(spark)))
+            self._require_comparable(self.before, spark)
         window = self._window(kind)
         if self.upto is not None:
             return self._loaded(self.upto, spark, kind, window)
@@ -275,7 +277,7 @@ class UnresolvedWindow(UnresolvedRead):
         read = self._read(kind, replace(window, upper=self._fitting(upto, kind)), None)
         if self.increment.boundary != "closed" or upto.ties is None:
             return read
-        self._require_comparable(upto.tied_by or {}, _types(self.snapshot.rows(spark)))
+        self._require_comparable(upto, spark)
         return replace(read, loaded=upto)
 
     def _within_clock(self, spark: SparkSession, kind: str, window: Window) -> Bound:
@@ -304,14 +306,20 @@ class UnresolvedWindow(UnresolvedRead):
             column=increment.column,
         )
 
-    def _require_comparable(self, then: Mapping[str, Any], now: Mapping[str, TypeName]) -> None:
+    def _require_comparable(self, mark: CursorMark, spark: SparkSession) -> None:
         """Raises IncrementError if the rows at the mark do not look as they did when they were remembered."""
-        types, rescued = tied_by(now), self.snapshot.kept_aside
+        then, declared = mark.tied_by or {}, self.snapshot.declared(spark)
+        types, rescued = tied_by(_types(self.snapshot.rows(spark))), self.snapshot.kept_aside
         why = [f"`{name}` is there no more" for name in then if name not in types]
         why += [
             f"`{name}` was {then[name]} and is {types[name]} now"
             for name in then
             if name in types and types[name] != then[name]
+        ]
+        why += [
+            f"`{name}` was {_said(before)} and is {_said(declared[name])} now"
+            for name, before in mark.declared.items()
+            if name in declared and looks_otherwise(before, declared[name])
         ]
         if rescued in then:
             why += [f"`{name}` may have been in `{rescued}`, and is a column now" for name in types if name not in then]
@@ -342,6 +350,9 @@ class UnresolvedWindow(UnresolvedRead):
         """
         increment, upper = self.increment, bound.upper
         hwm, window, start = self._fitting(self.before, kind), self._window(kind), self._start(kind)
+        keys = kept_keys(self.snapshot.key_types(spark), self.keys if self.rows_are_known else ())
+        if self.before is not None:
+            require_keys_kept(self.before.keys, keys, self.label)
         # Rows that are held come due though the source stays as it is.
         seen = None if bound.ahead else self.seen
         late = NONE_LATE if self.before is None else self.snapshot.late(self.before, window, start, spark)
@@ -368,6 +379,7 @@ class UnresolvedWindow(UnresolvedRead):
                 seen,
                 measures=self.snapshot.identity,
                 digits=digits_of(kind),
+                keys=keys,
                 held_then=held,
                 began_at=began_at,
             )
@@ -451,6 +463,11 @@ class UnresolvedWindow(UnresolvedRead):
         if self.before is not None and self.before.began_at is not None:
             return self.before.began_at
         return "" if start is None else self.increment.initial_value or ""
+
+
+def _said(declared: Sequence[Any]) -> str:
+    name, kept = declared
+    return str(name) if kept is None or kept >= MOST else f"{name}({kept})"
 
 
 def _types(rows: DataFrame) -> dict[str, Any]:

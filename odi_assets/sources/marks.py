@@ -198,7 +198,9 @@ class CursorMark:
             it; empty for none, None if not known.
         tied_by: by column that the hashes are of, its type; None if not known.
         typed: False for a value that another tool stored without its type.
-        digits: how many digits the cursor kept (see ``cursor.types.digits_of``); None if not known.
+        digits: how much of its values the cursor kept (see ``cursor.digits.digits_of``); None if not known.
+        keys: the same of the columns that rows are known by (see ``cursor.types.kept_keys``).
+        declared: by column that the hashes are of, its type in a database, and how much of its values that keeps.
         ranges: that were loaded since the mark was set. Its own commit does not store them.
     """
 
@@ -209,6 +211,8 @@ class CursorMark:
     typed: bool = field(default=True, compare=False)
     measures: Identity | None = field(default=None, compare=False)
     digits: Sequence[int | None] | None = field(default=None, compare=False)
+    keys: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    declared: Mapping[str, Any] = field(default_factory=dict, compare=False)
     held_then: str | None = field(default=None, compare=False)
     began_at: str | None = field(default=None, compare=False)
     ranges: tuple[LoadedRange, ...] = field(default=(), compare=False)
@@ -224,6 +228,8 @@ class CursorMark:
             columns if isinstance(columns, Mapping) else None,
             typed,
             digits=remembered.get("digits"),
+            keys=remembered.get("keys") or {},
+            declared=remembered.get("declared") or {},
             held_then=remembered.get("held_then"),
             began_at=remembered.get("began_at"),
         )
@@ -238,6 +244,10 @@ class CursorMark:
             stored |= {} if self.tied_by is None else {"tied_by": dict(self.tied_by)}
         if self.digits is not None:
             stored["digits"] = list(self.digits)
+        if self.keys:
+            stored["keys"] = dict(self.keys)
+        if self.ties and self.declared:
+            stored["declared"] = dict(self.declared)
         if self.held_then is not None:
             stored["held_then"] = self.held_then
         if self.began_at is not None:

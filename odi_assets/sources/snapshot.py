@@ -245,6 +245,17 @@ class SourceSnapshot(ABC):
         """The types of its columns, as those of cursors; each knows how many digits the source keeps."""
         return {field.name: field.dataType.jsonValue() for field in self.rows(spark).schema.fields}
 
+    def key_types(self, spark: SparkSession | None) -> Mapping[str, TypeName | None]:
+        """The types of columns whose values the source itself may round or cut off; empty if there are none, or they
+        are not known yet."""
+        del spark
+        return {}
+
+    def declared(self, spark: SparkSession) -> Mapping[str, Sequence[Any]]:
+        """By such a column, the name of its type at the source, and how much of its values that keeps."""
+        del spark
+        return {}
+
     def bound_by_statistics(self, increment: StatefulIncrement) -> tuple[str | None, Bound | Unresolved]:
         """The type of the cursor and its upper bound, each if it is known exactly without reading a row.
 

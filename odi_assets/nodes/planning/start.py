@@ -158,8 +158,8 @@ def marks_of(node: Node, start: Start, target: TableHandle) -> dict[str, Mark]:
     measures = start.origin.measures if start.origin is not None else None
     remembered = None if committed is None else committed.remembered
     if remembered and start.is_by_hand:
-        # Whoever sets a value means it as the cursor is now.
-        remembered = {name: {**facts, "digits": None} for name, facts in remembered.items()}
+        # Whoever sets a value means it as the source is now.
+        remembered = {name: {**facts, "digits": None, "keys": None} for name, facts in remembered.items()}
     marks = node.marks(start.hwm, remembered, measures, names=names, typed=committed is not None or start.is_typed)
     ranges = _ranges_since(target) if committed is not None else {}
     return {

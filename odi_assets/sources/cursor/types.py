@@ -6,16 +6,15 @@ Types go by the names that Delta's log and Spark's JSON schemas share: ``long``,
 from __future__ import annotations
 
 import math
-import re
-import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from odi_assets.config.cursor_values import INTEGERS, cursor_value
 from odi_assets.config.models import StatefulIncrement
 from odi_assets.errors import IncrementError, NoCursorColumnError
+from odi_assets.sources.cursor.digits import Sized, digits_of, digits_text, loses_digits, rounded
 from odi_assets.state.text_order import parse_date
 
 TypeName = Any
@@ -33,35 +32,6 @@ _KINDS = {
     "timestamp": "datetime with a zone",
     "timestamp_ntz": "datetime without a zone",
 }
-
-
-class Sized(str):
-    """The type of a cursor, by a name that does not say how many digits its values keep.
-
-    Attributes:
-        digits: see :func:`digits_of`.
-    """
-
-    digits: Sequence[int | None]
-
-    def __new__(cls, name: str, digits: Sequence[int | None] = ()) -> Sized:
-        sized = super().__new__(cls, name)
-        sized.digits = digits
-        return sized
-
-
-_MOST_DIGITS = 1_000
-"""More digits after the point than anybody declares."""
-_FLOAT_DIGITS = {"float": 24, "double": 53}
-
-
-def digits_of(name: TypeName) -> Sequence[int | None]:
-    """How many digits the values of a cursor keep: of decimals and times, those after the point; of floats, binary
-    ones. A number for the column and one for its fallback; None where that is not known, or nothing is rounded."""
-    if isinstance(name, Sized):
-        return name.digits
-    match = re.fullmatch(r"decimal\(\d+,(\d+)\)", name) if isinstance(name, str) else None
-    return [int(match[1]) if match else _FLOAT_DIGITS.get(name) if isinstance(name, str) else None]
 
 
 def cursor_type(increment: StatefulIncrement, columns: dict[str, TypeName], label: str) -> str:
@@ -140,11 +110,11 @@ def fitting(
 
     Args:
         typed: False for an HWM that another tool stored without a type: its text is read as the cursor's type.
-        digits: how many digits the cursor kept when the HWM was set (see :func:`digits_of`); None if not known.
+        digits: how much of its values the cursor kept when the HWM was set (see :func:`digits_of`); None if not known.
 
     Raises:
-        IncrementError: it is of another type, or the values of the cursor were rounded since. Its field ``hwm`` is the
-            value of the cursor's type that means the same; None if there is none.
+        IncrementError: it is of another type, or the values of the cursor were rounded or cut off since. Its field
+            ``hwm`` is the value of the cursor's type that means the same; None if there is none.
     """
     if hwm is None:
         return None
@@ -174,41 +144,42 @@ def _require_not_rounded(
     was, kind = kind_of_value(hwm), str(kind_of(name))
     columns = (increment.column, increment.fallback_column)
     for column, before, kept in zip(columns, digits, digits_of(name), strict=False):
-        if before is None or not _loses_digits(was, before, kind, kept):
+        if before is None or not loses_digits(was, before, kind, kept):
             continue
-        rounded = _rounded(hwm, kind, kept or 0)
+        same = rounded(hwm, kind, kept or 0)
         raise IncrementError(
-            f"the cursor `{column}` of {label} keeps fewer digits than when its HWM {hwm} was set: "
-            f"{_digits_text(kind, kept or 0)} now, {_digits_text(was, before)} then. Its values were rounded, so the "
-            "HWM does not say any more which rows are loaded",
+            f"the cursor `{column}` of {label} keeps less of its values than when its HWM {hwm} was set: "
+            f"{digits_text(kind, kept or 0)} now, {digits_text(was, before)} then. They were rounded or cut off, so "
+            "the HWM does not say any more which rows are loaded",
             fix="give the column its former type back; or set the HWM to what the newest loaded row has now, which is "
-            f"{rounded} if the database rounded half up (odi state set); or load everything again with odi run "
+            f"{same} if the database rounded half up (odi state set); or load everything again with odi run "
             "--full-refresh",
             column=column,
-            hwm=rounded,
+            hwm=same,
         )
 
 
-def _loses_digits(was: str, before: int, kind: str, kept: int | None) -> bool:
-    if was == kind:
-        return kept is not None and kept < before
-    return kind in ("decimal", "int") and (was == "float" or (was == "decimal" and kind == "int" and before > 0))
+def kept_keys(types: Mapping[str, TypeName | None], keys: Sequence[str]) -> dict[str, Any]:
+    """By key column, the kind of its values and how much of them it keeps, as far as that is known: JSON-ready."""
+    return {name: [kind_of(kind), digits_of(kind)[0]] for name in keys if isinstance(kind := types.get(name), str)}
 
 
-def _digits_text(kind: str, digits: int) -> str:
-    unit = "binary" if kind == "float" else "after the point"
-    return f"{'any number' if digits > _MOST_DIGITS else digits} {unit}"
+def require_keys_kept(then: Mapping[str, Any], now: Mapping[str, Any], label: str) -> None:
+    """Raises IncrementError if values of a key were rounded or cut off since rows were loaded.
 
-
-def _rounded(value: Any, kind: str, digits: int) -> Any:
-    """A value of a cursor as a column of fewer digits holds it, rounded half up."""
-    if isinstance(value, datetime):
-        step = 10 ** (6 - digits)
-        return value + timedelta(microseconds=(value.microsecond + step // 2) // step * step - value.microsecond)
-    if kind == "float":
-        return struct.unpack("f", struct.pack("f", value))[0]
-    number = Decimal(str(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _EXACT)
-    return int(number) if kind == "int" else number
+    Args:
+        then, now: as :func:`kept_keys` gives them.
+    """
+    for name, (was, before) in then.items():
+        kind, kept = now.get(name, (None, None))
+        if before is not None and kind is not None and loses_digits(was, before, kind, kept):
+            raise IncrementError(
+                f"the key `{name}` of {label} keeps less of its values than when its rows were loaded: "
+                f"{digits_text(kind, kept or 0)} now, {digits_text(was, before)} then. A row that is read again would "
+                "be taken for another one",
+                fix="give the column its former type back; or load everything again with odi run --full-refresh",
+                column=name,
+            )
 
 
 def _of_kind(value: Any, kind: str) -> Any:

@@ -13,7 +13,8 @@ from itertools import pairwise
 
 from odi_assets.config.models import CTID, ChunksConfig
 from odi_assets.errors import IncrementError
-from odi_assets.sources.cursor.types import TypeName, digits_of, kind_of
+from odi_assets.sources.cursor.digits import digits_of
+from odi_assets.sources.cursor.types import TypeName, kind_of
 from odi_assets.sources.sql.dialects import INT
 from odi_assets.sources.sql.keys import BIT, KeyColumn, Keys, PostgresKeys, keys_of, order_of
 from odi_assets.sources.sql.marks import Chunks, TableChunk

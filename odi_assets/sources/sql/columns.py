@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.sources.cursor.types import Sized, TypeName, kind_of
+from odi_assets.sources.cursor.digits import MOST, Sized
+from odi_assets.sources.cursor.types import TypeName, kind_of
 from odi_assets.sources.sql.dialects import Dialect, Mysql, Standard, Unordered
 from odi_assets.sources.sql.errors import MOST_DIGITS, VALUE
 from odi_assets.spark.lazy import F
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructField
 
-UNLIMITED = 16_383
-"""The most digits after the point that a number of PostgreSQL has; one without a declared scale takes them all."""
 _CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 
@@ -38,8 +37,7 @@ class SqlColumn:
         refused: the condition of values that ``type`` does not hold, where the driver would not tell.
         declared: the type as the driver calls it; None if it calls it nothing.
         is_ordered: the database is known to order its values as state does.
-        digits: how many digits after the point the database keeps; None if its values have no point, or that is not
-            known.
+        digits: how many digits after the point the database keeps, or characters of a text; None if that is not known.
     """
 
     name: str
@@ -121,9 +119,13 @@ class SqlColumn:
 
 
 def sized(name: TypeName, digits: int | None) -> TypeName:
-    """The type ``name``, which knows how many digits after the point the database keeps. None if nobody said that."""
-    with_point = isinstance(name, str) and (name.startswith(("decimal", "timestamp")))
-    return Sized(name, [digits]) if with_point and digits is not None else name
+    """The type ``name``, which knows how many digits after the point the database keeps, or characters of a text.
+
+    Args:
+        digits: None if nobody said that.
+    """
+    may_lose = isinstance(name, str) and name.startswith(("decimal", "timestamp", "string"))
+    return Sized(name, [min(digits, MOST)]) if may_lose and digits is not None else name
 
 
 def sql_column(field: StructField, dialect: Dialect, sql: str) -> SqlColumn:
@@ -145,11 +147,15 @@ def sql_column(field: StructField, dialect: Dialect, sql: str) -> SqlColumn:
 
 def _digits(field: StructField) -> int | None:
     scale, kind = field.metadata.get("scale"), field.dataType.simpleString()
+    if kind == "string":
+        length = re.search(r"\((\d+)\)", str(field.metadata.get(_CHAR_TYPE, "")))
+        is_any = str(field.metadata.get("jdbcClientType")).lower() == "text"
+        return int(length[1]) if length else MOST if is_any else None
     if scale is None or not kind.startswith("decimal"):
         return scale
     if scale > _SCALES // 2:
         return int(scale) - _SCALES
-    return UNLIMITED if scale == 0 and kind == f"decimal({MOST_DIGITS},{_MADE_UP})" else int(scale)
+    return MOST if scale == 0 and kind == f"decimal({MOST_DIGITS},{_MADE_UP})" else int(scale)
 
 
 def _asked_for(field: StructField, dialect: Dialect, sql: str) -> SqlColumn:

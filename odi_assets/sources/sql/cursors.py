@@ -15,7 +15,8 @@ from odi_assets.config.models import CursorsIncrement, StatefulIncrement
 from odi_assets.errors import IncrementError
 from odi_assets.sources.cursor.ahead import is_beyond, is_guarded, limit_of, mark_ahead
 from odi_assets.sources.cursor.bounds import is_ahead
-from odi_assets.sources.cursor.types import TypeName, digits_of, fitting
+from odi_assets.sources.cursor.digits import digits_of
+from odi_assets.sources.cursor.types import TypeName, fitting
 from odi_assets.sources.cursor.window import Window, less_lag_of, shown
 from odi_assets.sources.sql.dialects import constant
 from odi_assets.sources.sql.marks import SnapshotMark
@@ -57,7 +58,7 @@ class Cursors:
         return self.increment.columns
 
     def digits(self, types: Types) -> Mapping[str, Sequence[int | None]]:
-        """By column, how many digits it keeps (see ``cursor.types.digits_of``)."""
+        """By column, how many digits it keeps (see ``cursor.digits.digits_of``)."""
         return {name: digits_of(types[name]) for name in self.columns}
 
     def limits(self, types: Types, ask: Ask) -> Values:

@@ -15,8 +15,9 @@ from decimal import Decimal
 
 from odi_assets.config.models import CTID
 from odi_assets.errors import IncrementError
+from odi_assets.sources.cursor.digits import MOST
 from odi_assets.sources.sql.dialects import BYTES, DECIMAL, FLOAT, INT, STR, Dialect, Mysql
-from odi_assets.sources.sql.marks import MOST, TableChunk, of_length
+from odi_assets.sources.sql.marks import TableChunk, of_length
 
 HEX, NUMBER = "0x", "#"
 """What a bound of bytes begins with, and one of a value that is known by its number, of MySQL."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from odi_assets.errors import IncrementError
+from odi_assets.sources.cursor.digits import MOST
 from odi_assets.sources.marks import Identity
 
 
@@ -40,8 +41,6 @@ class TableChunk:
         return cls(_bound(low), _bound(high))
 
 
-MOST = 2**40
-"""The length of values that may have any."""
 _LENGTH = re.compile(r" of (?:(-?\d+) characters or digits|any length)$")
 
 
@@ -136,7 +135,8 @@ class SnapshotMark:
         cursors: by column, the greatest value, taken before the snapshot; None where there was none.
         chunks: what is left of the snapshot; None once all of it is in the target.
         typed: False for values that another tool stored without their types.
-        digits: by column, how many digits it kept (see ``cursor.types.digits_of``); empty if not known.
+        digits: by column, how much of its values it kept (see ``cursor.digits.digits_of``); empty if not known.
+        keys: the same of the columns that rows are known by (see ``cursor.types.kept_keys``).
     """
 
     cursors: Mapping[str, Any]
@@ -144,10 +144,12 @@ class SnapshotMark:
     typed: bool = field(default=True, compare=False)
     measures: Identity | None = field(default=None, compare=False)
     digits: Mapping[str, Sequence[int | None]] = field(default_factory=dict, compare=False)
+    keys: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def remembered(self) -> dict[str, Any]:
         """What its commit has to store beside the value, JSON-ready."""
-        return {"digits": {name: list(kept) for name, kept in self.digits.items()}} if self.digits else {}
+        digits = {name: list(kept) for name, kept in self.digits.items()}
+        return {name: facts for name, facts in (("digits", digits), ("keys", dict(self.keys))) if facts}
 
     @property
     def value(self) -> dict[str, Any]:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from odi_assets.config.models import SqlConnection
+from odi_assets.sources.cursor.digits import MOST
 from odi_assets.sources.cursor.types import TypeName
-from odi_assets.sources.sql.columns import UNLIMITED, sized
+from odi_assets.sources.sql.columns import sized
 from odi_assets.sources.sql.dialects import Dialect, Mssql, Mysql, Postgres
 from odi_assets.sources.sql.errors import database_error
 from odi_assets.sources.sql.keys import invisible_columns
@@ -29,7 +30,7 @@ _POSTGRES_TYPES: Mapping[int, str] = {
     **{25: "string", 1042: "string", 1043: "string", 2950: "string"},
     **{1082: "date", 1114: "timestamp_ntz", 1184: "timestamp"},
 }
-_POSTGRES_NUMERIC, _MOST_OF_SECONDS = 1700, 6
+_POSTGRES_NUMERIC, _POSTGRES_TEXTS, _MOST_OF_SECONDS = 1700, (25, 1042, 1043), 6
 _MYSQL_TYPES: Mapping[int, str] = {
     # By MySQL's enum_field_types.
     **{0: "decimal(38,18)", 246: "decimal(38,18)", 1: "byte", 2: "short", 3: "integer", 8: "long", 9: "integer"},
@@ -153,7 +154,9 @@ def _postgres_columns(cursor: Any, relation: str) -> dict[str, TypeName | None]:
 def _postgres_type(column: Any) -> TypeName | None:
     name = _POSTGRES_TYPES.get(column.type_code)
     if column.type_code == _POSTGRES_NUMERIC:
-        return sized(name, UNLIMITED if column.scale is None else column.scale)
+        return sized(name, MOST if column.scale is None else column.scale)
+    if column.type_code in _POSTGRES_TEXTS:
+        return sized(name, MOST if column.display_size is None else column.display_size)
     return sized(name, _MOST_OF_SECONDS if column.precision is None else column.precision)
 
 
@@ -200,7 +203,9 @@ def _mysql_type(field: Any) -> TypeName | None:
         return None
     if field.type_code == _MYSQL_LONG and field.flags & _UNSIGNED:
         return "decimal(20,0)"
-    return sized(_MYSQL_TYPES.get(field.type_code), field.scale)
+    # Of a text, four bytes for each character: sessions have UTF-8.
+    kept = field.length // 4 if field.type_code in _MYSQL_TEXTS else field.scale
+    return sized(_MYSQL_TYPES.get(field.type_code), kept)
 
 
 def _mssql(module: Any, connection: Any, seconds: float) -> Any:

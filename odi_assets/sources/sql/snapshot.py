@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import StatefulIncrement
 from odi_assets.errors import SourceError
 from odi_assets.sources.cursor.bounds import Bound
-from odi_assets.sources.cursor.types import TypeName, cursor_type
+from odi_assets.sources.cursor.types import TypeName, cursor_type, kind_of
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.marks import UNRESOLVED, Unresolved
 from odi_assets.sources.snapshot import Position, SourceSnapshot
@@ -75,6 +75,16 @@ class SqlSnapshot(SourceSnapshot):
 
     def cursor_types(self, spark: SparkSession) -> dict[str, TypeName]:
         return {column.name: column.sized_type for column in self.reader(spark).columns}
+
+    def key_types(self, spark: SparkSession | None) -> Mapping[str, TypeName | None]:
+        if self.look is not None:
+            return self.look.types
+        return {} if spark is None else self.cursor_types(spark)
+
+    def declared(self, spark: SparkSession) -> Mapping[str, Sequence[Any]]:
+        # Whole numbers look alike in all types.
+        others = [column for column in self.reader(spark).columns if kind_of(str(column.type)) != "int"]
+        return {column.name: [column.declared or "", column.digits] for column in others}
 
     def rows(self, spark: SparkSession, only: Partitions | None = None) -> DataFrame:
         rows = self.reader(spark).rows(None)

@@ -194,7 +194,8 @@ class CursorTableSource(SqlSource):
         return self._table().looked_at()
 
     def mark(self, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> Mark:
-        return replace(SnapshotMark.of(value, self.label, typed=typed), digits=remembered.get("digits") or {})
+        mark = SnapshotMark.of(value, self.label, typed=typed)
+        return replace(mark, digits=remembered.get("digits") or {}, keys=remembered.get("keys") or {})
 
     def _cursors_of(self, mark: Mark) -> Mapping[str, Any]:
         return mark.cursors if isinstance(mark, SnapshotMark) else {}
@@ -273,6 +274,7 @@ class CursorTableSource(SqlSource):
             relation=self.relation,
             increment=self._increment,
             keys=self.target.keys,
+            rows_are_known=self.target.rows_are_known,
             partition_column=self.partition_column or self._increment.columns[0],
             pieces=self.pieces,
             options=self.options,
