@@ -133,7 +133,8 @@ class NodePlan:
     def summary(self) -> str:
         """What will be read, in words."""
         if self.request.is_bounded:
-            return self.request.part
+            again = self.node.config.write.mode.traits.takes_rows_again
+            return self.request.part if again else f"{self.request.part}, of what its increments have loaded"
         # If nothing is to be done, the inputs that would be read whole are not read either.
         reads = [read for read in self.reads if read.follows or not self.nothing_new or len(self.reads) == 1]
         text = "; ".join(read.summary if len(self.reads) == 1 else f"{read.name}: {read.summary}" for read in reads)
