@@ -242,8 +242,8 @@ class CursorMark:
         if self.ties:
             stored["ties"] = dict(self.ties)
             stored |= {} if self.tied_by is None else {"tied_by": dict(self.tied_by)}
-        if self.digits is not None:
-            stored["digits"] = list(self.digits)
+        if any(kept is not None for kept in self.digits or ()):
+            stored["digits"] = list(self.digits or ())
         if self.keys:
             stored["keys"] = dict(self.keys)
         if self.ties and self.declared:

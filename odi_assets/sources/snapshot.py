@@ -242,7 +242,7 @@ class SourceSnapshot(ABC):
         return rows.where(window_condition(rows, window))
 
     def cursor_types(self, spark: SparkSession) -> dict[str, TypeName]:
-        """The types of its columns, as those of cursors; each knows how many digits the source keeps."""
+        """The types of its columns as cursors; each knows how much of its values the source keeps."""
         return {field.name: field.dataType.jsonValue() for field in self.rows(spark).schema.fields}
 
     def key_types(self, spark: SparkSession | None) -> Mapping[str, TypeName | None]:

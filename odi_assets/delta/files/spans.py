@@ -302,7 +302,7 @@ def clock_bounds(column: str, start: datetime, end: datetime, kind: str, *, hour
 
 def require_once(column: str, bound: datetime, kind: Any) -> None:
     """Raise ConfigError if ``bound`` lies within what the clock of its zone shows twice."""
-    if parts_what_is_twice(bound):
+    if divides_repeated_time(bound):
         raise ConfigError(
             f"the clock shows {bound:%Y-%m-%d %H:%M} twice, and `{column}` is {_shown(kind)}: it is not known to which "
             "of the two partitions a row belongs",
@@ -311,8 +311,8 @@ def require_once(column: str, bound: datetime, kind: Any) -> None:
         )
 
 
-def parts_what_is_twice(bound: datetime) -> bool:
-    """Whether ``bound`` lies within what the clock of its zone shows twice."""
+def divides_repeated_time(bound: datetime) -> bool:
+    """Whether there are times on both sides of ``bound`` that the clock of its zone shows twice."""
     return is_twice(bound) and (bool(bound.fold) or is_twice(bound - timedelta(microseconds=1)))
 
 

@@ -20,9 +20,9 @@ from odi_assets.delta.files.spans import (
     TimePartition,
     bound_text,
     clock_bounds,
+    divides_repeated_time,
     key_by_text,
     names_of,
-    parts_what_is_twice,
     require_once,
     time_of,
     value_text,
@@ -98,7 +98,7 @@ class Dimension:
         """The keys and their times; those that the clock does not tell apart are one, with the first key."""
         whole, first = dict[str, dg.TimeWindow](), ""
         for key, window in self._windows or ():
-            if whole and parts_what_is_twice(window.start) and self.beside.get(first) == self.beside.get(key):
+            if whole and divides_repeated_time(window.start) and self.beside.get(first) == self.beside.get(key):
                 before = whole[first]
                 if before.end.astimezone(UTC) == window.start.astimezone(UTC):
                     whole[first] = dg.TimeWindow(before.start, window.end)

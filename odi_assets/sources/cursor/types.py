@@ -147,12 +147,13 @@ def _require_not_rounded(
         if before is None or not loses_digits(was, before, kind, kept):
             continue
         same = rounded(hwm, kind, kept or 0)
+        how = "cut it off" if kind == "str" else "rounded half up"
         raise IncrementError(
             f"the cursor `{column}` of {label} keeps less of its values than when its HWM {hwm} was set: "
             f"{digits_text(kind, kept or 0)} now, {digits_text(was, before)} then. They were rounded or cut off, so "
             "the HWM does not say any more which rows are loaded",
             fix="give the column its former type back; or set the HWM to what the newest loaded row has now, which is "
-            f"{same} if the database rounded half up (odi state set); or load everything again with odi run "
+            f"{same} if the database {how} (odi state set); or load everything again with odi run "
             "--full-refresh",
             column=column,
             hwm=same,
@@ -160,7 +161,7 @@ def _require_not_rounded(
 
 
 def kept_keys(types: Mapping[str, TypeName | None], keys: Sequence[str]) -> dict[str, Any]:
-    """By key column, the kind of its values and how much of them it keeps, as far as that is known: JSON-ready."""
+    """By key column, the kind of its values, and how much of them it keeps; None if that is not known. JSON-ready."""
     return {name: [kind_of(kind), digits_of(kind)[0]] for name in keys if isinstance(kind := types.get(name), str)}
 
 

@@ -51,7 +51,7 @@ class SqlColumn:
 
     @property
     def sized_type(self) -> TypeName:
-        """The type of the column, which knows how many digits the database keeps."""
+        """The type of the column, which knows how much of its values the database keeps."""
         return sized(self.type, self.digits)
 
     @property

@@ -78,7 +78,7 @@ class Keys(ABC):
 
     @abstractmethod
     def columns_of_query(self, query: str, names: Sequence[str]) -> str:
-        """The same for columns of a query in brackets, which is not evaluated; it tells no lengths."""
+        """The same for columns of a query in brackets, which is not evaluated; their lengths are not known."""
 
     @abstractmethod
     def primary_key(self, table: str) -> str:

@@ -37,7 +37,8 @@ _MYSQL_TYPES: Mapping[int, str] = {
     **{4: "float", 5: "double", 7: "timestamp", 10: "date", 12: "timestamp_ntz"},
     **{252: "string", 253: "string", 254: "string"},
 }
-_MYSQL_TEXTS, _MYSQL_LONG, _BINARY_CHARSET, _UNSIGNED = {252, 253, 254}, 8, 63, 32
+_MYSQL_UNSIGNED: Mapping[int, str] = {4: "double", 8: "decimal(20,0)"}
+_MYSQL_TEXTS, _BINARY_CHARSET, _UNSIGNED = {252, 253, 254}, 63, 32
 _NO_PLAIN_TEXT = _UNSIGNED | 256 | 2048
 """Flags of texts that are ordered otherwise: of `inet6`, `inet4` and `uuid`, of ENUM and of SET."""
 _MSSQL_TYPES: Mapping[str, str] = {
@@ -201,8 +202,9 @@ def _mysql_type(field: Any) -> TypeName | None:
         return "binary"
     if field.type_code in _MYSQL_TEXTS and field.flags & _NO_PLAIN_TEXT:
         return None
-    if field.type_code == _MYSQL_LONG and field.flags & _UNSIGNED:
-        return "decimal(20,0)"
+    if field.type_code in _MYSQL_UNSIGNED and field.flags & _UNSIGNED:
+        # Spark's type, which has a sign.
+        return _MYSQL_UNSIGNED[field.type_code]
     # Of a text, four bytes for each character: sessions have UTF-8.
     kept = field.length // 4 if field.type_code in _MYSQL_TEXTS else field.scale
     return sized(_MYSQL_TYPES.get(field.type_code), kept)

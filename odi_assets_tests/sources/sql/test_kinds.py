@@ -17,7 +17,9 @@ from pyspark.sql.types import ArrayType, DataType
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import SourceError
 from odi_assets.nodes.node import Node
+from odi_assets.sources.cursor.digits import digits_of
 from odi_assets.sources.errors import read_errors_named
+from odi_assets.sources.sql import position as plain
 from odi_assets.sources.sql.source import SqlSource
 from odi_assets_tests.sources.sql import kinds
 from odi_assets_tests.sources.sql.conftest import Make, both
@@ -219,3 +221,23 @@ def flattened(value: Any) -> Iterator[Any]:
 
 def shape(value: Any) -> list[int]:
     return [len(value), *shape(value[0])] if isinstance(value, list) and value else []
+
+
+@both
+def test_plain_drivers_and_spark_agree_on_how_much_of_its_values_a_column_keeps(
+    make: Make, spark: SparkSession, server: Server
+) -> None:
+    table = Table.made(server)
+    box = make("table: kinds")
+    (source,) = Node.of(box.project, NodeKey("p", "events")).sources
+    assert isinstance(source, SqlSource)
+    dialect, relation = source.dialect, source.relation
+    driver = plain.driver_of(dialect)
+    assert driver is not None
+    types = plain.ask(dialect, driver, source.label, lambda session: session.columns(relation.sql))
+    others = {}
+    for column in source.snapshot().reader(spark).columns:
+        asked, seen = digits_of(types.get(column.name)), digits_of(column.sized_type)
+        if column.name in table.kinds and None not in (asked[0], seen[0]) and asked != seen:
+            others[table.kinds[column.name]] = (asked, seen)
+    assert not others
