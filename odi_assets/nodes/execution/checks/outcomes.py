@@ -65,8 +65,9 @@ def stopped(node: str, what: str, outcomes: Sequence[CheckOutcome], *, quarantin
     """
     blocking = [outcome for outcome in outcomes if outcome.blocks]
     lines = "\n".join(f"  {outcome.line}" for outcome in blocking)
-    fix = "correct the rows where they come from, or the check in the project file, and run the node again"
     by_row = all(outcome.check.by_row for outcome in blocking)
+    rows = "correct the rows where they come from" if by_row else "correct or complete the rows where they come from"
+    fix = f"{rows}, or the check in the project file, and run the node again"
     if quarantine is None and by_row:
         fix += "; with `quarantine: TABLE`, the other rows are written and these go there"
     elif quarantine is not None:
