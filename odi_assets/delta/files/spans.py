@@ -336,10 +336,9 @@ def names_of(column: str, partition: TimePartition, every: str | None, kind: Any
         if every == "month":
             texts.add(f"{start:%Y-%m}")
         if not is_twice(start):
-            # As they were written before keys were.
-            midnight = (start.hour, start.minute) == (0, 0)
-            texts |= {f"{start:%Y-%m-%d}"} if midnight else set()
-            texts |= {f"{start:%Y-%m-%d %H:%M:%S}"} if every == "hour" or not midnight else set()
+            texts.add(f"{start:%Y-%m-%d %H:%M:%S}")
+            if (start.hour, start.minute) == (0, 0):
+                texts.add(f"{start:%Y-%m-%d}")
         return {text for spelling in texts if (text := same_spelling(spelling, kind))}
     number = key if key.isdigit() else start.strftime(NUMBERS[every]) if every else ""
     if not _NUMBER.fullmatch(number):
