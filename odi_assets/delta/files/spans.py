@@ -335,8 +335,10 @@ def names_of(column: str, partition: TimePartition, every: str | None, kind: Any
         texts = {key}
         if every == "month":
             texts.add(f"{start:%Y-%m}")
-        if not is_twice(start):
-            texts.add(f"{start:%Y-%m-%d %H:%M:%S}")
+        # A time that the clock leaves out is shown as a later one.
+        shown = start.astimezone(UTC).astimezone(start.tzinfo)
+        if not is_twice(shown):
+            texts |= {f"{begin:%Y-%m-%d %H:%M:%S}" for begin in (start, shown)}
             if (start.hour, start.minute) == (0, 0):
                 texts.add(f"{start:%Y-%m-%d}")
         return {text for spelling in texts if (text := same_spelling(spelling, kind))}
