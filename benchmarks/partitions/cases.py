@@ -123,7 +123,7 @@ class Case:
             day = (plain - timedelta(hours=self.hour, minutes=self.minute)).date()
             return day.isoformat(), self._by_clock(datetime.combine(day, time(self.hour, self.minute)))
         if self.kind == "STRING":
-            names_begin = moment == part.start and not _twice(begun)
+            names_begin = moment == part.start and (self.every != "hour" or not _twice(begun))
             return f"{begun:%Y-%m-%d %H:%M:%S}" if names_begin else part.key, part.key
         return begun.strftime(_NUMBERS.get(self.every, "%Y%m%d")), key
 

@@ -337,7 +337,8 @@ def names_of(column: str, partition: TimePartition, every: str | None, kind: Any
             texts.add(f"{start:%Y-%m}")
         # A time that the clock leaves out is shown as a later one.
         shown = start.astimezone(UTC).astimezone(start.tzinfo)
-        if not is_twice(shown):
+        # Of partitions that are longer than what is shown twice, one alone begins then.
+        if every in ("day", "week", "month", "year") or not is_twice(shown):
             texts |= {f"{begin:%Y-%m-%d %H:%M:%S}" for begin in (start, shown)}
             if (start.hour, start.minute) == (0, 0):
                 texts.add(f"{start:%Y-%m-%d}")
