@@ -359,6 +359,7 @@ TWICE = ("2024-10-27-02:00", "2024-10-27-02:00+0100")
 PLACES = dg.StaticPartitionsDefinition(["a", "b"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [US, pa.int64()], ids=str)
 @pytest.mark.parametrize("dimensions", [1, 2])
 def test_an_hour_that_the_clock_shows_twice_is_written_and_read_whole_or_refused(
