@@ -63,6 +63,27 @@ class ViewColumn:
     column: str
 
 
+def known_by_of_read(node: NodeConfig, root: Path) -> tuple[str, ...]:
+    """The columns of what ``read`` names that say which row of the table a row is, in lower case. Of a column that is
+    not known to be made of others, the one of its name.
+
+    Args:
+        root: the project file's folder.
+
+    Raises:
+        ConfigError: the SQL file of the transform cannot be read.
+    """
+    found = made_of(node, identifying_columns(node), root)
+    unknown = {name.casefold() for name, definition in found.items() if not definition.sources}
+    return tuple(sorted({*of_read(found), *unknown}))
+
+
+def of_read(made: Mapping[str, ColumnDefinition]) -> list[str]:
+    """The columns of what ``read`` names that columns are made of."""
+    pairs = {pair for definition in made.values() for pair in definition.sources}
+    return sorted({column for view, column in pairs if view in ("", _READ)})
+
+
 def column_of_order(node: NodeConfig, root: Path) -> ViewColumn | None:
     """The column of a source that ``write.only_if_newer`` compares as it is; None if it compares anything else.
 

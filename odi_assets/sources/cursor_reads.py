@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -28,10 +28,11 @@ from odi_assets.sources.cursor.columns import (
     without_later_ties,
     without_ties,
 )
-from odi_assets.sources.cursor.digits import MOST, digits_of, looks_otherwise
+from odi_assets.sources.cursor.digits import digits_of
 from odi_assets.sources.cursor.late import NONE_LATE, Late
 from odi_assets.sources.cursor.rolling_window import rolling_window
-from odi_assets.sources.cursor.types import TypeName, cursor_type, fitting, kept_keys, kind_of, require_keys_kept
+from odi_assets.sources.cursor.ties import require_comparable, tied_by
+from odi_assets.sources.cursor.types import cursor_type, fitting, require_kept
 from odi_assets.sources.cursor.window import (
     Overlap,
     Window,
@@ -307,30 +308,9 @@ class UnresolvedWindow(UnresolvedRead):
         )
 
     def _require_comparable(self, mark: CursorMark, spark: SparkSession) -> None:
-        """Raises IncrementError if the rows at the mark do not look as they did when they were remembered."""
-        then, declared = mark.tied_by or {}, self.snapshot.declared(spark)
-        types, rescued = tied_by(_types(self.snapshot.rows(spark))), self.snapshot.kept_aside
-        why = [f"`{name}` is there no more" for name in then if name not in types]
-        why += [
-            f"`{name}` was {then[name]} and is {types[name]} now"
-            for name in then
-            if name in types and types[name] != then[name]
-        ]
-        why += [
-            f"`{name}` was {_said(before)} and is {_said(declared[name])} now"
-            for name, before in mark.declared.items()
-            if name in declared and looks_otherwise(before, declared[name])
-        ]
-        if rescued in then:
-            why += [f"`{name}` may have been in `{rescued}`, and is a column now" for name in types if name not in then]
-        if why:
-            raise IncrementError(
-                f"{self.label}: {why[0]}, so rows tied with the HWM (`boundary: closed`) cannot be compared with those "
-                "that are loaded",
-                fix="put it back until the HWM has moved on; or rebuild the table from its sources: odi run "
-                "--full-refresh",
-                label=self.label,
-            )
+        snapshot = self.snapshot
+        types, declared = _types(snapshot.rows(spark)), snapshot.declared(spark)
+        require_comparable(mark, types, declared, snapshot.kept_aside, self.label)
 
     def _nothing_after(self, hwm: Any, bound: Bound, excluded: int, late: Late) -> NothingNew:
         text = f"nothing after {shown(hwm)}" if hwm is not None else "nothing to read"
@@ -350,9 +330,9 @@ class UnresolvedWindow(UnresolvedRead):
         """
         increment, upper = self.increment, bound.upper
         hwm, window, start = self._fitting(self.before, kind), self._window(kind), self._start(kind)
-        keys = kept_keys(self.snapshot.key_types(spark), self.keys if self.rows_are_known else ())
+        known_by = self.snapshot.known_by(spark)
         if self.before is not None:
-            require_keys_kept(self.before.keys, keys, self.label)
+            require_kept(self.before.known_by, known_by, self.label)
         # Rows that are held come due though the source stays as it is.
         seen = None if bound.ahead else self.seen
         late = NONE_LATE if self.before is None else self.snapshot.late(self.before, window, start, spark)
@@ -379,7 +359,7 @@ class UnresolvedWindow(UnresolvedRead):
                 seen,
                 measures=self.snapshot.identity,
                 digits=digits_of(kind),
-                keys=keys,
+                known_by=known_by,
                 held_then=held,
                 began_at=began_at,
             )
@@ -465,18 +445,8 @@ class UnresolvedWindow(UnresolvedRead):
         return "" if start is None else self.increment.initial_value or ""
 
 
-def _said(declared: Sequence[Any]) -> str:
-    name, kept = declared
-    return str(name) if kept is None or kept >= MOST else f"{name}({kept})"
-
-
 def _types(rows: DataFrame) -> dict[str, Any]:
     return {field.name: field.dataType.jsonValue() for field in rows.schema.fields}
-
-
-def tied_by(types: Mapping[str, TypeName]) -> dict[str, Any]:
-    """The types of columns, as far as they decide how values look: whole numbers of any size look alike."""
-    return {name: "int" if kind_of(str(kind)) == "int" else kind for name, kind in types.items()}
 
 
 def remembering_ties(

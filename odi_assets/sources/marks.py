@@ -199,7 +199,7 @@ class CursorMark:
         tied_by: by column that the hashes are of, its type; None if not known.
         typed: False for a value that another tool stored without its type.
         digits: how much of its values the cursor kept (see ``cursor.digits.digits_of``); None if not known.
-        keys: the same of the columns that rows are known by (see ``cursor.types.kept_keys``).
+        known_by: the same of the columns that rows are known by (see ``cursor.types.kept_of``).
         declared: by column that the hashes are of, its type in a database, and how much of its values that keeps.
         ranges: that were loaded since the mark was set. Its own commit does not store them.
     """
@@ -211,7 +211,7 @@ class CursorMark:
     typed: bool = field(default=True, compare=False)
     measures: Identity | None = field(default=None, compare=False)
     digits: Sequence[int | None] | None = field(default=None, compare=False)
-    keys: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    known_by: Mapping[str, Any] = field(default_factory=dict, compare=False)
     declared: Mapping[str, Any] = field(default_factory=dict, compare=False)
     held_then: str | None = field(default=None, compare=False)
     began_at: str | None = field(default=None, compare=False)
@@ -228,7 +228,7 @@ class CursorMark:
             columns if isinstance(columns, Mapping) else None,
             typed,
             digits=remembered.get("digits"),
-            keys=remembered.get("keys") or {},
+            known_by=remembered.get("known_by") or {},
             declared=remembered.get("declared") or {},
             held_then=remembered.get("held_then"),
             began_at=remembered.get("began_at"),
@@ -244,8 +244,8 @@ class CursorMark:
             stored |= {} if self.tied_by is None else {"tied_by": dict(self.tied_by)}
         if any(kept is not None for kept in self.digits or ()):
             stored["digits"] = list(self.digits or ())
-        if self.keys:
-            stored["keys"] = dict(self.keys)
+        if self.known_by:
+            stored["known_by"] = dict(self.known_by)
         if self.ties and self.declared:
             stored["declared"] = dict(self.declared)
         if self.held_then is not None:

@@ -245,9 +245,9 @@ class SourceSnapshot(ABC):
         """The types of its columns as cursors; each knows how much of its values the source keeps."""
         return {field.name: field.dataType.jsonValue() for field in self.rows(spark).schema.fields}
 
-    def key_types(self, spark: SparkSession | None) -> Mapping[str, TypeName | None]:
-        """The types of columns whose values the source itself may round or cut off; empty if there are none, or they
-        are not known yet."""
+    def known_by(self, spark: SparkSession | None) -> Mapping[str, Any]:
+        """By column that rows of the table are known by, how much of its values the source keeps (see
+        ``cursor.types.kept_of``); empty if it rounds none, or if that is not known yet."""
         del spark
         return {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,7 @@ class Target:
         keys: the node's ``write.keys``.
         schema_policy: what happens to rows with other columns than the table.
         partition_by: the columns of its partitions.
+        known_by: has the columns of the node's ``read`` that say which row of the table a row is, in lower case.
     """
 
     node: str
@@ -53,6 +54,7 @@ class Target:
     keys: tuple[str, ...]
     schema_policy: SchemaPolicy = "fail"
     partition_by: tuple[str, ...] = ()
+    known_by: Callable[[], tuple[str, ...]] = field(default=tuple, compare=False, repr=False)
 
     @property
     def rows_are_known(self) -> bool:

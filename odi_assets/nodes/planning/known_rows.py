@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from odi_assets.config.compared_columns import compared_columns, keys_compared, made_of
+from odi_assets.config.compared_columns import compared_columns, keys_compared, made_of, of_read
 from odi_assets.config.models import ReadConfig
 from odi_assets.config.models.ddl import column_types
 from odi_assets.delta.table import TableHandle
@@ -86,8 +86,7 @@ def _known_by(node: Node, names: tuple[str, ...]) -> dict[str, Any]:
     columns: dict[str, str] = {f"`{name.casefold()}`": definition.text for name, definition in definitions.items()}
     settings: dict[str, Settings] = {}
     if node.config.read is not None:
-        pairs = {pair for definition in definitions.values() for pair in definition.sources}
-        for column in sorted({column for view, column in pairs if view in ("", READ)}):
+        for column in of_read(definitions):
             columns |= _asked_for(node.config.read, column)
             settings[column] = _settings(node, (column,))
         if not all(definition.sources for definition in definitions.values()):

@@ -159,7 +159,7 @@ def marks_of(node: Node, start: Start, target: TableHandle) -> dict[str, Mark]:
     remembered = None if committed is None else committed.remembered
     if remembered and start.is_by_hand:
         # Whoever sets a value means it as the source is now.
-        remembered = {name: {**facts, "digits": None, "keys": None} for name, facts in remembered.items()}
+        remembered = {name: {**facts, "digits": None, "known_by": None} for name, facts in remembered.items()}
     marks = node.marks(start.hwm, remembered, measures, names=names, typed=committed is not None or start.is_typed)
     ranges = _ranges_since(target) if committed is not None else {}
     return {

@@ -6,7 +6,7 @@ Types go by the names that Delta's log and Spark's JSON schemas share: ``long``,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
 from typing import Any
@@ -152,33 +152,38 @@ def _require_not_rounded(
             f"the cursor `{column}` of {label} keeps less of its values than when its HWM {hwm} was set: "
             f"{digits_text(kind, kept or 0)} now, {digits_text(was, before)} then. They were rounded or cut off, so "
             "the HWM does not say any more which rows are loaded",
-            fix="give the column its former type back; or set the HWM to what the newest loaded row has now, which is "
-            f"{same} if the database {how} (odi state set); or load everything again with odi run "
-            "--full-refresh",
+            fix="load everything again with odi run --full-refresh; or count all rows up to what the newest loaded row "
+            f"has now as loaded, which is {same} if the database {how} (odi state set); or put the column back, values "
+            "included",
             column=column,
             hwm=same,
         )
 
 
-def kept_keys(types: Mapping[str, TypeName | None], keys: Sequence[str]) -> dict[str, Any]:
-    """By key column, the kind of its values, and how much of them it keeps; None if that is not known. JSON-ready."""
-    return {name: [kind_of(kind), digits_of(kind)[0]] for name in keys if isinstance(kind := types.get(name), str)}
-
-
-def require_keys_kept(then: Mapping[str, Any], now: Mapping[str, Any], label: str) -> None:
-    """Raises IncrementError if values of a key were rounded or cut off since rows were loaded.
+def kept_of(types: Mapping[str, TypeName | None], names: Collection[str]) -> dict[str, Any]:
+    """By column, the kind of its values, and how much of them it keeps; None if that is not known. JSON-ready.
 
     Args:
-        then, now: as :func:`kept_keys` gives them.
+        names: of the columns, in lower case.
+    """
+    found = {name: kind for name, kind in types.items() if name.casefold() in names and isinstance(kind, str)}
+    return {name: [kind_of(kind), digits_of(kind)[0]] for name, kind in found.items()}
+
+
+def require_kept(then: Mapping[str, Any], now: Mapping[str, Any], label: str) -> None:
+    """Raises IncrementError if values that rows are known by were rounded or cut off since rows were loaded.
+
+    Args:
+        then, now: as :func:`kept_of` gives them.
     """
     for name, (was, before) in then.items():
         kind, kept = now.get(name, (None, None))
         if before is not None and kind is not None and loses_digits(was, before, kind, kept):
             raise IncrementError(
-                f"the key `{name}` of {label} keeps less of its values than when its rows were loaded: "
+                f"rows of {label} are known by `{name}`, which keeps less of its values than when they were loaded: "
                 f"{digits_text(kind, kept or 0)} now, {digits_text(was, before)} then. A row that is read again would "
                 "be taken for another one",
-                fix="give the column its former type back; or load everything again with odi run --full-refresh",
+                fix="load everything again with odi run --full-refresh; or put the column back, values included",
                 column=name,
             )
 

@@ -136,7 +136,7 @@ class SnapshotMark:
         chunks: what is left of the snapshot; None once all of it is in the target.
         typed: False for values that another tool stored without their types.
         digits: by column, how much of its values it kept (see ``cursor.digits.digits_of``); empty if not known.
-        keys: the same of the columns that rows are known by (see ``cursor.types.kept_keys``).
+        known_by: the same of the columns that rows are known by (see ``cursor.types.kept_of``).
     """
 
     cursors: Mapping[str, Any]
@@ -144,12 +144,12 @@ class SnapshotMark:
     typed: bool = field(default=True, compare=False)
     measures: Identity | None = field(default=None, compare=False)
     digits: Mapping[str, Sequence[int | None]] = field(default_factory=dict, compare=False)
-    keys: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    known_by: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def remembered(self) -> dict[str, Any]:
         """What its commit has to store beside the value, JSON-ready."""
         digits = {name: list(kept) for name, kept in self.digits.items()}
-        return {name: facts for name, facts in (("digits", digits), ("keys", dict(self.keys))) if facts}
+        return {name: facts for name, facts in (("digits", digits), ("known_by", dict(self.known_by))) if facts}
 
     @property
     def value(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from odi_assets.config.models import StatefulIncrement
 from odi_assets.errors import SourceError
 from odi_assets.sources.cursor.bounds import Bound
-from odi_assets.sources.cursor.types import TypeName, cursor_type, kind_of
+from odi_assets.sources.cursor.types import TypeName, cursor_type, kept_of, kind_of
 from odi_assets.sources.cursor.window import Window
 from odi_assets.sources.marks import UNRESOLVED, Unresolved
 from odi_assets.sources.snapshot import Position, SourceSnapshot
@@ -44,6 +44,11 @@ class SqlSnapshot(SourceSnapshot):
 
     A database changes while it is read. What lies in a window whose upper bound is fixed stays there, as long as rows
     are added above it.
+
+    Attributes:
+        look: the result of a query without Spark; None if there was none.
+        partition_column, pieces, options: see ``SqlSource``.
+        known_columns: has the columns that say which row of the node's table a row is, in lower case.
     """
 
     relation: Relation
@@ -51,6 +56,7 @@ class SqlSnapshot(SourceSnapshot):
     partition_column: str | None
     pieces: int
     options: Mapping[str, str] = field(repr=False)
+    known_columns: Callable[[], tuple[str, ...]] = field(compare=False, repr=False)
 
     @property
     def column_names(self) -> Sequence[str] | None:
@@ -76,10 +82,10 @@ class SqlSnapshot(SourceSnapshot):
     def cursor_types(self, spark: SparkSession) -> dict[str, TypeName]:
         return {column.name: column.sized_type for column in self.reader(spark).columns}
 
-    def key_types(self, spark: SparkSession | None) -> Mapping[str, TypeName | None]:
+    def known_by(self, spark: SparkSession | None) -> Mapping[str, Any]:
         if self.look is not None:
-            return self.look.types
-        return {} if spark is None else self.cursor_types(spark)
+            return kept_of(self.look.types, self.known_columns())
+        return {} if spark is None else kept_of(self.cursor_types(spark), self.known_columns())
 
     def declared(self, spark: SparkSession) -> Mapping[str, Sequence[Any]]:
         # Whole numbers look alike in all types.

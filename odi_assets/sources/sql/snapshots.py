@@ -7,16 +7,16 @@ maxima were taken is read by the increments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from odi_assets.config.models import CTID, CursorsIncrement
 from odi_assets.errors import ConfigError, IdentityMismatchError, IncrementError
 from odi_assets.sources.cursor.ahead import described, held_text, rows_ahead
 from odi_assets.sources.cursor.bounds import gone_back, is_ahead
 from odi_assets.sources.cursor.late import NONE_LATE, Late
-from odi_assets.sources.cursor.types import kept_keys, require_keys_kept
+from odi_assets.sources.cursor.types import kept_of, require_kept
 from odi_assets.sources.cursor.window import Overlap
 from odi_assets.sources.cursor.window import shown as shown_value
 from odi_assets.sources.marks import UNRESOLVED, hwm_text
@@ -44,14 +44,12 @@ class CursorTable(SqlSnapshot):
     """A table that is followed by cursors, and what was known of it when the run was planned.
 
     Attributes:
-        keys: the columns that identify a row of the node.
-        rows_are_known: the write recognizes rows by them that are read again.
+        keys: the columns that identify a row of the node, for messages.
         seen: its columns' types and the maxima of its cursors; None if nobody looked.
     """
 
     increment: CursorsIncrement
     keys: tuple[str, ...]
-    rows_are_known: bool
     seen: tuple[Types, Maxima] | None = None
 
     @property
@@ -107,14 +105,10 @@ class CursorTable(SqlSnapshot):
             # A lag that does not fit is an error now, and not once the snapshot is read.
             self.cursors.less_lag(name, value)
         chunks = Cutter(self.relation, self.increment.snapshot, types, ask).chunks()
-        digits, keys = self.cursors.digits(as_cursors), self.kept_keys(as_cursors)
+        digits, known_by = self.cursors.digits(as_cursors), kept_of(as_cursors, self.known_columns())
         return replace(self, seen=seen), SnapshotMark(
-            seen[1].values, chunks, measures=self.identity, digits=digits, keys=keys
+            seen[1].values, chunks, measures=self.identity, digits=digits, known_by=known_by
         )
-
-    def kept_keys(self, types: Types) -> Mapping[str, Any]:
-        """How much is kept of the keys that rows are known by (see ``cursor.types.kept_keys``)."""
-        return kept_keys(types, self.keys if self.rows_are_known else ())
 
     def require_within_clock(self, spark: SparkSession) -> None:
         """Raises IncrementError if there are rows ahead of the clock, and ``on_ahead`` is ``stop``."""
@@ -206,7 +200,8 @@ class CursorTable(SqlSnapshot):
             raise IdentityMismatchError(
                 f"the key of {self.label} is in another order than when its snapshot was cut into chunks: "
                 f"{'; '.join(other)} now. {counted(len(chunks.left), 'chunk')} of them would lose rows or repeat them",
-                fix="read it again with odi run --full-refresh; or put the column back until the snapshot is complete",
+                fix="read it again with odi run --full-refresh; or put the column back, values "
+                "included, until the snapshot is complete",
                 label=self.label,
             )
 
@@ -366,7 +361,7 @@ class SnapshotChunks(_OfCursorTable, Read):
     def load(self, spark: SparkSession) -> DataFrame:
         reader, cursors = self.table.reader(spark), self.table.cursors
         self.table.require_same_storage(self.chunks, spark)
-        require_keys_kept(self.mark.keys, self.table.kept_keys(reader.cursor_types), self.label)
+        require_kept(self.mark.known_by, kept_of(reader.cursor_types, self.table.known_columns()), self.label)
         upto = cursors.upto(cursors.fitting(self.mark, reader.cursor_types), reader.cursor_types)
         parts = self.table.side_by_side(self.chunks.by, self.taken, reader.types, spark)
         return reader.chunks(upto, self.table.key_columns(self.chunks, reader), parts)
@@ -425,9 +420,11 @@ class UnresolvedRows(_OfCursorTable, UnresolvedRead):
         upper = looked.cursors.moved(lower, maxima)
         excluded = maxima.without_cursor or 0
         ahead = any(is_ahead(upper[name], lower[name]) for name in upper)
-        digits, keys = looked.cursors.digits(types), looked.kept_keys(types)
-        require_keys_kept(self.before.keys, keys, looked.label)
-        after = replace(self.before, cursors=upper, typed=True, measures=looked.identity, digits=digits, keys=keys)
+        digits, known_by = looked.cursors.digits(types), kept_of(types, looked.known_columns())
+        require_kept(self.before.known_by, known_by, looked.label)
+        after = replace(
+            self.before, cursors=upper, typed=True, measures=looked.identity, digits=digits, known_by=known_by
+        )
         if not ahead and not looked.increment.watermark_lag:
             back = None if looked.held else gone_back(maxima.values, lower)
             text = f"nothing above {hwm_text(after.value)}{held_text(looked.held)}{looked.came_late}"

@@ -123,6 +123,7 @@ class SqlSource(Source):
             partition_column=self.partition_column or self.cursor,
             pieces=self.pieces,
             options=self.options,
+            known_columns=self.target.known_by,
         )
 
     def position(self) -> Position:
@@ -195,7 +196,7 @@ class CursorTableSource(SqlSource):
 
     def mark(self, value: Any, remembered: Mapping[str, Any], *, typed: bool = True) -> Mark:
         mark = SnapshotMark.of(value, self.label, typed=typed)
-        return replace(mark, digits=remembered.get("digits") or {}, keys=remembered.get("keys") or {})
+        return replace(mark, digits=remembered.get("digits") or {}, known_by=remembered.get("known_by") or {})
 
     def _cursors_of(self, mark: Mark) -> Mapping[str, Any]:
         return mark.cursors if isinstance(mark, SnapshotMark) else {}
@@ -274,7 +275,7 @@ class CursorTableSource(SqlSource):
             relation=self.relation,
             increment=self._increment,
             keys=self.target.keys,
-            rows_are_known=self.target.rows_are_known,
+            known_columns=self.target.known_by,
             partition_column=self.partition_column or self._increment.columns[0],
             pieces=self.pieces,
             options=self.options,

@@ -219,6 +219,7 @@ def test_what_rewrites_no_value_needs_no_new_snapshot(capture: Capture, kinds: D
 
 ORDERS = {
     "a collation": ('id text COLLATE "C"', 'ALTER TABLE orders ALTER id TYPE text COLLATE "und-x-icu"'),
+    "a shorter type": ("id varchar(20)", "ALTER TABLE orders ALTER id TYPE varchar(3)"),
     "none": ('id text COLLATE "C"', "ALTER TABLE orders ALTER state SET DEFAULT ''"),
 }
 
