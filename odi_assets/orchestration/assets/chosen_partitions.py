@@ -41,7 +41,7 @@ _YEARLY = re.compile(r"\S+ \S+ \d+ \d+ \*")
 _LENGTHS = {"HOURLY": "hour", "DAILY": "day", "WEEKLY": "week", "MONTHLY": "month"}
 _DAY = timedelta(days=1)
 _MOST_TERMS = 500
-"""Of one predicate: deltalake takes four times as long for twice as many."""
+"""Of one predicate."""
 
 
 @dataclass(frozen=True)
