@@ -16,7 +16,7 @@ from odi_assets.nodes.history.freshness import freshness_of
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.forecast import Forecast, forecasts
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.slots import lag_of
+from odi_assets.nodes.recovery.capture_lag import lag_of
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import REWIND
 from odi_assets.state.backend import StateBackend

@@ -6,7 +6,7 @@ import dagster as dg
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.slots import lag_of
+from odi_assets.nodes.recovery.capture_lag import lag_of
 from odi_assets.orchestration.naming import DagsterNames
 
 CHECK = "log_lag"

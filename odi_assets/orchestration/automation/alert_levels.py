@@ -16,7 +16,7 @@ from odi_assets.errors import OdiError
 from odi_assets.monitoring.alerts.outbox import wanted
 from odi_assets.nodes.history.freshness import freshness_of
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.slots import lag_of
+from odi_assets.nodes.recovery.capture_lag import lag_of
 from odi_assets.orchestration.automation.source_lag import Watch
 from odi_assets.orchestration.metadata import UP_TO_DATE
 from odi_assets.orchestration.naming import DagsterNames

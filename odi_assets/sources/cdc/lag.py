@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
+from odi_assets.sources.cdc.mark import CaptureMark
 from odi_assets.util.words import counted
 
 
@@ -31,3 +32,25 @@ class LogLag:
     def __str__(self) -> str:
         age = "" if self.seconds is None else f", its oldest change {counted(self.seconds, 'second')} old"
         return f"{counted(self.bytes, 'byte')}{age if self.seconds else ''}"
+
+
+@runtime_checkable
+class CapturedLog(Protocol):
+    """A source that captures a server's log, as those see it who ask how far it is behind.
+
+    Attributes:
+        label: the source's name in messages.
+        slot: empty where there are no slots.
+        warn_lag: the bytes by which it may be behind.
+    """
+
+    label: str
+
+    @property
+    def slot(self) -> str: ...
+
+    @property
+    def warn_lag(self) -> int: ...
+
+    def lag(self, mark: CaptureMark) -> LogLag | None:
+        """How far a capture at ``mark`` is behind; None if the log does not go on there."""

@@ -270,6 +270,14 @@ class LogSource(Source):
         again = [name for name, table_mark in table_marks.items() if not table_mark.is_published_as(places.get(name))]
         return AlteredTables(tuple(rewritten), tuple(again), places, definitions)
 
+    @property
+    def slot(self) -> str:
+        return self.database.slot if isinstance(self.database, PostgresDatabase) else ""
+
+    @property
+    def warn_lag(self) -> int:
+        return self.database.warn_lag
+
     def lag(self, mark: CaptureMark) -> LogLag | None:
         """How far a capture is behind now; None if the log does not go on where it is.
 
