@@ -8,15 +8,17 @@ that is put back to an earlier version has the store of that version again.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from odi_assets.delta.history import CommittedStamp
+from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError, StateError
 from odi_assets.nodes.commit_facts import CommitFacts
+from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.store.provider import StateStoreProvider
-from odi_assets.store.staged import Named, StagedStore
+from odi_assets.store.staged import Named, StagedStore, require_there
 from odi_assets.store.state_store import StateStore
 
 _log = logging.getLogger(__name__)
@@ -63,25 +65,45 @@ def open_node_store(plan: NodePlan) -> NodeStore:
             f"odi run {node.command} --full-refresh",
             node=str(node),
         )
-    starts_over = plan.request.full_refresh or (bool(node.following) and plan.start.hwm is None)
-    stamp = None if starts_over else _stamp_that_counts(plan)
-    facts = stamp.facts["store"] if stamp is not None else None
+    facts = None if _starts_over(plan) else _facts(plan.target)
+    return NodeStore(str(node), StagedStore(_provider(node, facts), Named.from_json(facts) if facts else None))
+
+
+def require_store(node: Node, target: TableHandle) -> None:
+    """Raises StateError if the store that the node's newest commit names is not where its next run looks for it."""
+    stamp = next(iter(target.stamps()), None)
+    if stamp is not None and stamp.facts.get("store"):
+        facts = stamp.facts["store"]
+        require_there(_provider(node, facts), Named.from_json(facts))
+
+
+def require_store_of(plan: NodePlan) -> None:
+    """The same of the store that a run of ``plan`` opens."""
+    if not _starts_over(plan) and not plan.request.is_bounded:
+        require_store(plan.node, plan.target)
+
+
+def _starts_over(plan: NodePlan) -> bool:
+    return plan.request.full_refresh or (bool(plan.node.following) and plan.start.hwm is None)
+
+
+def _provider(node: Node, facts: Mapping[str, Any] | None) -> StateStoreProvider:
     # A node that was renamed goes on with the store that its table's commits name.
     location = node.project.stores.child(str(facts["name"]) if facts else str(node.key))
-    provider = StateStoreProvider(location.uri, location.storage_options)
-    return NodeStore(str(node), StagedStore(provider, Named.from_json(facts) if facts else None))
+    return StateStoreProvider(location.uri, location.storage_options)
 
 
-def _stamp_that_counts(plan: NodePlan) -> CommittedStamp | None:
-    """The newest commit of the table that names a store, without those that a rewind has undone. Whether the table's
-    commits are the node's, planning has checked."""
+def _facts(target: TableHandle) -> Mapping[str, Any] | None:
+    """What the newest commit that names a store says of it, without those that a rewind has undone; None if there is
+    none. Whether the table's commits are the node's, planning has checked."""
     undone_after: int | None = None
-    for stamp in plan.target.stamps():
+    for stamp in target.stamps():
         if undone_after is not None and stamp.version > undone_after:
             continue
         rewound_to = CommitFacts.of(stamp).rewound_to
         if rewound_to is not None:
             undone_after = rewound_to
         elif stamp.facts.get("store"):
-            return stamp
+            facts: Mapping[str, Any] = stamp.facts["store"]
+            return facts
     return None

@@ -106,14 +106,25 @@ def settle(provider: StateStoreProvider, named: Named) -> tuple[int, VersionCont
     return commit.version, provider.contents(commit.version)
 
 
-def _publish(provider: StateStoreProvider, named: Named) -> None:
+def require_there(provider: StateStoreProvider, named: Named) -> None:
+    """Raises StateError if the version that was named is neither there nor staged."""
+    if named != NOTHING and provider.committed_as(named.commit_id, named.version) is None:
+        _staged(provider, named)
+
+
+def _staged(provider: StateStoreProvider, named: Named) -> tuple[VersionHeader, Mapping[bytes, bytes | None]]:
     part = provider.staged(named.version, named.commit_id)
     if part is None or part.header is None or not part.is_intact:
         raise _lost(provider, named)
-    final = provider.contents(named.version - 1).after(part.entries)
+    return part.header, part.entries
+
+
+def _publish(provider: StateStoreProvider, named: Named) -> None:
+    header, entries = _staged(provider, named)
+    final = provider.contents(named.version - 1).after(entries)
     base, latest = provider.latest()
     try:
-        provider.commit(_batch(base, latest, final, part.header.writer, commit_id=named.commit_id))
+        provider.commit(_batch(base, latest, final, header.writer, commit_id=named.commit_id))
     except FencedError:
         # Another process may have published the same changes at the same time.
         if provider.committed_as(named.commit_id, named.version) is None:
@@ -133,8 +144,10 @@ def _batch(
 def _lost(provider: StateStoreProvider, named: Named) -> StateError:
     return StateError(
         f"version {named.version} of the state store at {provider.uri} belongs to the last commit of its node, and is "
-        "neither there nor staged: the store was cleaned, dropped or put back",
-        fix="put the store back from a copy, or begin with an empty one: run the node with --full-refresh",
+        "neither there nor staged: the store was cleaned, dropped or put back, or `system` or `environment` names "
+        "another place now",
+        fix="copy the store's folder there from where it was, or from a copy; or begin with an empty one: run the node "
+        "with --full-refresh",
         uri=provider.uri,
         version=named.version,
     )

@@ -12,8 +12,8 @@ from pathlib import Path
 _AT_ONCE = 8
 
 
-def write_file(path: Path, text: str) -> None:
-    """Put a text in the place of a file, whole, and on the disk. What a link leads to is replaced, not the link.
+def write_file(path: Path, contents: str | bytes) -> None:
+    """Put text or bytes in the place of a file, whole, and on the disk. What a link leads to is replaced, not the link.
 
     Raises:
         OSError: the file cannot be written.
@@ -22,7 +22,7 @@ def write_file(path: Path, text: str) -> None:
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(text.encode("utf-8", errors="surrogatepass"))
+            file.write(contents.encode("utf-8", errors="surrogatepass") if isinstance(contents, str) else contents)
             file.flush()
             os.fsync(file.fileno())
         if target.exists():

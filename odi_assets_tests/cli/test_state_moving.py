@@ -11,6 +11,7 @@ import pytest
 
 from odi_assets.nodes.project import Project
 from odi_assets.state import LocalJSONStateBackend, StateBackend
+from odi_assets.store import StateStoreProvider
 from odi_assets_tests.cli.conftest import Odi
 from odi_assets_tests.cli.shop import odi as odi_process
 from odi_assets_tests.state.test_runs_contract import run
@@ -147,3 +148,38 @@ def test_a_forced_import_says_that_the_log_counts_over_older_entries_of_runs(sta
     assert answer.code == 0
     assert "1 key of runs, shop.orders among them, move back in state alone" in answer.err
     assert "odi state rewind" in answer.err
+
+
+@pytest.mark.usefixtures("state")
+def test_a_migration_takes_the_state_stores_of_nodes_along(odi: Odi, shop: Path) -> None:
+    def put(folder: str, key: str) -> None:
+        provider = StateStoreProvider(str(shop / folder))
+        with provider.get_store(provider.latest_version()) as store:
+            store.put(key.encode(), b"seen")
+            store.commit()
+
+    def held(folder: str) -> set[str]:
+        return {key.decode() for key in StateStoreProvider(str(shop / folder)).latest()[1].items}
+
+    here, there = "lake/system/stores/shop.orders", "laptop/stores/shop.orders"
+    move = ("state", "migrate", "--from", "project", "--to", "laptop/state.json")
+    put(here, "a")
+    planned = odi(*move, "--dry-run")
+    assert "state store shop.orders: is copied" in planned.err
+    assert "This would write 2 keys, 1 run, 1 state store." in planned.err
+    assert not (shop / "laptop").exists()
+    assert odi(*move, "--yes").err.endswith("Written: 2 keys, 1 run, 1 state store.\n")
+    assert held(there) == {"a"}
+    assert odi(*move, "--yes").err.endswith("Nothing to do: all of it is there already.\n")
+    put(here, "b")
+    assert "state store shop.orders: is brought up to date" in odi(*move, "--yes").err
+    assert held(there) == {"a", "b"}
+    put(there, "c")
+    put(here, "d")
+    again = odi(*move, "--json")
+    assert json.loads(again.out)["stores"] == {"shop.orders": "back"}
+    assert "state store shop.orders" not in again.out + again.err
+    assert "is there already, and stays" in odi(*move).err
+    assert held(there) == {"a", "b", "c"}
+    odi("state", "migrate", "--from", "laptop/state.json", "--into", "dev", "--yes")
+    assert held("lake/system/stores/dev/shop.orders") == {"a", "b", "c"}

@@ -13,8 +13,11 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import ConfigError, FencedError, IllegalStateError, StateError
+from odi_assets.nodes.planning.forecast import forecasts
 from odi_assets.nodes.recovery import table_versions as points
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
+from odi_assets.nodes.recovery.doctor import examine
+from odi_assets.nodes.recovery.findings import NOTED
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
 from odi_assets.nodes.result import RunStatus
 from odi_assets.store import StateStoreProvider, node_store
@@ -70,6 +73,11 @@ def provider(box: Sandbox) -> StateStoreProvider:
 def held(box: Sandbox) -> dict[bytes, bytes]:
     """What the newest version of the store holds."""
     return dict(provider(box).latest()[1].items)
+
+
+def disagreements(box: Sandbox) -> str:
+    found = examine(box.project, box.state, [RAW])
+    return "\n".join(one.message for one in found if one.kind not in NOTED)
 
 
 def seen(*numbers: int) -> dict[bytes, bytes]:
@@ -264,11 +272,31 @@ def test_a_store_that_is_gone_is_an_error_that_names_the_ways_on(box: Sandbox) -
     land(box, 1)
     box.run("raw")
     shutil.rmtree(box.root / "lake" / "system" / "stores")
+    assert "belongs to the last commit of its node" in disagreements(box)
     land(box, 2)
+    (forecast,) = forecasts(box.project, box.state, [RAW])
+    assert "belongs to the last commit of its node" in str(forecast.error)
     with pytest.raises(StateError, match="belongs to the last commit of its node") as told:
         box.run("raw")
     assert "--full-refresh" in (told.value.fix or "")
     box.run("raw", full_refresh=True)
+    assert held(box) == seen(1, 2)
+
+
+def test_a_store_that_is_elsewhere_goes_on_where_its_folder_is_copied_to(box: Sandbox) -> None:
+    import shutil
+
+    land(box, 1)
+    box.run("raw")
+    stores = box.root / "lake" / "system" / "stores"
+    stores.rename(box.root / "before")
+    land(box, 2)
+    with pytest.raises(StateError, match=r"`system` or `environment` names another place now") as told:
+        box.run("raw")
+    assert (told.value.fix or "").startswith("copy the store's folder there from where it was")
+    shutil.copytree(box.root / "before" / "p.raw", stores / "p.raw")
+    assert disagreements(box) == ""
+    box.run("raw")
     assert held(box) == seen(1, 2)
 
 

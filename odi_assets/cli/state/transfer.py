@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ from odi_assets.state.transfer.load import TransferEffect, decide
 from odi_assets.state.transfer.migrate import migration
 from odi_assets.state.transfer.snapshot import into as put_into
 from odi_assets.state.transfer.snapshot import take
+from odi_assets.store.copies import StoreCopy, copies_of_stores
 from odi_assets.util.durable import write_file
 from odi_assets.util.words import counted
 
@@ -35,6 +37,12 @@ _COLUMNS = (
     Column("comes", lambda difference: shown(difference.after), wrap=True),
     Column("environment", lambda difference: difference.environment, optional=True),
 )
+_STORES = {
+    TransferEffect.ADDED: "is copied",
+    TransferEffect.CHANGED: "is brought up to date",
+    TransferEffect.UNCHANGED: "unchanged",
+    TransferEffect.BACK: "another one, or one that went on, is there already, and stays",
+}
 _EFFECTS: dict[str, str] = {"back": "would move back"}
 
 FileArgument = Annotated[str, typer.Argument(metavar="[FILE]", help="A file; - is the standard stream.")]
@@ -118,6 +126,8 @@ def migrate(
 ) -> None:
     """Copy state from one store to another: all environments, revisions and runs; doing it twice changes nothing.
 
+    The state stores of nodes go along.
+
     A STORE is `project`, a file (.odibi/state.json, Odibi's too), a folder of meta_state and meta_runs (Odibi's too),
     CONNECTION:PATH for such a folder, or another project file.
     """
@@ -130,20 +140,23 @@ def migrate(
         rename_environment=into is not None,
         force=force,
     )
-    _show(transfer, as_json)
+    copies = copies_of_stores(*stores, into=into or None, rename_environment=into is not None)
+    _show(transfer, as_json, copies)
     if transfer.kept:
         note(f"Left as it is: {counted(len(transfer.kept), 'key')} that would move back; --force takes them over.")
     if repr(stores[1]) == repr(open_store(PROJECT, project.config, project.root)):
         _tell_unused(project, transfer)
-    _finish(transfer, dry_run, yes)
+    _finish(transfer, dry_run, yes, [copy for copy in copies if copy.is_to_do])
 
 
-def _finish(transfer: Transfer, dry_run: bool, yes: bool) -> None:
-    if transfer.changes_nothing:
+def _finish(transfer: Transfer, dry_run: bool, yes: bool, copies: Sequence[StoreCopy] = ()) -> None:
+    if transfer.changes_nothing and not copies:
         note("Nothing to do: all of it is there already.")
         return
     runs = f", {counted(transfer.runs_added, 'run')}" if transfer.runs_added else ""
     said = f"{counted(len(transfer.moves), 'key')}{runs}"
+    if copies:
+        said += f", {counted(len(copies), 'state store')}"
     indexes = [move.after.key for move in transfer.moves if move.effect is TransferEffect.BACK and _is_index(move)]
     if indexes:
         note(
@@ -156,6 +169,8 @@ def _finish(transfer: Transfer, dry_run: bool, yes: bool) -> None:
         return
     note(f"This writes {said}.")
     require_consent(yes)
+    for copy in copies:
+        copy.apply()
     transfer.apply()
     note(f"Written: {said}.")
 
@@ -166,13 +181,15 @@ def _is_index(move: TransferredKey) -> bool:
     return written is not None and written.is_index
 
 
-def _show(transfer: Transfer, as_json: bool) -> None:
+def _show(transfer: Transfer, as_json: bool, copies: Sequence[StoreCopy] = ()) -> None:
     if as_json:
+        stores = {copy.name: copy.effect.value for copy in copies}
         data_json(
             {
                 "keys": [_difference_json(d) for d in transfer.differences],
                 "runs_added": transfer.runs_added,
                 "runs_there": transfer.runs_there,
+                **({"stores": stores} if stores else {}),
             }
         )
         return
@@ -183,6 +200,8 @@ def _show(transfer: Transfer, as_json: bool) -> None:
         note(f"{counted(len(transfer.differences) - len(changing), 'key')} unchanged")
     if transfer.runs_there:
         note(f"{counted(transfer.runs_there, 'run')} there already")
+    for copy in copies:
+        note(f"state store {copy.name}: {_STORES[copy.effect]}")
 
 
 def _difference_json(difference: TransferredKey) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError
+from odi_assets.nodes.kinds import require_store_of
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.apply import AppliedLogs
 from odi_assets.nodes.planning.known_rows import require_known_rows
@@ -146,9 +147,11 @@ def _forecast(
         stop.fix = remedy_of(plan.node, stop.fix)
         return Forecast(key, "error", plan.summary, plan, error=stop)
     if not request.full_refresh:
-        # Nobody was asked: such a run comes without a mark.
         try:
+            # Nobody was asked: such a run comes without a mark.
             require_consent(replace(plan, request=request), plan.losses)
+            if not plan.nothing_new:
+                require_store_of(plan)
         except OdiError as error:
             return Forecast(key, "error", plan.summary, plan, error=error)
     gains = [node_forecast.bytes for node_forecast in writing]

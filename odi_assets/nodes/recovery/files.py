@@ -16,6 +16,7 @@ from odi_assets.delta.maintenance.restore import LostFile, lost_files
 from odi_assets.delta.maintenance.verify import dead_links, unreadable_files
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IncrementError, OdiError
+from odi_assets.nodes.kinds import require_store
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
@@ -30,7 +31,7 @@ from odi_assets.util.words import counted
 
 
 def files_of_node(node: Node, state: StateBackend, target: TableHandle, *, deep: bool) -> Iterator[Disagreement]:
-    """What is wrong with the files of a node's table and its ledger."""
+    """What is wrong with the files of a node's table, its ledger and its state store."""
     yield from _of_table(node, target, deep=deep)
     mark = NodeMark.in_state(state.get_entry(node.state_key))
     for name in mark.ledger_parts() if mark is not None and target.exists else ():
@@ -38,6 +39,10 @@ def files_of_node(node: Node, state: StateBackend, target: TableHandle, *, deep:
             ledger.read_parts(target.location, [LedgerPart(name, 0)], str(node))
         except IncrementError as error:
             yield Disagreement(node.key, Kind.DAMAGED, error.message, str(remedy_of(node, error.fix)))
+    try:
+        require_store(node, target)
+    except OdiError as error:
+        yield Disagreement(node.key, Kind.FILES_MISSING, error.message, str(remedy_of(node, error.fix)))
 
 
 def files_without_hwm(node: Node, target: TableHandle, *, deep: bool) -> Iterator[Disagreement]:
@@ -158,7 +163,7 @@ def not_looked_at(project: Project, keys: Sequence[NodeKey], *, deep: bool) -> l
         what = f"{tables}: whether rows lie below the mark, or a key or cursor was altered"
         left_out.append((what, "odi plan asks the databases"))
     if _is_folder(project.stores) and any(project.stores.local_path.iterdir()):
-        left_out.append((f"the state stores below {project.stores.uri}", "odi store check PATH reads one"))
+        left_out.append((f"what the state stores below {project.stores.uri} hold", "odi store check PATH reads one"))
     left = len(project.graph.order()) - len(keys)
     if left:
         left_out.append((f"{counted(left, 'node')} that the command did not name", "odi doctor looks at all"))
