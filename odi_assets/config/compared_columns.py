@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,12 @@ from odi_assets.config.models import (
 from odi_assets.config.sql_columns import ColumnDefinition, definitions, plain_definition
 
 _READ = "df"
+_CALL = re.compile(r"(\w+)\s*\(")
+_AS_TEXT = re.compile(r"\bas\s+(string|varchar|char|binary)\b|::|\|\|", re.IGNORECASE)
+_OF_VALUES = {"cast", "try_cast", "date_trunc", "trunc", "date_format", "to_date", "date", "last_day"} | {
+    *("year", "quarter", "month", "day", "dayofmonth", "hour", "abs", "floor", "ceil")
+}
+"""Functions of which values that are equal give equal results, whatever their types."""
 
 
 def keys_compared(node: NodeConfig) -> tuple[str, ...]:
@@ -63,19 +70,32 @@ class ViewColumn:
     column: str
 
 
-def known_by_of_read(node: NodeConfig, root: Path) -> tuple[str, ...]:
-    """The columns of what ``read`` names that say which row of the table a row is, in lower case. Of a column that is
-    not known to be made of others, the one of its name.
+def known_by_of(node: NodeConfig, root: Path, view: str = _READ) -> dict[str, bool]:
+    """The columns of a source that say which row of the table a row is, in lower case; each with whether texts are made
+    of it, which depend on its type. Of a column that is not known to be made of others, the one of its name.
 
     Args:
         root: the project file's folder.
+        view: the source's name in the node's SQL.
 
     Raises:
         ConfigError: the SQL file of the transform cannot be read.
     """
-    found = made_of(node, identifying_columns(node), root)
-    unknown = {name.casefold() for name, definition in found.items() if not definition.sources}
-    return tuple(sorted({*of_read(found), *unknown}))
+    behind = _views(node).get(view, view).casefold()
+    columns: dict[str, bool] = {}
+    for name, definition in made_of(node, identifying_columns(node), root).items():
+        sources = [column for of, column in definition.sources if of in ("", behind)]
+        if not definition.sources:
+            sources = [name.casefold()]
+        for column in sources:
+            columns[column] = columns.get(column, False) or not _is_by_value(definition)
+    return columns
+
+
+def _is_by_value(definition: ColumnDefinition) -> bool:
+    """Whether a column depends on the values that it is made of alone, and not on their texts."""
+    calls = {name.casefold() for name in _CALL.findall(definition.text)}
+    return bool(definition.sources) and calls <= _OF_VALUES and _AS_TEXT.search(definition.text) is None
 
 
 def of_read(made: Mapping[str, ColumnDefinition]) -> list[str]:

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odi_assets.config.compared_columns import known_by_of_read
+from odi_assets.config.compared_columns import known_by_of
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.config.models import ChunksConfig, NodeConfig
 from odi_assets.nodes.kinds import NodeKind, gated, kind_of
@@ -93,7 +93,7 @@ class Node:
         write, partition = config.write, config.partition
         partition_by = tuple(write.partition_by or (partition.columns if partition else ()))
         traits, keys = write.mode.traits, tuple(write.keys)
-        known_by = partial(known_by_of_read, config, project.root)
+        known_by = partial(known_by_of, config, project.root)
         target = Target(str(key), project.target(key), traits, keys, write.schema_policy, partition_by, known_by)
         waits_for = tuple(project.graph.resolve(key, name) for name in config.depends_on)
         return cls(project, key, config, state_key(key, config), waits_for, target, partition_by, log)

@@ -45,7 +45,8 @@ class Target:
         keys: the node's ``write.keys``.
         schema_policy: what happens to rows with other columns than the table.
         partition_by: the columns of its partitions.
-        known_by: has the columns of the node's ``read`` that say which row of the table a row is, in lower case.
+        known_by: has the columns of the node's ``read`` that say which row of the table a row is, in lower case; each
+            with whether texts are made of it.
     """
 
     node: str
@@ -54,7 +55,7 @@ class Target:
     keys: tuple[str, ...]
     schema_policy: SchemaPolicy = "fail"
     partition_by: tuple[str, ...] = ()
-    known_by: Callable[[], tuple[str, ...]] = field(default=tuple, compare=False, repr=False)
+    known_by: Callable[[], Mapping[str, bool]] = field(default=dict, compare=False, repr=False)
 
     @property
     def rows_are_known(self) -> bool:

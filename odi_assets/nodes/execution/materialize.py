@@ -18,6 +18,7 @@ from odi_assets.nodes.execution.deduplicate import each_once, without_loaded
 from odi_assets.nodes.execution.deliveries import DELIVERY, are_mixed, numbered, repeats_placed
 from odi_assets.nodes.execution.errors import computation_named
 from odi_assets.nodes.execution.kept_aside import KnownKeys
+from odi_assets.nodes.execution.kept_values import with_kept_values
 from odi_assets.nodes.execution.ordering import require_typed_order
 from odi_assets.nodes.execution.outcomes import succeeded
 from odi_assets.nodes.execution.parts.newer_rows import Replacing, newer_rows_guard
@@ -157,6 +158,7 @@ def _computed(plan: NodePlan, spark: SparkSession) -> NodeRows | NoRows:
                     # A Delta table has its columns in its log: the plan has looked at them.
                     require_partition_column(node, read.label, sources[read.name].columns)
             require_typed_order(resolved, sources)
+            resolved = with_kept_values(resolved, sources, spark)
             if node.config.apply is not None:
                 from odi_assets.nodes.execution.apply import applied
 

@@ -41,12 +41,16 @@ def known_by(node: Node) -> Mapping[str, Any] | None:
     return _known_by(node, names) if names else None
 
 
-def known_after(node: Node, target: TableHandle, *, replaced: bool = False) -> Mapping[str, Any] | None:
+def known_after(
+    node: Node, target: TableHandle, *, kept: Mapping[str, Any] | None = None, replaced: bool = False
+) -> Mapping[str, Any] | None:
     """What a commit says of the rows in the table after it: what :func:`known_by` says, and the same of columns that
     are not compared now, but were, or are keys. An edit may compare them.
 
     Args:
         target: the table before the commit.
+        kept: by source, how much it keeps of the values that rows are known by (see
+            ``execution.kept_values``); None: somebody accepts what it keeps.
         replaced: none of its rows stays.
     """
     nothing: Mapping[str, Any] = {"keys": [], "columns": {}, "settings": {}}
@@ -56,10 +60,12 @@ def known_after(node: Node, target: TableHandle, *, replaced: bool = False) -> M
     if not names:
         return None
     now, compared = _known_by(node, tuple(names.values())), known_by(node) or nothing
+    kept = {} if kept is None else {**(then.get("kept") or {}), **kept}
     return {
         "keys": now["keys"] or then["keys"],
         "columns": {**_united(then["columns"], now["columns"]), **compared["columns"]},
         "settings": {**_united(then["settings"], now["settings"]), **compared["settings"]},
+        **({"kept": kept} if kept else {}),
     }
 
 

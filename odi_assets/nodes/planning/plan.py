@@ -221,9 +221,14 @@ class NodePlan:
 
 @dataclass(frozen=True)
 class ResolvedPlan(NodePlan):
-    """A plan whose reads are resolved: all that its commit depends on is known."""
+    """A plan whose reads are resolved: all that its commit depends on is known.
+
+    Attributes:
+        kept: by source, how much it keeps of the values that rows are known by (see ``execution.kept_values``).
+    """
 
     reads: tuple[Read, ...]
+    kept: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: NodePlan, reads: tuple[Read, ...], write: WritePlan) -> ResolvedPlan:
@@ -232,23 +237,24 @@ class ResolvedPlan(NodePlan):
         nothing = plan.nothing_new or (bool(following) and all(read.nothing_new for read in following))
         return cls(**{**fields_of(NodePlan, plan), "reads": reads, "write": write, "nothing_new": nothing})
 
-    def _leaves_unmarked(self, *, replaced: bool) -> bool:
-        """Whether the table may hold rows after the commit that no HWM counts.
-
-        Args:
-            replaced: none of the rows that it holds stays.
-        """
+    def _leaves_unmarked(self) -> bool:
+        """Whether the table may hold rows after the commit that no HWM counts."""
         if self.request.is_bounded:
             # A part of a node that appends has only rows that its increments have loaded.
             return self.node.config.write.mode.traits.takes_rows_again
         # Rows that an increment leaves for later may be there, of a part that was run before.
-        leaves = not replaced and any(read.leaves_rows for read in self.reads)
+        leaves = not self.replaces_rows and any(read.leaves_rows for read in self.reads)
         return leaves and unmarked_rows(self.node.key, self.target) is not None
+
+    @property
+    def replaces_rows(self) -> bool:
+        """Whether none of the rows that the table holds stays."""
+        is_whole = self.node.config.write.mode.traits.increment == "table" and not self.request.is_bounded
+        return self.request.full_refresh or is_whole
 
     def commit_facts(self, run: RunInfo) -> CommitFacts:
         """What the commit of this plan says of itself."""
-        entry, bounds, hwm, traits = self.start.entry, self.request.bounds, None, self.node.config.write.mode.traits
-        replaced = self.request.full_refresh or (traits.increment == "table" and not self.request.is_bounded)
+        entry, bounds, hwm = self.start.entry, self.request.bounds, None
         inputs, resolve = self.node.config.inputs, self.node.project.graph.resolve
         read_at = {read.name: read.snapshot.table_version for read in self.reads}
         versions = {name: version for name in inputs if (version := read_at.get(name)) is not None}
@@ -270,6 +276,6 @@ class ResolvedPlan(NodePlan):
             if self.request.is_bounded
             else None,
             hwm=hwm,
-            unmarked=True if self._leaves_unmarked(replaced=replaced) else None,
-            known_by=known_after(self.node, self.target, replaced=replaced),
+            unmarked=True if self._leaves_unmarked() else None,
+            known_by=known_after(self.node, self.target, kept=self.kept, replaced=self.replaces_rows),
         )

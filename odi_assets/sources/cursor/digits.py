@@ -17,6 +17,7 @@ MOST = 2**30 - 1
 """The length of values that may have any."""
 _EXACT = Context(prec=80)
 _GREATEST_FLOAT = 3.4e38
+_WHOLE = {"byte", "short", "integer", "long"}
 _FLOAT_DIGITS = {"float": 24, "double": 53}
 
 
@@ -65,6 +66,16 @@ def looks_otherwise(then: Sequence[Any], now: Sequence[Any]) -> bool:
 
 _TEXTS = {"text", "varchar", "tinytext", "mediumtext", "longtext"}
 _PADDED = {"char", "bpchar", "nchar"}
+
+
+def look_of(name: str) -> str:
+    """How texts of a type's values look, in words. Types of one look give equal values equal texts."""
+    digits = digits_of(name)[0]
+    if name.startswith("decimal") and digits:
+        return f"a number with {'any number of' if digits >= MOST else digits} digits after the point"
+    if name.startswith("decimal") or name in _WHOLE:
+        return "a whole number"
+    return f"of the type {name}"
 
 
 def digits_text(kind: str, digits: int) -> str:

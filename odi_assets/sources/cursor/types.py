@@ -171,21 +171,31 @@ def kept_of(types: Mapping[str, TypeName | None], names: Collection[str]) -> dic
 
 
 def require_kept(then: Mapping[str, Any], now: Mapping[str, Any], label: str) -> None:
-    """Raises IncrementError if values that rows are known by were rounded or cut off since rows were loaded.
+    """Raises IncrementError if values that rows are known by are other ones now than when rows were loaded: they were
+    rounded or cut off, or texts that are made of them look otherwise.
 
     Args:
-        then, now: as :func:`kept_of` gives them.
+        then, now: as :func:`kept_of` gives them, and behind that how texts of a column's values look, if any are made.
     """
-    for name, (was, before) in then.items():
-        kind, kept = now.get(name, (None, None))
+    for name, (was, before, *look_then) in then.items():
+        kind, kept, *look = now.get(name, (None, None))
         if before is not None and kind is not None and loses_digits(was, before, kind, kept):
-            raise IncrementError(
-                f"rows of {label} are known by `{name}`, which keeps less of its values than when they were loaded: "
-                f"{digits_text(kind, kept or 0)} now, {digits_text(was, before)} then. A row that is read again would "
-                "be taken for another one",
-                fix="load everything again with odi run --full-refresh; or put the column back, values included",
-                column=name,
+            text = f"by `{name}`, which keeps less of its values than when they were loaded: "
+            text += f"{digits_text(kind, kept or 0)} now, {digits_text(was, before)} then"
+            way = "put the column back, values included"
+        elif look and look_then and look != look_then:
+            text = (
+                f"by what is made of `{name}`, which was {look_then[0]} when they were loaded and is {look[0]} now, so "
             )
+            text += "a text of the same value may be another one"
+            way = "put the type of the column back"
+        else:
+            continue
+        raise IncrementError(
+            f"rows of {label} are known {text}. A row that is read again would be taken for another one",
+            fix=f"load everything again with odi run --full-refresh; or {way}",
+            column=name,
+        )
 
 
 def _of_kind(value: Any, kind: str) -> Any:

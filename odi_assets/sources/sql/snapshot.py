@@ -48,7 +48,7 @@ class SqlSnapshot(SourceSnapshot):
     Attributes:
         look: the result of a query without Spark; None if there was none.
         partition_column, pieces, options: see ``SqlSource``.
-        known_columns: has the columns that say which row of the node's table a row is, in lower case.
+        known_columns: has the columns that say which row of the node's table a row is (see ``Target.known_by``).
     """
 
     relation: Relation
@@ -56,7 +56,7 @@ class SqlSnapshot(SourceSnapshot):
     partition_column: str | None
     pieces: int
     options: Mapping[str, str] = field(repr=False)
-    known_columns: Callable[[], tuple[str, ...]] = field(compare=False, repr=False)
+    known_columns: Callable[[], Mapping[str, bool]] = field(compare=False, repr=False)
 
     @property
     def column_names(self) -> Sequence[str] | None:
