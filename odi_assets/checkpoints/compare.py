@@ -284,8 +284,12 @@ def _compare_state(stored: Operator, wanted: Operator) -> Iterator[CheckpointDif
     for name, kind in kinds.items():
         remedy = "Its state is dropped in the first batch: keep the variable if it is needed"
         yield CheckpointDifference(DifferenceEffect.FROM_NOW_ON, f"{where}, variable {name}", kind, "none", remedy)
-    schemas = read_schemas(stored)
-    for name, schema in read_schemas(wanted).items():
+    schemas, schemas_now = read_schemas(stored), read_schemas(wanted)
+    if schemas_now and not schemas:
+        # Spark would write those of now, and take what the state holds for what they say.
+        now = "; ".join(f"{name}: {_columns(schema.value)}" for name, schema in schemas_now.items())
+        yield CheckpointDifference(DifferenceEffect.FAILS, f"{where}, schemas of its state", "gone", now, _REBUILD)
+    for name, schema in schemas_now.items():
         if name in schemas:
             is_aggregation = _name(stored).lower().endswith(_AGGREGATIONS)
             yield from _compare_schema(f"{where}, {name}", schemas[name], schema, is_aggregation)

@@ -387,6 +387,20 @@ def torn_descriptions(root: Path) -> dict[str, str]:
     return torn_files
 
 
+def missing_descriptions(root: Path) -> list[str]:
+    """The descriptions of stateful operators and of their stores that are gone and that the next batch writes again:
+    their paths below the checkpoint."""
+    missing = []
+    for number, folder in sorted(numbered_files(root / "state").items()):
+        operator = read_operator(folder, number)
+        if not operator.stores:
+            missing.append(folder / "_metadata" / "metadata")
+        elif not operator.has_variables:
+            stores = [store.name for store in operator.stores if store.schema_file is None]
+            missing += [store_folder(folder, 0, name) / "_metadata" / "schema" for name in stores]
+    return [path.relative_to(root).as_posix() for path in missing]
+
+
 def _read_store(folder: Path, info: Mapping[str, Any]) -> StoreInfo:
     name = info["storeName"]
     schema_paths = info.get("stateSchemaFilePaths")

@@ -28,7 +28,7 @@ from odi_assets.streams.planning.kept_rows import (
 )
 from odi_assets.streams.planning.marks import Match, StreamMarks, checkpoint_base, out_of_step, stream_marks
 from odi_assets.streams.planning.plan import require_own_stream
-from odi_assets.streams.recovery.repair import checkpoint_in_use, why_stuck
+from odi_assets.streams.recovery.repair import checkpoint_in_use, missing_description, why_stuck
 
 
 def checkpoint_and_table(node: Node, target: TableHandle) -> Iterator[Disagreement]:
@@ -96,6 +96,10 @@ def checkpoint_files(node: Node) -> Iterator[Disagreement]:
             "or put it back from a copy"
         )
         yield Disagreement(node.key, Kind.DAMAGED, why, remedy)
+    elif why is None and (missing := missing_description(checkpoint)):
+        text = f"{checkpoint.uri}: {missing} is gone, with which an edit of the query is compared"
+        remedy = f"odi run {node.command}, before its query is edited: the next batch writes it again"
+        yield Disagreement(node.key, Kind.DAMAGED, text, f"put it back from a copy; or {remedy}")
 
 
 def not_looked_at(node: Node) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import replace
 
-from odi_assets.checkpoints.inspect import torn_descriptions
+from odi_assets.checkpoints.inspect import missing_descriptions, torn_descriptions
 from odi_assets.checkpoints.log_files import numbered_files, read_lines, read_object
 from odi_assets.checkpoints.verdict import why_unusable
 from odi_assets.connections.location import Location
@@ -40,6 +40,16 @@ def why_stuck(node: Node, checkpoint: Location) -> str | None:
     # Spark goes on without it. Its State Reader, which finds the unmatched rows, does not.
     torn = torn_descriptions(checkpoint.local_path) if UNMATCHED in kept_tables(node) else {}
     return next(iter(torn.values()), None)
+
+
+def missing_description(checkpoint: Location) -> str | None:
+    """A description of the state of a checkpoint of this machine that is gone, without which its query goes on."""
+    try:
+        missing = missing_descriptions(checkpoint.local_path) if checkpoint.is_local else []
+    except CheckpointError:
+        # Of a query that runs, files come and go.
+        return None
+    return next(iter(missing), None)
 
 
 def _operators(node: Node) -> frozenset[int]:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.connections.location import Location
-from odi_assets.errors import CheckpointError, SourceError, TransformError
+from odi_assets.errors import CheckpointError, OdiError, SourceError, TransformError
 from odi_assets.nodes.execution.materialize import compute
 from odi_assets.nodes.recovery.doctor import Kind, examine
 from odi_assets.nodes.result import NodeResult, RunInfo
@@ -181,3 +181,49 @@ def test_without_java_a_client_of_spark_connect_is_told_that_late_rows_are_judge
         assert late_times(node, a_client) == {}
     assert "judged by the row's own time" in caplog.text
     assert "there is no bin/java in it" in caplog.text
+
+
+SUMS = """
+- pipeline: p
+  nodes:
+  - name: events
+    read: {{connection: landing, format: json, path: events/*.json, schema: "id STRING, at TIMESTAMP, n INT"}}
+    stream: {{inputs: {{df: {{}}}}, output_mode: update, state_partitions: 1}}
+    transform: {{sql: "SELECT id, {function}(n) AS n FROM df GROUP BY id"}}
+    write: {{connection: lake, path: events, mode: upsert, keys: [id]}}
+"""
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        ["state/0/0/_metadata/schema"],
+        ["state/0/0/_metadata"],
+        ["state/0/_metadata"],
+        ["state/0/_metadata", "state/0/0/_metadata"],
+        ["state/0/_metadata/metadata", "state/0/0/_metadata/schema"],
+    ],
+)
+def test_an_edit_stops_though_the_checkpoint_has_lost_what_it_would_be_compared_with(
+    tmp_path: Path, spark: SparkSession, gone: list[str]
+) -> None:
+    def node(function: str) -> Sandbox:
+        return Sandbox(tmp_path, spark, SUMS.format(function=function))
+
+    box, key = node("sum"), NodeKey("p", "events")
+    box.land("events/1.json", [event("a", 0, n=2), event("a", 1, n=3)])
+    assert run(box, "first").status is RunStatus.SUCCESS
+    for path in gone:
+        place = tmp_path / "lake/events/_odi_stream" / path
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+    (damage,) = [one for one in examine(box.project, box.state, [key]) if one.kind is Kind.DAMAGED]
+    assert "odi run p --node events, before its query is edited" in damage.remedy
+    box.land("events/2.json", [event("a", 2, n=4)])
+    version = box.table("events").version
+    with pytest.raises(OdiError):
+        run(node("max"), "second")
+    assert box.table("events").version == version
+    box = node("sum")
+    assert run(box, "first").status is RunStatus.SUCCESS
+    assert [tuple(row) for row in box.rows("events")] == [("a", 9)]
+    assert not [one for one in examine(box.project, box.state, [key]) if one.kind is Kind.DAMAGED]
