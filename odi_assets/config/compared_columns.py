@@ -20,10 +20,10 @@ from odi_assets.config.sql_columns import ColumnDefinition, definitions, plain_d
 _READ = "df"
 _CALL = re.compile(r"(\w+)\s*\(")
 _AS_TEXT = re.compile(r"\bas\s+(string|varchar|char|binary)\b|::|\|\|", re.IGNORECASE)
-_OF_VALUES = {"cast", "try_cast", "date_trunc", "trunc", "date_format", "to_date", "date", "last_day"} | {
-    *("year", "quarter", "month", "day", "dayofmonth", "hour", "abs", "floor", "ceil")
-}
-"""Functions of which values that are equal give equal results, whatever their types."""
+_OF_VALUES = re.compile(
+    "abs|cast|ceil|date|date_format|date_trunc|day|dayofmonth|floor|hour|last_day|month|quarter|to_date|trunc|try_cast|year"
+)
+"""Functions that give equal results for equal values, whatever their types."""
 
 
 def keys_compared(node: NodeConfig) -> tuple[str, ...]:
@@ -94,8 +94,9 @@ def known_by_of(node: NodeConfig, root: Path, view: str = _READ) -> dict[str, bo
 
 def _is_by_value(definition: ColumnDefinition) -> bool:
     """Whether a column depends on the values that it is made of alone, and not on their texts."""
-    calls = {name.casefold() for name in _CALL.findall(definition.text)}
-    return bool(definition.sources) and calls <= _OF_VALUES and _AS_TEXT.search(definition.text) is None
+    calls = (name.casefold() for name in _CALL.findall(definition.text))
+    is_of_values = all(_OF_VALUES.fullmatch(name) for name in calls) and _AS_TEXT.search(definition.text) is None
+    return bool(definition.sources) and is_of_values
 
 
 def of_read(made: Mapping[str, ColumnDefinition]) -> list[str]:
