@@ -39,9 +39,10 @@ def with_kept_values(plan: ResolvedPlan, sources: Mapping[str, DataFrame], spark
 def _kept(read: Read, rows: DataFrame, columns: Mapping[str, bool], spark: SparkSession) -> dict[str, Any]:
     """What ``sources.cursor.types.kept_of`` says of the columns, and how texts look that are made of them."""
     types = {field.name: field.dataType.jsonValue() for field in rows.schema.fields}
-    kept, by_source = kept_of(types, columns), read.snapshot.known_by(spark)
-    if read.follows:
-        # The mark has it of such a source.
-        by_source = {name: (kind, None) for name, (kind, _) in by_source.items()}
+    kept = kept_of(types, columns)
+    if read.snapshot.format != "delta":
+        # Each file has types of its own, and rounds no rows of others. Of a database, the mark has it, if there is one.
+        by_source = {} if read.follows else read.snapshot.known_by(spark)
+        kept = {name: by_source.get(name, [kind, None]) for name, (kind, _) in kept.items()}
     looks = {name: [look_of(str(types[name]))] for name in kept if columns[name.casefold()]}
-    return {name: [*by_source.get(name, facts), *looks.get(name, [])] for name, facts in kept.items()}
+    return {name: [*facts, *looks.get(name, [])] for name, facts in kept.items()}
