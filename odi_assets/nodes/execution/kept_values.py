@@ -45,4 +45,5 @@ def _kept(read: Read, rows: DataFrame, columns: Mapping[str, bool], spark: Spark
         by_source = {} if read.follows else read.snapshot.known_by(spark)
         kept = {name: by_source.get(name, [kind, None]) for name, (kind, _) in kept.items()}
     looks = {name: [look_of(str(types[name]))] for name in kept if columns[name.casefold()]}
-    return {name: [*facts, *looks.get(name, [])] for name, facts in kept.items()}
+    facts = {name: [*kept[name], *looks.get(name, [])] for name in kept}
+    return {name: values for name, values in facts.items() if values[1:] != [None]}
