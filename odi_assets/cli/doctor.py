@@ -23,6 +23,7 @@ from odi_assets.delta.maintenance.restore import lost_files
 from odi_assets.errors import ConfigError, TableError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.start import table_and_start
+from odi_assets.nodes.planning.writers import require_written_by_itself
 from odi_assets.nodes.recovery.accept import accept as accept_table
 from odi_assets.nodes.recovery.doctor import examine, kept_gaps, unfinished
 from odi_assets.nodes.recovery.files import files_of_system, not_looked_at
@@ -232,6 +233,7 @@ def accept(
     hwm = start.hwm
     if hwm is None:
         raise ConfigError(f"{key} has no high-water mark", fix="its next run reads everything", node=str(key))
+    require_written_by_itself(own, target)
     now = f"is at version {target.version}, with {target.rows} rows" if target.exists else "does not exist"
     note(f"{key} was loaded up to {hwm}; its table {target.location.uri} {now}.")
     gone = lost_files(target.location, target.live_files)

@@ -31,6 +31,8 @@ _PLACES = frozenset(
 )
 _OTHER_SPELLINGS = {"currenttimestamp": "current_timestamp", "currentdate": "current_date", "rownumber": "row_number"}
 _DEPTH = 20
+EITHER = " or "
+"""Between the texts of a column that is made of one of them: of the queries of a UNION, say."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class _Found:
         if isinstance(query, exp.SetOperation):
             index = _place_of(_leftmost(query), name)
             sides = [self._nth(side, index, name, scope, depth) for side in (query.left, query.right)]
-            return f"{sides[0]} or {sides[1]}"
+            return EITHER.join(sides)
         if not isinstance(query, exp.Select):
             raise _NotUnderstood
         selected = next(
@@ -178,7 +180,7 @@ class _Found:
             self.sources.add((view, name.casefold()))
             plain = f"{view}.{name.casefold()}"
             # A column that is named in this very list may be meant, or one of the source.
-            return plain if other is None else f"{plain} or {_text(other)}"
+            return plain if other is None else f"{plain}{EITHER}{_text(other)}"
         if isinstance(source, exp.Subquery):
             return self.column(source.this, name, scope, depth + 1)
         raise _NotUnderstood

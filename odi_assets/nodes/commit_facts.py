@@ -83,6 +83,7 @@ class HwmOrigin:
         commit: identifies the commit of that table whose HWM it is (see ``delta.history.commit_digest``).
         measures: by source, what its mark measures.
         accepted: somebody accepted the table as it was then. Later commits of the table have its rows, and more.
+        place: where that table is, links resolved; None where early versions did not store it.
     """
 
     node: str | None = None
@@ -92,10 +93,13 @@ class HwmOrigin:
     measures: Mapping[str, Identity] = field(default_factory=dict)
     commit: str | None = None
     accepted: bool | None = None
+    place: str | None = field(default=None, compare=False)
 
     def of_version(self, table: Location, version: int | None) -> HwmOrigin:
         """The origin of an HWM that belongs to ``version`` of the node's ``table``; None stands for no table."""
-        return replace(self, commit=None if version is None or version < 0 else commit_digest(table, version))
+        if version is None or version < 0:
+            return replace(self, commit=None)
+        return replace(self, commit=commit_digest(table, version), place=table.true_path())
 
     def to_json(self) -> str:
         """The text that state stores."""

@@ -75,9 +75,14 @@ def options_of(options: Mapping[str, str], kind: str | None = None) -> dict[str,
         if lower in _OF_NO_VALUE or (types is not None and kind is not None and kind.partition("(")[0] not in types):
             continue
         value = value.lower() if value.lower() in ("true", "false") else value
-        shown = value if lower in _SHOWN else f"#{hashlib.sha256(value.encode()).hexdigest()[:12]}"
+        shown = value if lower in _SHOWN else digest_of(value)
         settings[f"read.options.{lower}"] = shown
     return settings
+
+
+def digest_of(value: str) -> str:
+    """What is kept of the value of an option that may be a secret."""
+    return f"#{hashlib.sha256(value.encode()).hexdigest()[:12]}"
 
 
 def type_of(name: str, types: Mapping[str, str]) -> str | None:

@@ -199,6 +199,28 @@ def test_a_renamed_node_stops_and_adopt_shows_what_it_takes_over_before_it_does(
     assert sorted(DeltaTable(at_home.root / "lake/copy").to_pyarrow_dataset().to_table()["id"].to_pylist()) == [1, 2, 3]
 
 
+def test_no_command_of_a_node_whose_path_leads_to_the_table_of_another_one_touches_that(
+    at_home: Sandbox, odi: Odi
+) -> None:
+    file = at_home.root / "odibi.yaml"
+    was = file.read_text().replace("path: raw, mode: append", "path: raw, mode: overwrite")
+    file.write_text(was)
+    assert odi("run", "--node", "raw", "--full-refresh", "--yes").code == 0
+    file.write_text(was.replace("path: copy", "path: elsewhere").replace("path: raw, mode", "path: copy, mode"))
+    table = DeltaTable(at_home.root / "lake/copy")
+    (found,) = [one for one in findings(odi("doctor", "--json")) if one["node"] == "raw"]
+    assert "was written by p.copy" in found["message"]
+    commands = ("plan", "run --node raw", "state rewind p.raw --list", "state rewind p.raw --to-version 0 --yes")
+    for command in (*commands, "state accept p.raw --yes"):
+        answer = odi(*command.split())
+        assert answer.code == 1, command
+        assert "was written by p.copy of project test" in answer.err + answer.out, command
+        assert "if `write.path` was edited, put it back" in answer.err + answer.out, command
+    assert DeltaTable(at_home.root / "lake/copy").version() == table.version()
+    file.write_text(was)
+    assert odi("run").code == 0
+
+
 def test_of_several_nodes_none_is_adopted_if_one_cannot_be(at_home: Sandbox, odi: Odi) -> None:
     land(at_home, 3)
     assert odi("run", "--node", "raw").code == 0

@@ -15,6 +15,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import ConfigError
 from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.node import Node
+from odi_assets.nodes.planning.writers import require_written_by_itself
 from odi_assets.nodes.recovery import rewind as rewinds
 from odi_assets.nodes.recovery import table_versions
 from odi_assets.nodes.recovery.table_versions import versions
@@ -143,6 +144,7 @@ def _moment(text: str) -> datetime:
 
 def _list(project: Project, key: NodeKey, as_json: bool) -> None:
     table = TableHandle.open(project.target(key))
+    require_written_by_itself(Node.of(project, key), table)
     if not table.exists:
         note(f"{key} has no table at {table.location.uri}, so there is no version to go back to.")
         note(f"Rebuild it: odi run {key.pipeline} --node {key.node} --full-refresh; or put it back from a copy.")

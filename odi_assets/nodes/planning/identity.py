@@ -19,7 +19,7 @@ from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
 from odi_assets.nodes.node import Node, app_ids
 from odi_assets.nodes.planning.known_rows import require_known_rows
-from odi_assets.nodes.planning.writers import Writer, other_writer, require_no_quarantine
+from odi_assets.nodes.planning.writers import Writer, other_writer, require_no_quarantine, written_by_another
 from odi_assets.sources.marks import Identity, VersionMark
 from odi_assets.sources.reading import changes, same_cursor
 
@@ -33,7 +33,7 @@ _ORDERS = {"files": "files that are new", "version": "the table's versions"}
 def require_own(node: Node, start: Start, target: TableHandle) -> None:
     """Raises IdentityMismatchError if the table or the HWM that ``node`` would go on with is another node's, the table
     holds parts of another source or rows above the HWM, or the node would not know the rows of the table."""
-    require_own_table(node, target)
+    require_own_table(node, start, target)
     require_own_hwm(node, start.origin)
     require_no_unmarked_rows(node, start, target)
     require_sources_of_parts(node, start, target)
@@ -43,28 +43,22 @@ def require_own(node: Node, start: Start, target: TableHandle) -> None:
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
-def require_own_table(node: Node, target: TableHandle) -> None:
+def require_own_table(node: Node, start: Start, target: TableHandle) -> None:
     """Raises IdentityMismatchError if another node or project wrote the table that ``node`` adds to.
 
-    A node that replaces its table with each run may take over one that another node of its project left.
+    A node that replaces its table with each run may take over one that another node of its project left, unless its
+    HWM is of another table.
     """
     require_no_quarantine(node, target)
     writer = other_writer(node, target)
     if writer is None:
         return
+    of_table = None if start.hwm is None or start.origin is None else start.origin.table_id
+    has_other = of_table not in (None, target.table_id)
     same_project = writer.project in (None, node.project.config.project)
-    if same_project and (not node.following or node.config.write.mode.traits.increment == "table"):
+    if same_project and not has_other and (not node.following or node.config.write.mode.traits.increment == "table"):
         return
-    raise IdentityMismatchError(
-        f"{node}: the table at {target.location.uri} was written by {writer}, and {node} of project "
-        f"{node.project.config.project} would add its own rows",
-        fix=f"if it was renamed and the rows are the same, take table and HWM over: odi state adopt {node}; "
-        f"or rename it back; or give it a table of its own (`write.path`); "
-        f"or rebuild the table from its sources: odi run {node.command} --full-refresh",
-        node=str(node),
-        writer=str(writer),
-        target=target.location.uri,
-    )
+    raise written_by_another(node, target, writer)
 
 
 # -- the HWM -----------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 from odi_assets.config.compared_columns import compared_columns, keys_compared, made_of, of_read
 from odi_assets.config.models import ReadConfig
 from odi_assets.config.models.ddl import column_types
+from odi_assets.config.sql_columns import EITHER
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.commit_facts import CommitFacts
@@ -134,8 +135,10 @@ def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[st
     if before and after and before != after:
         yield f"`write.keys` were {_listed(before)} and are {_listed(after)} now"
     columns = then.get("columns") or {}
-    for name, text in now["columns"].items():
-        if name in columns and columns[name] != text:
+    changed = [name for name, text in now["columns"].items() if name in columns and columns[name] != text]
+    if changed and not _are_reordered(columns, now["columns"]):
+        for name in changed:
+            text = now["columns"][name]
             yield f"{name} was {columns[name]} and is {text} now"
     settings = then.get("settings") or {}
     both = (name for name in now["settings"] if name in settings)
@@ -143,6 +146,17 @@ def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[st
         change for name in both for change in changes({"rows": settings[name]}, {"rows": now["settings"][name]})
     )
     yield from dict.fromkeys(change_texts)
+
+
+def _are_reordered(then: Mapping[str, str], now: Mapping[str, str]) -> bool:
+    """Whether columns are made of the same queries of a UNION in another order: all of them in the same one."""
+    both = [name for name in now if name in then]
+    before, after = ([columns[name].split(EITHER) for name in both] for columns in (then, now))
+    count = max(map(len, before))
+    if any(len(texts) not in (1, count) for texts in (*before, *after)):
+        return False
+    before, after = ([texts * (count // len(texts)) for texts in side] for side in (before, after))
+    return sorted(zip(*before, strict=True)) == sorted(zip(*after, strict=True))
 
 
 def _listed(names: list[str]) -> str:

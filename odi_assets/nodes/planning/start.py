@@ -183,11 +183,17 @@ def _ranges_since(target: TableHandle) -> dict[str, list[LoadedRange]]:
 
 def committed_as(fence: str, hwm: NodeMark | None, target: TableHandle) -> CommittedHwm | None:
     """``hwm`` as the commit that set it carries it; None if the last commit fenced by ``fence`` did not set it."""
+    facts = facts_of(fence, hwm, target)
+    return None if facts is None else facts.hwm
+
+
+def facts_of(fence: str, hwm: NodeMark | None, target: TableHandle) -> CommitFacts | None:
+    """What the commit that set ``hwm`` says; None if the last commit fenced by ``fence`` did not set it."""
     for stamp in target.stamps():
         facts = CommitFacts.of(stamp) if stamp.app_id == fence else None
         # Backfills of early versions repeat the HWM, and store nothing beside it.
         if facts is not None and facts.hwm is not None and facts.bounds is None:
-            return facts.hwm if facts.hwm.carries(hwm) else None
+            return facts if facts.hwm.carries(hwm) else None
     return None
 
 

@@ -12,7 +12,9 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateError, TargetBehindStateError
 from odi_assets.nodes.commit_facts import HwmOrigin
 from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.planning.identity import is_moved
 from odi_assets.nodes.planning.start import Start
+from odi_assets.nodes.planning.writers import writer_of
 from odi_assets.state.records import NO_TABLE, HwmEntry
 
 _LOOKED_AT = 8
@@ -46,10 +48,13 @@ def require_target(node: Node, start: Start, target: TableHandle) -> None:
     if why is None:
         return
     commit = entry.target_commit
-    held = "" if commit is None or commit == NO_TABLE else f", which version {commit} of the table held"
+    former_place = _former_place(node, entry, target)
+    of = "the table" if former_place is None else f"the table at {former_place}"
+    held = "" if commit is None or commit == NO_TABLE else f", which version {commit} of {of} held"
+    way_back = "put `write.path` back, where that table was; or " if former_place is not None else ""
     raise TargetBehindStateError(
         f"{node}: state says it was loaded up to {start.hwm}{held}; the table at {target.location.uri} {why}",
-        fix=f"reset: {_rebuilt(node)}{_rewound(node, target)}{_accepted(node)}",
+        fix=f"{way_back}reset: {_rebuilt(node)}{_rewound(node, target)}{_accepted(node)}",
         node=str(node),
         key=node.state_key,
         hwm=start.hwm.value,
@@ -87,10 +92,20 @@ def _rebuilt(node: Node) -> str:
     return f"rebuild it from its sources (odi run {node.command} --full-refresh)"
 
 
+def _former_place(node: Node, entry: HwmEntry, target: TableHandle) -> str | None:
+    """Where the table of an HWM was, if `write.path` leads elsewhere now; None if it does not, or if state does not
+    say it."""
+    origin = HwmOrigin.from_json(entry.origin)
+    if origin is None or origin.place in (None, target.location.true_path()) or is_moved(node, origin):
+        return None
+    return origin.place
+
+
 def _rewound(node: Node, target: TableHandle) -> str:
-    """How to go back to a version before, for messages; nothing if each version that is kept has lost files."""
+    """How to go back to the table, or to a version before, for messages; nothing if each version that is kept has lost
+    files."""
     if not target.exists:
-        return f"; or rewind: once the table is back from a copy, go on there (odi state rewind {node} --list)"
+        return "; or put the table back from a copy, or `write.path`, if it was edited"
     lost = lost_files(target.location, target.live_files)
     if lost and not has_version_before(target, lost):
         return ""
@@ -109,6 +124,9 @@ def what_is_behind(key: NodeKey, entry: HwmEntry, target: TableHandle, *, look_a
         return None if expected == NO_TABLE else "does not exist"
     version, origin = int(target.version or 0), HwmOrigin.from_json(entry.origin)
     if origin is not None and origin.table_id not in (None, target.table_id):
+        writer = writer_of(target)
+        if writer is not None and str(key) not in writer.nodes:
+            return f"was written by {writer}"
         return "is another one: it was dropped, and made again"
     if expected is not None and version < expected:
         return f"is at version {version}"

@@ -75,6 +75,26 @@ def other_writer(node: Node, target: TableHandle) -> Writer | None:
     return None if writer is None or (writer.is_of(node) and not writer.quarantines) else writer
 
 
+def require_written_by_itself(node: Node, target: TableHandle) -> None:
+    """Raises IdentityMismatchError if another node or project made the newest commit of ours in the node's table."""
+    if (writer := other_writer(node, target)) is not None:
+        raise written_by_another(node, target, writer)
+
+
+def written_by_another(node: Node, target: TableHandle, writer: Writer) -> IdentityMismatchError:
+    """The error over a table of ``node`` that another node or project wrote."""
+    return IdentityMismatchError(
+        f"{node}: the table at {target.location.uri} was written by {writer}, and {node} of project "
+        f"{node.project.config.project} would add its own rows",
+        fix=f"if it was renamed and the rows are the same, take table and HWM over: odi state adopt {node}; "
+        "or rename it back; or, if `write.path` was edited, put it back, or give it a table of its own; "
+        f"or rebuild the table from its sources: odi run {node.command} --full-refresh",
+        node=str(node),
+        writer=str(writer),
+        target=target.location.uri,
+    )
+
+
 def require_no_quarantine(node: Node, target: TableHandle) -> None:
     """Raises IdentityMismatchError if the table that ``node`` would write is a quarantine: nothing brings its rows
     back."""

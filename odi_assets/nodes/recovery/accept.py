@@ -12,6 +12,7 @@ from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.identity import same_sources
 from odi_assets.nodes.planning.start import table_and_start
+from odi_assets.nodes.planning.writers import require_written_by_itself
 from odi_assets.nodes.project import Project
 from odi_assets.sources.files.loaded import ledger
 from odi_assets.sources.marks import FilesMark
@@ -27,10 +28,12 @@ def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | No
     are gone or cut from the table, because nobody could read it otherwise.
 
     Raises:
+        IdentityMismatchError: another node wrote the table.
         StateConflictError: somebody else changed the HWM since.
     """
     node = Node.of(project, key)
     target, start = table_and_start(node, state)
+    require_written_by_itself(node, target)
     if start.hwm is None:
         return None
     lost = lost_files(target.location, target.live_files)

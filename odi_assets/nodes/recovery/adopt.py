@@ -37,7 +37,7 @@ from odi_assets.nodes.planning.identity import (
     unmarked_rows,
 )
 from odi_assets.nodes.planning.known_rows import known_after, known_differently
-from odi_assets.nodes.planning.start import Start, committed_as, start_of
+from odi_assets.nodes.planning.start import Start, facts_of, start_of
 from odi_assets.nodes.planning.writers import (
     QUARANTINE_PREFIX,
     Writer,
@@ -48,12 +48,14 @@ from odi_assets.nodes.planning.writers import (
     require_own_quarantine,
 )
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.former_source import leaves_out_nulls, require_all_loaded
-from odi_assets.nodes.recovery.renamed_cursor import Session, renamed, resolved
+from odi_assets.nodes.recovery.former_read import leaves_out_nulls
+from odi_assets.nodes.recovery.former_source import FormerLoad, require_all_loaded
+from odi_assets.nodes.recovery.renamed_cursor import Session, renamed, resolved, with_ties
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.nodes.result import ADOPT
 from odi_assets.sources.marks import Mark, hwm_text
 from odi_assets.sources.reads import PlannedRead, Read
+from odi_assets.sources.snapshot import Position
 from odi_assets.sources.source import Source
 from odi_assets.sources.sql.marks import SnapshotMark
 from odi_assets.state.backend import StateBackend
@@ -131,11 +133,10 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     if not changes and _still_measures(node, start):
         return None
     marks, reads = dict[str, Mark](), list[PlannedRead]()
-    names, committed = _former_names(node, start), committed_as(fence, start.hwm, target)
-    loaded = {} if committed is None else committed.remembered
+    names, facts = _former_names(node, start), facts_of(fence, start.hwm, target)
     for source in node.sources:
         if source.name in names:
-            mark, read, words = _mark_now(node, source, names[source.name], start, loaded, spark)
+            mark, read, words = _mark_now(node, source, names[source.name], start, facts, spark)
             changes += words
             marks |= {} if mark is None else {source.name: replace(mark, measures=source.identity)}
             reads += [] if read is None else [read]
@@ -321,13 +322,13 @@ def _former_names(node: Node, start: Start) -> dict[str, str]:
 
 
 def _mark_now(
-    node: Node, source: Source, name: str, start: Start, loaded: Mapping[str, Mapping[str, Any]], spark: Session
+    node: Node, source: Source, name: str, start: Start, facts: CommitFacts | None, spark: Session
 ) -> tuple[Mark | None, PlannedRead | None, list[str]]:
     """The mark of a source as it is followed now, the read that found it, if any, and what changed, in words.
 
     Args:
         name: the name under which the HWM keeps its mark.
-        loaded: by such a name, what the commit of the HWM remembers beside it.
+        facts: of the commit that set the HWM.
     """
     measures = start.origin.measures if start.origin is not None else {}
     then = measures.get(name)
@@ -340,25 +341,26 @@ def _mark_now(
     changes = [f"{source.label} {text}" for text in words if text is not None]
     ordered_alike = then is None or same_order(then, source.identity)
     # Whatever else the commit remembers was found with the former definition.
-    kept_facts = loaded.get(name, {})
+    kept_facts = _kept_facts(facts, name)
     ties = {part: kept for part, kept in kept_facts.items() if part in ("ties", "tied_by")}
     began = {part: kept for part, kept in kept_facts.items() if part == "began_at"} if ordered_alike else {}
     if ordered_alike and (source.identity.reading or {}).get("ties"):
-        tied = source.with_ties(source.mark(value, ties | began), spark())
+        tied = with_ties(source, source.mark(value, ties | began), spark)
         return tied, None, [*changes, "rows that are tied with the HWM count as loaded, but for those known to be new"]
     if then is None or not changes:
         return source.mark(value, began), None, changes
     if ordered_alike and not isinstance(source.increment, FilesIncrement):
         return source.mark(value, began), None, changes
+    load = FormerLoad(then, value, ties, _position_read_out(facts, name), moved)
     if ordered_alike:
         with remedies_named(node):
             read = source.moved_here(source.mark(value, {}), then)
         if read is not None:
             return source.wrapped_mark(read.after, value), read, [*changes, read.summary]
-        changes += require_all_loaded(node, source, then, value, ties, spark)
+        changes += require_all_loaded(node, source, load, spark)
     else:
         try:
-            changes += require_all_loaded(node, source, then, value, ties, spark)
+            changes += require_all_loaded(node, source, load, spark)
         except NoCursorColumnError as error:
             return renamed(node, source, then, value, kept_facts, error, spark)
         if "rows" in (then.reading or {}):
@@ -366,6 +368,18 @@ def _mark_now(
         if leaves_out_nulls(then):
             changes.append(f"{source.label}: rows without a cursor count as loaded")
     return _counted_as_loaded(node, source, value, changes, spark)
+
+
+def _kept_facts(facts: CommitFacts | None, name: str) -> Mapping[str, Any]:
+    """What the commit of an HWM remembers beside a mark."""
+    kept: Mapping[str, Any] = {} if facts is None or facts.hwm is None else facts.hwm.remembered.get(name, {})
+    return kept
+
+
+def _position_read_out(facts: CommitFacts | None, name: str) -> Position | None:
+    """Where a source stood when all of it was loaded: no row of it was held. None if that is not known."""
+    is_read_out = facts is not None and "seen" in _kept_facts(facts, name)
+    return (facts.positions or {}).get(name) if facts is not None and is_read_out else None
 
 
 def _counted_as_loaded(

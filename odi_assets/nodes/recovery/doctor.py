@@ -171,7 +171,7 @@ def _hwm(node: Node, state: StateBackend, start: Start, target: TableHandle) -> 
             node.key,
             Kind.TABLE_BEHIND,
             f"state says it was loaded up to {hwm_text(entry.value)}; its table {why}",
-            _ways_back(node),
+            _ways_back(node, target),
         )
     elif entry is not None:
         yield from _set_by_hand(node, entry, target)
@@ -240,11 +240,14 @@ def _set_by_hand(node: Node, entry: HwmEntry, target: TableHandle) -> Iterator[D
     )
 
 
-def _ways_back(node: Node) -> str:
+def _ways_back(node: Node, target: TableHandle) -> str:
     """What to do about a table that is behind its state. A change log with a gap is no way on."""
+    back = (
+        f"odi state rewind {node} --list" if target.exists else "put back the table, or `write.path`, if it was edited"
+    )
     if node.captures:
-        return f"odi run {node.command} --full-refresh --yes, or odi state rewind {node} --list"
-    return f"odi run {node.command} --full-refresh, or odi state rewind {node} --list, or odi state accept {node}"
+        return f"odi run {node.command} --full-refresh --yes, or {back}"
+    return f"odi run {node.command} --full-refresh, or {back}, or odi state accept {node}"
 
 
 def _history(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from odi_assets.config.models import StatefulIncrement
 from odi_assets.errors import IdentityMismatchError, IncrementError, NoCursorColumnError
 from odi_assets.nodes.node import Node
+from odi_assets.sources.errors import read_errors_named
 from odi_assets.sources.marks import Identity, Mark, hwm_text
 from odi_assets.sources.reading import same_cursor
 from odi_assets.sources.reads import PlannedRead, UnresolvedRead
+from odi_assets.sources.snapshot import SourceSnapshot
 from odi_assets.sources.source import Source
 
 if TYPE_CHECKING:
@@ -50,7 +53,7 @@ def renamed(
         kept = {part: fact for part, fact in facts.items() if part in ("ties", "tied_by", "began_at")}
         mark = unwaited.mark(_by_new_names(source.unmarked(value), names), kept)
         if (now.reading or {}).get("ties"):
-            mark = unwaited.with_ties(mark, spark())
+            mark = with_ties(unwaited, mark, spark)
         further = resolved(unwaited.plan(mark), spark)
     except IncrementError as reason:
         raise IdentityMismatchError(
@@ -109,5 +112,26 @@ def _by_new_names(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def resolved(read: PlannedRead, spark: Session) -> PlannedRead:
-    """What is read, once the source was asked."""
-    return read.resolve(spark()) if isinstance(read, UnresolvedRead) else read
+    """What is read, once the source was asked.
+
+    Raises:
+        SourceError: Spark cannot read it.
+    """
+    if not isinstance(read, UnresolvedRead):
+        return read
+    with _read_errors(read.snapshot):
+        return read.resolve(spark())
+
+
+def with_ties(source: Source, mark: Mark, spark: Session) -> Mark:
+    """``mark`` as :meth:`Source.with_ties` has it.
+
+    Raises:
+        SourceError: Spark cannot read the source.
+    """
+    with _read_errors(source.snapshot()):
+        return source.with_ties(mark, spark())
+
+
+def _read_errors(snapshot: SourceSnapshot) -> AbstractContextManager[None]:
+    return read_errors_named(snapshot.label, [snapshot.read_error])

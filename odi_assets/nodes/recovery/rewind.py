@@ -30,6 +30,7 @@ from odi_assets.nodes.mark import NodeMark, mark_text
 from odi_assets.nodes.node import Node, app_id, app_ids
 from odi_assets.nodes.planning.identity import unmarked_rows
 from odi_assets.nodes.planning.target_check import ForeignChange, rows_removed_since, what_is_behind
+from odi_assets.nodes.planning.writers import require_written_by_itself
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.rewind_log import require_log_kept
 from odi_assets.nodes.recovery.table_versions import Choice
@@ -123,6 +124,7 @@ def plan_rewind(
 
     Raises:
         ConfigError: there is no such node, or no such version of its table.
+        IdentityMismatchError: another node wrote its table.
         StateError: the HWM of that version is not known any more; or the server has let go the log that a capture
             would read once more.
         SourceError: the server of a capture cannot be reached.
@@ -174,6 +176,7 @@ def _follow(
     limits = {str(above): version for above, version in reached.items() if above in project.graph.upstream(key)}
     version = _last_unaffected(handle, key, limits)
     node = Node.of(project, key)
+    require_written_by_itself(node, handle)
     if version == handle.version and not node.kind.is_ahead_of_table(node):
         left[key] = "read nothing of what is undone"
     elif version is None:
@@ -192,6 +195,7 @@ def _follow(
 def _table_of(project: Project, key: NodeKey) -> TableHandle:
     handle = TableHandle.open(project.target(key))
     if handle.exists:
+        require_written_by_itself(Node.of(project, key), handle)
         return handle
     raise TableError(
         f"{key} has no table at {handle.location.uri}, so there is nothing to go back to",

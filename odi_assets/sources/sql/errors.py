@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from odi_assets.errors import IncrementError, SourceError
+from odi_assets.errors import IncrementError, NothingThereError, SourceError
 from odi_assets.sources.sql.dialects import Dialect, Mysql, Postgres, Unordered
 
 _LONGEST = 400
@@ -23,10 +23,11 @@ class _Failure:
     pattern: re.Pattern[str]
     what: str
     fix: str
+    error: type[SourceError]
 
 
-def _failure(pattern: str, what: str, fix: str) -> _Failure:
-    return _Failure(re.compile(pattern, re.IGNORECASE), what, fix)
+def _failure(pattern: str, what: str, fix: str, error: type[SourceError] = SourceError) -> _Failure:
+    return _Failure(re.compile(pattern, re.IGNORECASE), what, fix, error)
 
 
 _FAILURES = (
@@ -102,6 +103,7 @@ _FAILURES = (
         "there is no such table",
         "check `table`, with its schema, or the query; if it was renamed in the database, write its name there, and "
         "odi state adopt NODE goes on with the mark",
+        NothingThereError,
     ),
     _failure(
         r"could not identify an ordering operator|operator does not exist",
@@ -244,7 +246,7 @@ def database_error(text: str, dialect: Dialect, label: str) -> SourceError:
         if failure.pattern.search(text):
             names = {"uri": dialect.uri, "driver": dialect.driver_class, "package": dialect.package}
             what = f"{failure.what.format(**names)}: {_telling(shown, failure.pattern)}"
-            return SourceError(f"{label}: {what}", fix=failure.fix.format(**names), label=label)
+            return failure.error(f"{label}: {what}", fix=failure.fix.format(**names), label=label)
     return SourceError(f"{label} cannot be read: {shown[:_LONGEST]}", fix="see what the database says", label=label)
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import StateError, TargetBehindStateError
 from odi_assets.nodes.planning.planner import plan_node
+from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery import table_versions as points
 from odi_assets.nodes.recovery.accept import accept
 from odi_assets.nodes.recovery.doctor import Kind, examine
@@ -102,8 +103,8 @@ def test_a_table_behind_its_state_is_refused_and_a_full_refresh_or_acceptance_le
         box.run("raw")
     for remedy in ("--full-refresh", "odi state accept p.raw"):
         assert remedy in str(raised.value)
-    # Where every version has lost files, there is none to go back to.
-    assert ("odi state rewind p.raw" in str(raised.value)) == (way != "vacuumed")
+    # Where there is no table, or every version has lost files, there is none to go back to.
+    assert ("odi state rewind p.raw" in str(raised.value)) == (way not in ("vacuumed", "dropped"))
     (found,) = examine(box.project, box.state, [RAW])[:1]
     assert found.kind is (Kind.FILES_MISSING if way == "vacuumed" else Kind.TABLE_BEHIND)
     assert message in found.message or way == "vacuumed"
@@ -202,8 +203,29 @@ def test_a_table_that_is_not_there_has_to_come_back_before_it_is_rewound(box: Sa
     with pytest.raises(TargetBehindStateError, match="or rewind: put the table and its HWM back together"):
         box.plan("raw")
     drop(box)
-    with pytest.raises(TargetBehindStateError, match="or rewind: once the table is back from a copy, go on there"):
+    with pytest.raises(
+        TargetBehindStateError,
+        match=r"; or put the table back from a copy, or `write\.path`, if it was edited; or accept",
+    ):
         box.plan("raw")
+
+
+def test_a_path_that_was_edited_is_named_with_the_table_that_is_there_still(box: Sandbox) -> None:
+    file = box.root / "odibi.yaml"
+    was = file.read_text("utf-8")
+    file.write_text(was.replace("path: raw, mode", "path: row, mode"), "utf-8")
+    edited = Sandbox.__new__(Sandbox)
+    edited.__dict__ |= {**vars(box), "project": Project.load(file)}
+    message = (
+        rf"version 1 of the table at {uri(box)} held; the table at {box.root}/lake/row does not exist\n"
+        r".*put `write\.path` back, where that table was; or reset"
+    )
+    with pytest.raises(TargetBehindStateError, match=message):
+        edited.plan("raw")
+    (found,) = examine(edited.project, edited.state, [RAW])[:1]
+    assert "write.path" in found.remedy
+    assert "--list" not in found.remedy
+    assert box.plan("raw").nothing_new
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

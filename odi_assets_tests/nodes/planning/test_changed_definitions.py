@@ -399,6 +399,30 @@ def test_each_input_keeps_its_own_mark_whatever_it_is_called(tmp_path: Path, spa
     assert ids(box, "both") == [100, 5, 6]
 
 
+def test_queries_of_a_union_may_change_places_and_not_what_makes_their_keys(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    of = "SELECT id, day, '{}' AS side FROM {}".format
+    sql = f"{of('x', 'a')} UNION ALL {of('y', 'b')}"
+    box = Sandbox(
+        tmp_path,
+        spark,
+        TWO.replace("SELECT * FROM a UNION ALL SELECT * FROM b", sql).replace("[day]", "[day, side]"),
+    )
+    for folder in "12":
+        box.land(f"{folder}/1.csv", ["id,day", f"{folder},x"])
+    for node in ("one", "two", "both"):
+        box.run(node)
+    exchanged = f"{of('y', 'b')} UNION ALL {of('x', 'a')}"
+    redefine(box, (sql, exchanged))
+    box.land("2/2.csv", ["id,day", "6,y"])
+    box.run("two")
+    assert box.run("both").rows_written == 1
+    assert ids(box, "both") == [1, 2, 6]
+    redefine(box, (exchanged, f"{of('x', 'b')} UNION ALL {of('y', 'a')}"))
+    stops(box, "both", "`side` was 'y' or 'x' and is 'x' or 'y' now")
+
+
 # -- what is the same stays the same -----------------------------------------------------------------------------------
 
 
