@@ -13,6 +13,8 @@ from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
+from odi_assets.util.words import counted
+
 MOST = 2**30 - 1
 """The length of values that may have any."""
 _EXACT = Context(prec=80)
@@ -72,7 +74,7 @@ def look_of(name: str) -> str:
     """How texts of a type's values look, in words. Types of one look give equal values equal texts."""
     digits = digits_of(name)[0]
     if name.startswith("decimal") and digits:
-        return f"a number with {'any number of' if digits >= MOST else digits} digits after the point"
+        return f"a number with {'digits' if digits >= MOST else counted(digits, 'digit')} after the point"
     if name.startswith("decimal") or name in _WHOLE:
         return "a whole number"
     return f"of the type {name}"
