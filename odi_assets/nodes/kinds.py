@@ -40,8 +40,7 @@ PLACES = {
     "stream": "odi_assets.streams.kind:StreamKind",
     "document": "odi_assets.documents.gate.source:driven",
     "store": "odi_assets.store.node_store:open_node_store",
-    "store of a commit": "odi_assets.store.node_store:require_store",
-    "store of a plan": "odi_assets.store.node_store:require_store_of",
+    "named store": "odi_assets.store.node_store:require_named",
 }
 """By name, where a wing of the core is: its module, and what the core asks of it."""
 
@@ -312,12 +311,9 @@ def open_node_store(plan: NodePlan) -> OpenedStore:
 
 def require_store(node: Node, target: TableHandle) -> None:
     """Raises StateError if the state store that the newest commit of the node's table names is not there."""
-    load_place("store of a commit")(node, target)
-
-
-def require_store_of(plan: NodePlan) -> None:
-    """Raises StateError if the state store that a run of the plan opens is not there."""
-    load_place("store of a plan")(plan)
+    stamp = next(iter(target.stamps()), None)
+    if stamp is not None and stamp.facts.get("store"):
+        load_place("named store")(node, stamp.facts["store"])
 
 
 def load_place(name: str) -> Any:

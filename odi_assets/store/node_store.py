@@ -65,26 +65,14 @@ def open_node_store(plan: NodePlan) -> NodeStore:
             f"odi run {node.command} --full-refresh",
             node=str(node),
         )
-    facts = None if _starts_over(plan) else _facts(plan.target)
+    starts_over = plan.request.full_refresh or (bool(node.following) and plan.start.hwm is None)
+    facts = None if starts_over else _facts(plan.target)
     return NodeStore(str(node), StagedStore(_provider(node, facts), Named.from_json(facts) if facts else None))
 
 
-def require_store(node: Node, target: TableHandle) -> None:
-    """Raises StateError if the store that the node's newest commit names is not where its next run looks for it."""
-    stamp = next(iter(target.stamps()), None)
-    if stamp is not None and stamp.facts.get("store"):
-        facts = stamp.facts["store"]
-        require_there(_provider(node, facts), Named.from_json(facts))
-
-
-def require_store_of(plan: NodePlan) -> None:
-    """The same of the store that a run of ``plan`` opens."""
-    if not _starts_over(plan) and not plan.request.is_bounded:
-        require_store(plan.node, plan.target)
-
-
-def _starts_over(plan: NodePlan) -> bool:
-    return plan.request.full_refresh or (bool(plan.node.following) and plan.start.hwm is None)
+def require_named(node: Node, facts: Mapping[str, Any]) -> None:
+    """Raises StateError if the store that a commit of the node names is not where its next run looks for it."""
+    require_there(_provider(node, facts), Named.from_json(facts))
 
 
 def _provider(node: Node, facts: Mapping[str, Any] | None) -> StateStoreProvider:

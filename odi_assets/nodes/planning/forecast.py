@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from odi_assets.config.graph import NodeKey
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import OdiError
-from odi_assets.nodes.kinds import require_store_of
+from odi_assets.nodes.kinds import require_store
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.apply import AppliedLogs
 from odi_assets.nodes.planning.known_rows import require_known_rows
@@ -150,8 +150,8 @@ def _forecast(
         try:
             # Nobody was asked: such a run comes without a mark.
             require_consent(replace(plan, request=request), plan.losses)
-            if not plan.nothing_new:
-                require_store_of(plan)
+            if not (plan.nothing_new or request.is_bounded or (plan.node.following and plan.start.hwm is None)):
+                require_store(plan.node, plan.target)
         except OdiError as error:
             return Forecast(key, "error", plan.summary, plan, error=error)
     gains = [node_forecast.bytes for node_forecast in writing]
