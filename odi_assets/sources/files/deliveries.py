@@ -49,7 +49,7 @@ _FIXES = {
     "packed": "land the file again, whole, under a name that says how it is packed, with nothing behind its end",
     "name": "give it that end, or land it as it was before it was packed",
     "quote": FIX_OF_QUOTES,
-    "names": "give each column a name of its own, and land the file again",
+    "names": "correct the names in the header, each for one column, and land the file again",
     "deep": "land it with values that are nested less deeply; or set `read.rescued: COLUMN`, which keeps such lines",
     "capitals": "write the key in one way; or, if it is part of a column, make the column a STRING in `read.schema`, "
     "which keeps it as it is written",

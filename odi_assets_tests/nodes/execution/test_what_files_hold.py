@@ -126,6 +126,11 @@ def test_two_columns_of_one_name_stop_the_run(tmp_path: Path, spark: SparkSessio
     assert len(landed(tmp_path / "empty", spark, read, "id,,\n1,a,b\n").load()) == 1
 
 
+def test_a_name_of_a_header_that_holds_nul_is_named_with_its_file(tmp_path: Path, spark: SparkSession) -> None:
+    read = 'format: csv, options: {header: "true", inferSchema: "true"}'
+    stop(tmp_path, spark, read, "\0\0\0id,t\n1,a\n", r"a\.x:1 cannot be read: a name in its header holds the character")
+
+
 def test_a_blank_behind_a_closing_quote_stops_the_run(tmp_path: Path, spark: SparkSession) -> None:
     for more in ("", ", rescued: rest"):
         stop(tmp_path, spark, CSV + more, 'id,v\n1,"a" \n', r"a\.x:2 cannot be read: a value goes on behind its clos")

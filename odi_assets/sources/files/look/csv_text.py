@@ -57,7 +57,7 @@ def csv_look(options: Mapping[str, str], remote: Mapping[str, Any] | None) -> Ca
                 first = _first_row(block.data, separator, how)
                 is_single = len(first) == 1
                 if has_header:
-                    _require_names_once(block, first)
+                    _require_usable_names(block, first)
             if not is_multi_line:
                 _require_no_lost_row(block, separator, bool(is_single))
             elif "linesep" not in by_name:
@@ -102,13 +102,17 @@ def _first_row(data: bytes, separator: str, how: Mapping[str, Any]) -> list[str]
     return next(csv.reader(_lines(text), **{**how, "strict": False}))
 
 
-def _require_names_once(block: Block, header: Sequence[str]) -> None:
-    """Raises Fault if two columns have one name, capitals aside: Spark would give both of them others."""
+def _require_usable_names(block: Block, header: Sequence[str]) -> None:
+    """Raises Fault if two columns have one name, capitals aside, for which Spark would give both of them others; or if
+    a name holds what no table's may."""
     names = [name.lower() for name in header if name]
+    above = block.data[: len(block.data) - len(block.data.lstrip(_BLANKS))]
     twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
-    if twice is not None:
-        above = block.data[: len(block.data) - len(block.data.lstrip(_BLANKS))]
-        raise Fault(block.line + above.count(b"\n"), f"two columns of the header are called `{twice}`", "names")
+    why = None if twice is None else f"two columns of the header are called `{twice}`"
+    if any("\0" in name for name in names) or b"\0" in above.rpartition(b"\n")[2]:
+        why = "a name in its header holds the character NUL, which no table takes"
+    if why is not None:
+        raise Fault(block.line + above.count(b"\n"), why, "names")
 
 
 def _require_no_lost_row(block: Block, separator: str, is_single: bool) -> None:
