@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import TableNotFoundError
 
 from benchmarks.change_sweep.birth import BY_COLUMN
 from benchmarks.change_sweep.changes.change import Change, a_reader
@@ -158,10 +159,8 @@ def restore_source(world: World, draw: random.Random) -> str | None:
     if not found:
         return None
     path = draw.choice(found)
-    table = DeltaTable(str(path))
-    version = draw.randrange(table.version())
-    table.restore(version)
-    return f"restore {path.name} to version {version}" + _go_on(world, path, draw)
+    version = _restored(path, draw)
+    return None if version is None else f"restore {path.name} to version {version}" + _go_on(world, path, draw)
 
 
 def restore_target(world: World, draw: random.Random) -> str | None:
@@ -170,10 +169,19 @@ def restore_target(world: World, draw: random.Random) -> str | None:
     if not found:
         return None
     path = draw.choice(found)
+    version = _restored(path, draw)
+    return None if version is None else f"somebody restores {path.name} to version {version}"
+
+
+def _restored(path: Path, draw: random.Random) -> int | None:
+    """The earlier version that a table is put back to; None if its log does not have the one that was drawn."""
     table = DeltaTable(str(path))
     version = draw.randrange(table.version())
-    table.restore(version)
-    return f"somebody restores {path.name} to version {version}"
+    try:
+        table.restore(version)
+    except TableNotFoundError:
+        return None
+    return version
 
 
 def compact(world: World, draw: random.Random) -> str | None:
