@@ -399,8 +399,8 @@ def _difference(
     lost = sorted((wanted | (set(loaded) if mode != "overwrite" else set())) - counts.keys())
     if mode in ("append", "partition_overwrite") and then["write"]["mode"] in ("upsert", "append_once"):
         lost = sorted(set(lost) & wanted)
-    if mode == "partition_overwrite":
-        # A partition that is made again has no row from below the beginning.
+    if mode in ("overwrite", "partition_overwrite"):
+        # What is made again has no row from below the beginning.
         lost = sorted(set(lost) - {fact.uid for fact in world.facts if is_below_start(fact, node)} - elsewhere)
     return f"rows {lost} are missing" if lost else None
 

@@ -84,7 +84,10 @@ def _kept(
         text = f"{what} left the state when the watermark reached {time_text(until)}, in a batch no longer known"
         return RowFate(fate=KeyVerdict.EXPIRED, text=text, watermark=until, **known)
     reached = int(fates.removed_at_ms[index])
-    text = f"{what} left the state in batch {first}: its watermark {watermark_text(reached)} had "
+    gone = f"left the state in batch {first}: its watermark"
+    if first == read_in(rows, index):
+        gone = f"was never kept in the state: by the end of batch {first}, which read it, the watermark"
+    text = f"{what} {gone} {watermark_text(reached)} had "
     text += f"{'passed' if query_input.passed_by_ms else 'reached'} {time_text(until)}"
     return RowFate(fate=KeyVerdict.EXPIRED, text=text, batch=first, watermark=moment(reached), **known)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from odi_assets.checkpoints.verdict import judge
 from odi_assets.connections.location import Location
 from odi_assets.delta.history import CommittedStamp
 from odi_assets.delta.table import TableHandle
@@ -79,7 +80,7 @@ def plan_checkpoint(node: Node, before: TableHandle) -> CheckpointRewind:
 
     Raises:
         ConfigError: that version has no batch of the node.
-        CheckpointError: no checkpoint holds its batch (any more).
+        CheckpointError: no checkpoint holds its batch (any more), or the state after it cannot be rebuilt.
     """
     now = TableHandle.open(node.target.location)
     facts = batch_at(node, now, int(before.version or 0))
@@ -90,20 +91,44 @@ def plan_checkpoint(node: Node, before: TableHandle) -> CheckpointRewind:
             "--full-refresh",
             node=str(node),
         )
-    checkpoint = checkpoint_named(node, facts.checkpoint)
+    checkpoint, damage = checkpoint_named(node, facts.checkpoint), None
     for source in (checkpoint, *CheckpointFolder(checkpoint).copies()):
         log = ProgressLog(source)
         planned = log.batch(facts.batch) if facts.batch in log.committed() else None
         # A batch of the same files may be of another branch, which was computed under another definition.
         is_branch = planned is not None and facts.planned_ms in (0, planned.planned_ms)
         if planned is not None and is_branch and (planned.query, planned.offsets) == (facts.query, facts.offsets):
-            return CheckpointRewind(facts, stream_marks(node, now).last, checkpoint, source)
+            of_source = _damage(node, source, facts.batch)
+            if of_source is None:
+                return CheckpointRewind(facts, stream_marks(node, now).last, checkpoint, source)
+            damage = damage or of_source
+    if damage is not None:
+        raise damage
     held = ProgressLog(checkpoint).committed()
     holds = f"it holds batches {held[0]} to {held[-1]}" if held else "it holds no batch"
     raise CheckpointError(
         f"{node}: its checkpoint does not hold batch {facts.batch} (any more): {holds} ({checkpoint.uri})",
         fix=f"choose a batch that it holds (`retain_batches` says how many are kept); or start over: odi run "
         f"{node.command} --full-refresh",
+        node=str(node),
+        path=checkpoint.uri,
+    )
+
+
+def _damage(node: Node, checkpoint: Location, batch: int) -> CheckpointError | None:
+    """Why a query could not go on after a batch of a checkpoint; None if it can, or if the checkpoint is in a store."""
+    if not checkpoint.is_local:
+        return None
+    files = judge(checkpoint.local_path).files
+    if batch in files.readable:
+        return None
+    before, fault = [number for number in files.readable if number < batch], files.lost.get(batch)
+    why = "" if fault is None else f": {fault.path} {fault.fault}"
+    way = f"go back further: odi state rewind {node} --to-batch {before[-1]}; or " if before else ""
+    return CheckpointError(
+        f"{node}: the state after batch {batch} cannot be rebuilt from {checkpoint.uri}{why}",
+        fix=f"{way}put the file back from a copy (`odi checkpoint files {node}` names all that are damaged); or start "
+        f"over: odi run {node.command} --full-refresh",
         node=str(node),
         path=checkpoint.uri,
     )

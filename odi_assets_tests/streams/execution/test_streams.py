@@ -556,6 +556,32 @@ def test_an_older_copy_of_the_checkpoint(plain: Sandbox, tmp_path: Path) -> None
     assert ids(plain, "events") == ["a", "b", "c", "d", "e"]
 
 
+def test_a_stream_goes_back_to_no_batch_whose_state_is_damaged(tmp_path: Path, spark: SparkSession) -> None:
+    sums = """
+    - pipeline: p
+      nodes:
+      - name: sums
+        read: {connection: landing, format: json, path: events/*.json, schema: "id STRING, at TIMESTAMP, n INT"}
+        stream: {inputs: {df: {max_files_per_batch: 1}}, output_mode: update, state_partitions: 1}
+        transform: {sql: "SELECT id, sum(n) AS n FROM df GROUP BY id"}
+        write: {connection: lake, path: sums, mode: upsert, keys: [id]}
+    """
+    box, state = Sandbox(tmp_path, spark, sums), tmp_path / "lake/sums/_odi_stream/state/0/0"
+    for number in range(4):
+        box.land(f"events/{number}.json", [event("a", number, n=10**number)])
+    box.run("sums")
+    (changes,) = state.glob("2.*")
+    changes.write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"the state after batch 2 cannot be rebuilt .*state/0/0/2\.") as stopped:
+        rewind(box, "sums", 2)
+    assert "odi state rewind p.sums --to-batch 0" in str(stopped.value.fix)
+    assert [tuple(row) for row in box.rows("sums")] == [("a", 1111)]
+    rewind(box, "sums", 0)
+    assert [tuple(row) for row in box.rows("sums")] == [("a", 1)]
+    box.run("sums")
+    assert [tuple(row) for row in box.rows("sums")] == [("a", 1111)]
+
+
 def test_the_same_number_with_other_rows_is_another_batch(plain: Sandbox, tmp_path: Path) -> None:
     """An older copy went on elsewhere: its batch 2 has the number of that in the table, and other files."""
     checkpoint = tmp_path / CHECKPOINT
