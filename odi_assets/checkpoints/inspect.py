@@ -389,9 +389,11 @@ def torn_descriptions(root: Path) -> dict[str, str]:
 
 def missing_descriptions(root: Path) -> list[str]:
     """The descriptions of stateful operators and of their stores that are gone and that the next batch writes again:
-    their paths below the checkpoint."""
-    missing = []
+    their paths below the checkpoint. See :func:`torn_descriptions` for torn ones."""
+    missing, torn_files = [], torn_descriptions(root)
     for number, folder in sorted(numbered_files(root / "state").items()):
+        if f"state/{number}/_metadata/metadata" in torn_files:
+            continue
         operator = read_operator(folder, number)
         if not operator.stores:
             missing.append(folder / "_metadata" / "metadata")

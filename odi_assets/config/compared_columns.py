@@ -15,11 +15,12 @@ from odi_assets.config.models import (
     RollingWindowIncrement,
     StatefulIncrement,
 )
-from odi_assets.config.sql_columns import ColumnDefinition, definitions, plain_definition
+from odi_assets.config.sql_columns import EITHER, ColumnDefinition, definitions, plain_definition
 
 _READ = "df"
 _CALL = re.compile(r"(\w+)\s*\(")
-_AS_TEXT = re.compile(r"\bas\s+(string|varchar|char|binary)\b|::|\|\|", re.IGNORECASE)
+_AS_TEXT = re.compile(rf"\bas\s+(string|varchar|char|binary)\b|::|\|\||\bcase\b|{EITHER}", re.IGNORECASE)
+"""What makes a text of a value, or may: the other branch of a CASE or query of a UNION may be a text."""
 _OF_VALUES = re.compile(
     "abs|cast|ceil|date|date_format|date_trunc|day|dayofmonth|floor|hour|last_day|month|quarter|to_date|trunc|try_cast|year"
 )

@@ -12,11 +12,11 @@ from prometheus_client.registry import Collector
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.errors import OdiError
+from odi_assets.nodes.history.capture_lag import lag_of
 from odi_assets.nodes.history.freshness import freshness_of
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.forecast import Forecast, forecasts
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.capture_lag import lag_of
 from odi_assets.nodes.request import RunRequest
 from odi_assets.nodes.result import REWIND
 from odi_assets.state.backend import StateBackend

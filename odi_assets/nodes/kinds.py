@@ -310,10 +310,11 @@ def open_node_store(plan: NodePlan) -> OpenedStore:
 
 
 def require_store(node: Node, target: TableHandle) -> None:
-    """Raises StateError if the state store that the newest commit of the node's table names is not there."""
-    stamp = next(iter(target.stamps()), None)
-    if stamp is not None and stamp.facts.get("store"):
-        load_place("named store")(node, stamp.facts["store"])
+    """Raises StateError if the state store that belongs to the rows of the node's table is not there. Parts of a node
+    have none."""
+    facts = next((stamp.facts for stamp in target.stamps() if not stamp.facts.get("bounds")), {})
+    if facts.get("store") or facts.get("rewound_to") is not None:
+        load_place("named store")(node, target)
 
 
 def load_place(name: str) -> Any:

@@ -10,6 +10,7 @@ from odi_assets.delta.damage import file_system
 from odi_assets.delta.errors import STORE
 from odi_assets.delta.history import commit_digest
 from odi_assets.delta.table import TableHandle
+from odi_assets.errors import StateError
 from odi_assets.state.backend import StateBackend
 from odi_assets.state.delta.backend import CatalogStateBackend
 from odi_assets.state.local.backend import LocalJSONStateBackend
@@ -42,15 +43,29 @@ class StoreCopy:
         before it is whole finds an earlier version.
 
         Raises:
-            StateError: a file cannot be read or written.
+            StateError: a file cannot be read or written, or the copy went on meanwhile.
         """
-        with TableHandle(self.target, None, STORE).calls("copying a state store"):
-            source = file_system(self.source)
-            there = {file.path for file in _files(file_system(self.target))} if self._is_begun else set()
-            names = [file.path for file in _files(source) if file.path not in there]
-            for name in sorted(names, key=lambda name: ("_delta_log/" in name, name)):
-                with source.open_input_stream(name) as stream:
-                    _write(self.target.child(name), stream.read())
+        try:
+            with TableHandle(self.target, None, STORE).calls("copying a state store"):
+                if _effect(self.source, self.target) is not self.effect:
+                    raise FileExistsError(self.target.uri)
+                self._copy()
+        except StateError as error:
+            if not isinstance(error.__cause__, FileExistsError):
+                raise
+            raise StateError(
+                f"the state store at {self.target.uri} was written by somebody else while it was copied",
+                fix="nothing there was replaced; see that no run uses it, and run the same command again",
+                uri=self.target.uri,
+            ) from error
+
+    def _copy(self) -> None:
+        source = file_system(self.source)
+        there = {file.path for file in _files(file_system(self.target))} if self._is_begun else set()
+        names = [file.path for file in _files(source) if file.path not in there]
+        for name in sorted(names, key=lambda name: ("_delta_log/" in name, name)):
+            with source.open_input_stream(name) as stream:
+                _write(self.target.child(name), stream.read())
 
     @property
     def _is_begun(self) -> bool:
@@ -58,11 +73,18 @@ class StoreCopy:
 
 
 def _write(place: Location, contents: bytes) -> None:
-    """Write a file, whole or not at all. Object stores show no incomplete upload."""
+    """Write a new file, whole or not at all. Object stores show no incomplete upload.
+
+    Raises:
+        FileExistsError: there is one. In an object store, one may come between the look and the upload.
+    """
     if place.is_local:
         place.local_path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(place.local_path, contents)
+        write_file(place.local_path, contents, is_new=True)
         return
+    filesystem, path = place.in_store()
+    if filesystem.exists(path):
+        raise FileExistsError(place.uri)
     with place.open("wb") as stream:
         stream.write(contents)
 

@@ -70,9 +70,11 @@ def open_node_store(plan: NodePlan) -> NodeStore:
     return NodeStore(str(node), StagedStore(_provider(node, facts), Named.from_json(facts) if facts else None))
 
 
-def require_named(node: Node, facts: Mapping[str, Any]) -> None:
-    """Raises StateError if the store that a commit of the node names is not where its next run looks for it."""
-    require_there(_provider(node, facts), Named.from_json(facts))
+def require_named(node: Node, target: TableHandle) -> None:
+    """Raises StateError if the store that the node's table names is not where its next run looks for it."""
+    facts = _facts(target)
+    if facts is not None:
+        require_there(_provider(node, facts), Named.from_json(facts))
 
 
 def _provider(node: Node, facts: Mapping[str, Any] | None) -> StateStoreProvider:

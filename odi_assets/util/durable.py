@@ -12,10 +12,14 @@ from pathlib import Path
 _AT_ONCE = 8
 
 
-def write_file(path: Path, contents: str | bytes) -> None:
+def write_file(path: Path, contents: str | bytes, *, is_new: bool = False) -> None:
     """Put text or bytes in the place of a file, whole, and on the disk. What a link leads to is replaced, not the link.
 
+    Args:
+        is_new: replace no file, whoever else writes there.
+
     Raises:
+        FileExistsError: with ``is_new``, there is one.
         OSError: the file cannot be written.
     """
     target = path.resolve()
@@ -29,10 +33,12 @@ def write_file(path: Path, contents: str | bytes) -> None:
             Path(name).chmod(target.stat().st_mode & 0o7777)
         else:
             Path(name).chmod(0o644)
-        Path(name).replace(target)
-    except BaseException:
+        if is_new:
+            os.link(name, target)
+        else:
+            Path(name).replace(target)
+    finally:
         Path(name).unlink(missing_ok=True)
-        raise
     sync_folder(target.parent)
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from odi_assets.errors import StateError
 from odi_assets.nodes.project import Project
 from odi_assets.state import LocalJSONStateBackend, StateBackend
 from odi_assets.store import StateStoreProvider
+from odi_assets.store.copies import copies_of_stores
 from odi_assets_tests.cli.conftest import Odi
 from odi_assets_tests.cli.shop import odi as odi_process
 from odi_assets_tests.state.test_runs_contract import run
@@ -183,3 +185,20 @@ def test_a_migration_takes_the_state_stores_of_nodes_along(odi: Odi, shop: Path)
     assert held(there) == {"a", "b", "c"}
     odi("state", "migrate", "--from", "laptop/state.json", "--into", "dev", "--yes")
     assert held("lake/system/stores/dev/shop.orders") == {"a", "b", "c"}
+
+
+def test_a_store_that_is_written_while_it_is_copied_is_left_alone(tmp_path: Path) -> None:
+    def put(folder: str, key: bytes) -> None:
+        provider = StateStoreProvider(str(tmp_path / folder / "stores" / "p.n"))
+        with provider.get_store(provider.latest_version()) as store:
+            store.put(key, b"seen")
+            store.commit()
+
+    source, target = (LocalJSONStateBackend(tmp_path / name / "state.json") for name in ("here", "there"))
+    put("here", b"a")
+    put("here", b"b")
+    (planned,) = copies_of_stores(source, target)
+    put("there", b"c")
+    with pytest.raises(StateError, match="was written by somebody else while it was copied"):
+        planned.apply()
+    assert set(StateStoreProvider(str(tmp_path / "there/stores/p.n")).latest()[1].items) == {b"c"}

@@ -24,11 +24,10 @@ from odi_assets.nodes.planning.start import Start, marks_in_state, marks_of, tab
 from odi_assets.nodes.planning.target_check import require_hwm_known, what_is_behind
 from odi_assets.nodes.planning.writers import require_own_quarantine
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.capture_lag import lag_found
 from odi_assets.nodes.recovery.files import files_beside, files_of_node, files_without_hwm
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, lasting, over
 from odi_assets.nodes.recovery.recover import find_recovery
-from odi_assets.nodes.recovery.slots import slots_found
+from odi_assets.nodes.recovery.slots import lag_found, slots_found
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.sources.marks import Mark, hwm_text
 from odi_assets.state.backend import StateBackend

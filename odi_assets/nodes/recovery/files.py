@@ -39,10 +39,6 @@ def files_of_node(node: Node, state: StateBackend, target: TableHandle, *, deep:
             ledger.read_parts(target.location, [LedgerPart(name, 0)], str(node))
         except IncrementError as error:
             yield Disagreement(node.key, Kind.DAMAGED, error.message, str(remedy_of(node, error.fix)))
-    try:
-        require_store(node, target)
-    except OdiError as error:
-        yield Disagreement(node.key, Kind.FILES_MISSING, error.message, str(remedy_of(node, error.fix)))
 
 
 def files_without_hwm(node: Node, target: TableHandle, *, deep: bool) -> Iterator[Disagreement]:
@@ -115,6 +111,10 @@ def _of_table(node: Node, target: TableHandle, *, deep: bool) -> Iterator[Disagr
             lost_text(target, lost),
             lost_remedy(node, target, lost),
         )
+    try:
+        require_store(node, target)
+    except OdiError as error:
+        yield Disagreement(node.key, Kind.FILES_MISSING, error.message, str(remedy_of(node, error.fix)))
     for path in dead_links(target) if deep and target.exists else ():
         text = f"{path} in {target.location.uri} is a link that leads nowhere: unused files cannot be deleted"
         yield Disagreement(node.key, Kind.DAMAGED, text, "remove the link, or put the file back from a copy")

@@ -1,4 +1,4 @@
-"""Slots of PostgreSQL that hold log which nobody may need."""
+"""What doctor finds of captures: how far they are behind their servers' logs, and slots that nobody may need."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.config.models import ServerConnection
 from odi_assets.errors import OdiError
 from odi_assets.nodes.commit_facts import HwmOrigin
+from odi_assets.nodes.history.capture_lag import lag_of
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import Disagreement, Kind
@@ -19,6 +20,19 @@ from odi_assets.sources.cdc.source import LogSource
 from odi_assets.sources.sql.dialects import Dialect, dialect_of
 from odi_assets.state.backend import StateBackend
 from odi_assets.util.words import counted
+
+
+def lag_found(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Disagreement]:
+    """The finding about a capture that is behind by more than its limit."""
+    try:
+        capture_lag = lag_of(project, state, key)
+    except OdiError:
+        # The looks at its source and its slot name it.
+        return
+    if capture_lag is not None and capture_lag.lag is not None and capture_lag.is_beyond:
+        command = Node.of(project, key).command
+        remedy = f"odi run {command}; or a greater `log.warn_lag` of the connection, if that is meant"
+        yield Disagreement(key, Kind.LOG_BEHIND, capture_lag.text, remedy)
 
 
 def slots_found(project: Project, state: StateBackend, keys: Sequence[NodeKey]) -> Iterator[Disagreement]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dagster as dg
 
 from odi_assets.config.graph import NodeKey
+from odi_assets.nodes.history.capture_lag import lag_of
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.capture_lag import lag_of
 from odi_assets.orchestration.naming import DagsterNames
 
 CHECK = "log_lag"

@@ -14,9 +14,9 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import OdiError
 from odi_assets.monitoring.alerts.outbox import wanted
+from odi_assets.nodes.history.capture_lag import lag_of
 from odi_assets.nodes.history.freshness import freshness_of
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.capture_lag import lag_of
 from odi_assets.orchestration.automation.source_lag import Watch
 from odi_assets.orchestration.metadata import UP_TO_DATE
 from odi_assets.orchestration.naming import DagsterNames

@@ -44,12 +44,11 @@ def why_stuck(node: Node, checkpoint: Location) -> str | None:
 
 def missing_description(checkpoint: Location) -> str | None:
     """A description of the state of a checkpoint of this machine that is gone, without which its query goes on."""
-    try:
-        missing = missing_descriptions(checkpoint.local_path) if checkpoint.is_local else []
-    except CheckpointError:
-        # Of a query that runs, files come and go.
+    if not checkpoint.is_local:
         return None
-    return next(iter(missing), None)
+    # A query that starts writes them one after the other.
+    missing, again = missing_descriptions(checkpoint.local_path), missing_descriptions(checkpoint.local_path)
+    return next((path for path in missing if path in again), None)
 
 
 def _operators(node: Node) -> frozenset[int]:

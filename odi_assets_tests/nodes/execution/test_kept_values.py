@@ -24,6 +24,7 @@ KEYS = {
     "CAST(src AS STRING)": True,
     "concat('n', src)": True,
     "md5(CAST(src AS STRING))": True,
+    "CASE WHEN id < 0 THEN 'none' ELSE src END": True,
     "CAST(src AS INT)": False,
 }
 """Each with whether it depends on how a text of the value looks."""

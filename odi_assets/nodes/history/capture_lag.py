@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import OdiError
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.start import table_and_start
 from odi_assets.nodes.project import Project
-from odi_assets.nodes.recovery.findings import Disagreement, Kind
 from odi_assets.nodes.remedies import remedies_named
 from odi_assets.sources.cdc.lag import CapturedLog, LogLag
 from odi_assets.sources.cdc.mark import CaptureMark
@@ -67,16 +65,3 @@ def lag_of(project: Project, state: StateBackend, key: NodeKey) -> CaptureLag | 
     with remedies_named(node):
         lag = source.lag(CaptureMark.of(start.hwm.value, source.label))
     return CaptureLag(lag, source.slot, source.warn_lag)
-
-
-def lag_found(project: Project, state: StateBackend, key: NodeKey) -> Iterator[Disagreement]:
-    """The finding about a capture that is behind by more than its limit."""
-    try:
-        capture_lag = lag_of(project, state, key)
-    except OdiError:
-        # The look at its slot names it.
-        return
-    if capture_lag is not None and capture_lag.lag is not None and capture_lag.is_beyond:
-        command = Node.of(project, key).command
-        remedy = f"odi run {command}; or a greater `log.warn_lag` of the connection, if that is meant"
-        yield Disagreement(key, Kind.LOG_BEHIND, capture_lag.text, remedy)
