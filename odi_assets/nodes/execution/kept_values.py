@@ -31,7 +31,8 @@ def with_kept_values(plan: ResolvedPlan, sources: Mapping[str, DataFrame], spark
     for read in plan.reads:
         columns = known_by_of(node.config, node.project.root, read.name)
         if columns and (now := _kept(read, sources[read.name], columns, spark)):
-            require_kept(before.get(read.name) or {}, now, read.label)
+            of_files = read.snapshot.format not in ("delta", "sql")
+            require_kept(before.get(read.name) or {}, now, read.label, of_files=of_files)
             kept[read.name] = now
     return replace(plan, kept=kept)
 

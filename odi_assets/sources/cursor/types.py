@@ -170,30 +170,37 @@ def kept_of(types: Mapping[str, TypeName | None], names: Collection[str]) -> dic
     return {name: [kind_of(kind), digits_of(kind)[0]] for name, kind in found.items()}
 
 
-def require_kept(then: Mapping[str, Any], now: Mapping[str, Any], label: str) -> None:
+def require_kept(then: Mapping[str, Any], now: Mapping[str, Any], label: str, *, of_files: bool = False) -> None:
     """Raises IncrementError if values that rows are known by are other ones now than when rows were loaded: they were
     rounded or cut off, or texts that are made of them look otherwise.
 
     Args:
         then, now: as :func:`kept_of` gives them, and behind that how texts of a column's values look, if any are made.
+        of_files: each file has types of its own.
     """
+    again = "load everything again with odi run --full-refresh"
     for name, (was, before, *look_then) in then.items():
         kind, kept, *look = now.get(name, (None, None))
         if before is not None and kind is not None and loses_digits(was, before, kind, kept):
             text = f"by `{name}`, which keeps less of its values than when they were loaded: "
             text += f"{digits_text(kind, kept or 0)} now, {digits_text(was, before)} then"
-            way = "put the column back, values included"
+            way = f"{again}; or put the column back, values included"
         elif look and look_then and look != look_then:
             text = (
                 f"by what is made of `{name}`, which was {look_then[0]} when they were loaded and is {look[0]} now, so "
             )
             text += "a text of the same value may be another one"
-            way = "put the type of the column back"
+            way = f"{again}; or put the type of the column back"
+            if of_files:
+                way = (
+                    f"name the columns in `read.schema`, `{name}` with a type that holds the values of all files, and "
+                )
+                way += f"{again}; or land the files with the type of before"
         else:
             continue
         raise IncrementError(
             f"rows of {label} are known {text}. A row that is read again would be taken for another one",
-            fix=f"load everything again with odi run --full-refresh; or {way}",
+            fix=way,
             column=name,
         )
 

@@ -110,3 +110,29 @@ def test_a_full_refresh_and_the_type_of_before_are_the_ways_on(tmp_path: Path, s
     box.run("n", full_refresh=True, accept_loss=True)
     box.run("n")
     assert sorted(row[0] for row in box.rows("n")) == [0, 4]
+
+
+def test_files_of_several_types_are_loaded_with_one_that_the_project_file_names(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    node = """
+    - pipeline: p
+      nodes:
+      - name: n
+        read: {connection: landing, format: parquet, path: "src/*", incremental: files}
+        transform: {sql: "SELECT id, CAST(src AS STRING) AS k FROM df"}
+        write: {connection: lake, path: n, mode: upsert, keys: [k]}
+    """
+    box, folder = Sandbox(tmp_path, spark, node), tmp_path / "landing" / "src"
+    folder.mkdir(parents=True)
+    pq.write_table(rows(pa.decimal128(12, 1), [0, 1], [0, 1]), folder / "a.parquet")
+    box.run("n")
+    pq.write_table(rows(pa.decimal128(14, 4), [2, 3], [0, 1]), folder / "b.parquet")
+    with pytest.raises(IncrementError) as stopped:
+        box.run("n")
+    assert str(stopped.value.fix).startswith("name the columns in `read.schema`, `src` with a type that holds")
+    box = Sandbox(
+        tmp_path, spark, node.replace('path: "src/*"', 'path: "src/*", schema: "id BIGINT, src DECIMAL(15,4)"')
+    )
+    box.run("n", full_refresh=True, accept_loss=True)
+    assert sorted(tuple(row) for row in box.rows("n")) == [(n, f"{n}.0000") for n in range(4)]
