@@ -286,7 +286,7 @@ def _compare_state(stored: Operator, wanted: Operator) -> Iterator[CheckpointDif
         yield CheckpointDifference(DifferenceEffect.FROM_NOW_ON, f"{where}, variable {name}", kind, "none", remedy)
     schemas, schemas_now = read_schemas(stored), read_schemas(wanted)
     if schemas_now and not schemas:
-        # Spark would write those of now, and take what the state holds for what they say.
+        # Spark would write the schemas of the query as it is, and read the state by them.
         now = "; ".join(f"{name}: {_columns(schema.value)}" for name, schema in schemas_now.items())
         yield CheckpointDifference(DifferenceEffect.FAILS, f"{where}, schemas of its state", "gone", now, _REBUILD)
     for name, schema in schemas_now.items():

@@ -43,7 +43,7 @@ class StoreCopy:
         before it is whole finds an earlier version.
 
         Raises:
-            StateError: a file cannot be read or written, or the copy went on meanwhile.
+            StateError: a file cannot be read or written, or somebody else wrote to the copy.
         """
         try:
             with TableHandle(self.target, None, STORE).calls("copying a state store"):
