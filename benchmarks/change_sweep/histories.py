@@ -121,14 +121,52 @@ def copy_a_table(world: World, draw: random.Random) -> str | None:
 
 
 def put_back(world: World, draw: random.Random) -> str | None:
-    if not world.copies:
+    found = [(path, copy) for path, copy in world.copies if path != _lake(world)]
+    if not found:
         return None
-    path, copy = draw.choice(world.copies)
+    path, copy = draw.choice(found)
     now = table_version(path)
     shutil.rmtree(path)
     shutil.copytree(copy, path)
     text = f"put {path.name} back from a copy, from version {now} to {table_version(path)}"
     return text + _go_on(world, path, draw)
+
+
+def _lake(world: World) -> Path:
+    return world.homes[0].place("lake")
+
+
+def copy_the_lake(world: World, draw: random.Random) -> str:
+    """All tables of nodes, with the state of that moment."""
+    del draw
+    (home,) = world.homes
+    copy = world.root / "copies" / world.new_name("lake")
+    shutil.copytree(_lake(world), copy / "lake")
+    if home.state.exists() and not home.state.is_relative_to(_lake(world)):
+        shutil.copytree(home.state, copy / "state")
+    world.copies.append((_lake(world), copy))
+    return f"copy the whole lake as {copy.name}"
+
+
+def put_the_lake_back(world: World, draw: random.Random) -> str | None:
+    """The tables go back, with the state of their moment or below the state of now."""
+    (home,) = world.homes
+    found = [copy for path, copy in world.copies if path == _lake(world)]
+    if not found:
+        return None
+    copy, with_state = draw.choice(found), draw.random() < 0.5
+    lake, now = _lake(world), world.root / "the state of now"
+    if not with_state and home.state.exists():
+        home.state.rename(now)
+    shutil.rmtree(lake)
+    shutil.copytree(copy / "lake", lake)
+    if with_state and (copy / "state").exists():
+        shutil.rmtree(home.state, ignore_errors=True)
+        shutil.copytree(copy / "state", home.state)
+    if now.exists():
+        shutil.rmtree(home.state, ignore_errors=True)
+        now.rename(home.state)
+    return f"put the whole lake back from {copy.name}, {'with its state' if with_state else 'below the state of now'}"
 
 
 def _go_on(world: World, path: Path, draw: random.Random) -> str:
@@ -277,6 +315,8 @@ _HISTORY = _changes(
     _LAND,
     Change("copy a table", copy_a_table, weight=8),
     Change("put a copy back", put_back, may_stop=True, weight=8),
+    Change("copy the lake", copy_the_lake, weight=4),
+    Change("put the lake back", put_the_lake_back, may_stop=True, weight=4),
     Change("read a copy", branch, may_stop=True, weight=3),
     Change("restore a source", restore_source, may_stop=True, weight=2),
     Change("somebody restores a table", restore_target, may_stop=True, weight=2),
