@@ -99,7 +99,21 @@ def commit_digest(location: Location, version: int) -> str | None:
         TableError: the log cannot be read; StoreUnreachableError if the store did not answer.
     """
     text = commit_text(location, version)
-    return None if text is None else hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return None if text is None else digest_of(text)
+
+
+def digest_of(text: str) -> str:
+    """The digest of the commit whose text this is: see :func:`commit_digest`."""
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def fences_in(text: str) -> dict[str, int]:
+    """By app id, the transaction numbers of the commit whose text this is. Checkpoints keep the newest number of each
+    app id, so the numbers of a table only grow, whatever its log still holds (Delta protocol, "Transaction
+    Identifiers")."""
+    lines = (line for line in text.split("\n") if line.lstrip().startswith('{"txn"'))
+    transactions = (json.loads(line)["txn"] for line in lines)
+    return {str(transaction["appId"]): int(transaction["version"]) for transaction in transactions}
 
 
 def replaces_rows(commit: TableCommit) -> str | None:

@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from odi_assets.connections.location import Location
-from odi_assets.delta.history import CommittedStamp, commit_digest
+from odi_assets.delta.changes import is_other_history
+from odi_assets.delta.history import CommittedStamp, commit_text, digest_of, fences_in
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import StateError
 from odi_assets.nodes.mark import NodeMark
@@ -84,6 +85,7 @@ class HwmOrigin:
         measures: by source, what its mark measures.
         accepted: somebody accepted the table as it was then. Later commits of the table have its rows, and more.
         place: where that table is, links resolved; None where early versions did not store it.
+        fences: by app id, the transaction numbers of that commit. A table with lower ones never had it.
     """
 
     node: str | None = None
@@ -94,12 +96,25 @@ class HwmOrigin:
     commit: str | None = None
     accepted: bool | None = None
     place: str | None = field(default=None, compare=False)
+    fences: Mapping[str, int] | None = field(default=None, compare=False)
 
     def of_version(self, table: Location, version: int | None) -> HwmOrigin:
         """The origin of an HWM that belongs to ``version`` of the node's ``table``; None stands for no table."""
         if version is None or version < 0:
-            return replace(self, commit=None)
-        return replace(self, commit=commit_digest(table, version), place=table.true_path())
+            return replace(self, commit=None, fences=None)
+        text = commit_text(table, version)
+        commit, fences = (None, None) if text is None else (digest_of(text), fences_in(text))
+        return replace(self, commit=commit, place=table.true_path(), fences=fences)
+
+    def is_other_history(self, table: TableHandle, version: int) -> bool:
+        """Whether ``table`` never had the commit of the HWM, which made ``version``.
+
+        Raises:
+            TableError: the log cannot be read.
+        """
+        # The log may have lost that commit; it never loses the numbers.
+        lower = (table.transaction_number(app) < number for app, number in (self.fences or {}).items())
+        return any(lower) or is_other_history(table, version, self.commit)
 
     def to_json(self) -> str:
         """The text that state stores."""

@@ -54,6 +54,11 @@ def greedy(df, **more):
         ("column: at", "column: ok", "`ok` is boolean, and no cursor"),
         ("column: at", "column: at, fallback_column: nope", "`nope` is no column of `read.schema`"),
         ("column: at", "column: at, fallback_column: s", "`s` is string, and `at` is timestamp"),
+        (
+            "column: at",
+            "column: s, date_format: eu, fallback_column: id",
+            "`id` is long, and `date_format` is for dates written as text: choose a column of text",
+        ),
         ("column: at", "column: at, initial_value: 31-12-2026", "`31-12-2026` is no value of `at`, which is timestamp"),
         ("column: at", "column: id, initial_value: one", "`one` is no value of `id`, which is long"),
         ("column: at", "column: at, date_format: oracle", "is for dates written as text, and `at` is timestamp"),

@@ -80,8 +80,10 @@ def _cursors(read: ReadConfig, columns: KnownColumns, at: Path) -> Iterator[Mist
 def _values(increment: StatefulIncrement, kind: str, columns: KnownColumns, at: Path) -> Iterator[Mistake]:
     """Find values of other types than the cursor."""
     fallback = columns.kind(increment.fallback_column) if increment.fallback_column else None
-    if fallback is not None and not increment.date_format and _group(fallback) != _group(kind):
+    if fallback is not None and _group(fallback) != _group("string" if increment.date_format else kind):
         text = f"is {fallback}, and `{increment.column}` is {kind}: a cursor and its fallback have to be of one type"
+        if increment.date_format:
+            text = f"is {fallback}, and `date_format` is for dates written as text: choose a column of text"
         yield about(str(increment.fallback_column), text, at=(*at, "fallback_column"))
     if increment.initial_value is not None:
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.delta.changes import is_other_history
 from odi_assets.delta.history import TableCommit, replaces_rows
 from odi_assets.delta.maintenance.restore import has_version_before, lost_files
 from odi_assets.delta.table import TableHandle
@@ -135,8 +134,7 @@ def what_is_behind(key: NodeKey, entry: HwmEntry, target: TableHandle, *, look_a
     change = None if expected is None else rows_removed_since(expected, target)
     if change is not None:
         return f"was {change}"
-    known = None if origin is None else origin.commit
-    if expected is not None and expected >= 0 and is_other_history(target, expected, known):
+    if origin is not None and expected is not None and expected >= 0 and origin.is_other_history(target, expected):
         return f"has another history: its version {expected} is another commit; it was put back from a copy"
     return _without_files(target) if look_at_files else None
 

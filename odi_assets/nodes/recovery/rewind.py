@@ -16,7 +16,6 @@ from typing import Any
 
 from odi_assets.config.graph import NodeKey, state_key
 from odi_assets.config.models import WriteMode
-from odi_assets.delta.changes import is_other_history
 from odi_assets.delta.commit import FileChanges, Stamp, commit
 from odi_assets.delta.history import CommittedStamp, restored_version
 from odi_assets.delta.maintenance.restore import lost_files
@@ -369,7 +368,7 @@ def _known_of(node: Node, state: StateBackend, handle: TableHandle, versions: ra
     for entry in state.history(node.state_key):
         if entry.target_commit is not None and entry.target_commit in versions and not entry.deleted:
             origin = HwmOrigin.from_json(entry.origin)
-            if origin is not None and is_other_history(handle, entry.target_commit, origin.commit):
+            if origin is not None and origin.is_other_history(handle, entry.target_commit):
                 continue
             hwm = CommittedHwm.of(NodeMark.of_value(entry.value), measures=origin.measures if origin else None)
             return replace(hwm, root=origin.root if origin is not None else None)

@@ -70,7 +70,9 @@ def _usable(increment: StatefulIncrement, column: str, name: TypeName, label: st
         if name != "string":
             raise IncrementError(
                 f"`date_format` is for dates written as text, and `{column}` of {label} is {_shown(name)}",
-                fix="leave `date_format` out",
+                fix="leave `date_format` out"
+                if column == increment.column
+                else "choose a `fallback_column` of dates written as text, or leave it out",
                 column=column,
             )
         return "timestamp"

@@ -205,6 +205,37 @@ def test_a_nodes_own_table_of_another_history_is_refused_although_it_has_the_ver
     assert ids(box, "fork") == [1, 3, 9]
 
 
+def test_a_nodes_own_table_of_another_history_is_refused_although_its_log_was_cleaned(box: Sandbox) -> None:
+    append(box, 1)
+    box.run("fork")
+    table, copy = box.root / "lake" / "fork", box.root / "copy"
+    shutil.copytree(table, copy)
+    append(box, 2)
+    box.run("fork")
+    put_back(table, copy)
+    for number in range(3):
+        write_deltalake(str(table), pa.table({"id": [90 + number]}), mode="append")
+    without_log_before_the_newest_version(table)
+    for look in (box.plan, box.run):
+        with pytest.raises(TargetBehindStateError, match="has another history"):
+            look("fork")
+    (found,) = examine(box.project, box.state, [NodeKey("p", "fork")])
+    assert found.kind == Kind.TABLE_BEHIND
+    # The HWM of the copy belongs to its rows, and the HWM of the other history does not.
+    rewind = plan_rewind(box.project, box.state, NodeKey("p", "fork"), points.at_version(3))
+    apply_rewind(box.project, box.state, rewind)
+    box.run("fork")
+    assert ids(box, "fork") == [1, 2, 90, 91, 92]
+
+
+def without_log_before_the_newest_version(table: Path) -> None:
+    """What the retention of logs leaves of a table."""
+    newest = DeltaTable(table).version()
+    DeltaTable(table).create_checkpoint()
+    for version in range(newest):
+        (table / "_delta_log" / f"{version:020}.json").unlink()
+
+
 def test_below_a_table_that_was_put_back_and_accepted_a_reader_stops(tmp_path: Path, spark: SparkSession) -> None:
     below = """
   - name: below
@@ -356,9 +387,7 @@ def test_a_table_whose_former_rows_cannot_be_compared_stops_the_plan_too_and_eac
 ) -> None:
     source = overwritten(box, 1, 2, 3, 4)
     if "log" in gone:
-        DeltaTable(source).create_checkpoint()
-        for version in range(3):
-            (source / "_delta_log" / f"{version:020}.json").unlink()
+        without_log_before_the_newest_version(source)
     else:
         DeltaTable(source).vacuum(0, dry_run=False, enforce_retention_duration=False)
     for look in (box.plan, box.run):

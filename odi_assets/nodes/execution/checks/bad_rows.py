@@ -172,9 +172,9 @@ def is_replaced(node: Node, newest: BadRows) -> bool:
         return True
     if table.table_id != seen["table_id"] or int(table.version or 0) < seen["version"]:
         return True
-    # None stands for a commit that a checkpoint covers and that was cleaned.
+    # A commit that was cleaned away identifies nothing.
     digest = commit_digest(table.location, seen["version"])
-    return None not in (digest, seen["commit"]) and digest != seen["commit"]
+    return digest is None or digest != seen["commit"]
 
 
 @dataclass
