@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -102,7 +103,7 @@ def doctor(
         return
     state, keys = project.open_state(), selected_nodes(project, pipeline, node)
     of_system = lasting(lambda deeply: list(files_of_system(project, state, deep=deeply)), deep=deep)
-    examined = [*of_system, *examine(project, state, keys, deep=deep)]
+    examined = [*of_system, *_after(of_system, examine(project, state, keys, deep=deep))]
     disagreements = [disagreement for disagreement in examined if disagreement.kind not in NOTED]
     rest = [
         *(disagreement for disagreement in examined if disagreement.kind in NOTED),
@@ -128,6 +129,15 @@ def doctor(
         note(f"{key}: {gaps}: these rows are lost.")
     if disagreements:
         raise typer.Exit(FAILED)
+
+
+def _after(of_system: list[Disagreement], of_nodes: list[Disagreement]) -> list[Disagreement]:
+    """The disagreements of nodes, over system tables that may be damaged: then nothing can be written to state before
+    those are repaired, and their remedy ends with the one of nodes that state is behind of."""
+    if not of_system:
+        return of_nodes
+    behind = (Kind.STATE_BEHIND, Kind.HISTORY_BEHIND)
+    return [replace(found, remedy=of_system[0].remedy) if found.kind in behind else found for found in of_nodes]
 
 
 def _of_deployment(project: Project, webserver: str | None, as_json: bool) -> None:

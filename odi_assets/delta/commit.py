@@ -20,6 +20,7 @@ from deltalake.transaction import AddAction, RemoveAction, Transaction, create_t
 
 from odi_assets.config.write_modes import ComputedFrom
 from odi_assets.delta.conflicts import is_unchanged
+from odi_assets.delta.damage import damage_behind
 from odi_assets.delta.errors import OutcomeUnknownError, StoreUnreachableError, store_options
 from odi_assets.delta.history import METADATA_KEY, CommittedStamp, commit_at
 from odi_assets.delta.on_disk import is_synced, sync_commit, sync_data
@@ -278,7 +279,7 @@ def _explained(handle: TableHandle, stamp: Stamp, refused: OdiError) -> OdiError
     elif now.exists != handle.exists and not isinstance(refused, TableConflictError):
         fix = "run the node again; nothing was written"
         error = TableConflictError(refused.message, fix=fix, uri=handle.location.uri)
-    else:
+    elif (error := damage_behind(refused, handle.location, handle.owner)) is refused:
         return refused
     error.__cause__ = refused
     return error

@@ -19,7 +19,8 @@ from typing import Any
 from urllib.parse import quote
 
 from odi_assets.connections.location import Location, is_there
-from odi_assets.delta.errors import DamagedTableError, Owner, deltalake_calls, store_options
+from odi_assets.delta.errors import DamagedTableError, Owner, cannot_look, deltalake_calls, store_options
+from odi_assets.errors import OdiError
 from odi_assets.util.lazy import pa, pa_fs, pq
 
 LOG = "_delta_log"
@@ -101,6 +102,19 @@ def damaged(location: Location, faults: Sequence[LogFault], owner: Owner | None 
         "whole version; with --dry-run it only says what it would do",
         uri=location.uri,
     )
+
+
+def damage_behind(error: OdiError, location: Location, owner: Owner) -> OdiError:
+    """What a table's log says of ``error``, which a call on the table raised: the damage that is behind the error, or
+    ``error`` itself if it says more, or if the log is whole or cannot be listed."""
+    if type(error) is not owner.error or cannot_look(error):
+        return error
+    try:
+        faults = read_log(location, every=True).faults
+    except OdiError:
+        # What the log cannot be listed for is what the call failed for.
+        return error
+    return damaged(location, faults, owner) if faults else error
 
 
 def read_log(location: Location, *, every: bool = False) -> Log:

@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from odi_assets.connections.location import Location, is_there
-from odi_assets.delta.damage import damaged, emptied_commit, read_log
+from odi_assets.delta.damage import damage_behind, damaged, emptied_commit
 from odi_assets.delta.errors import NODE, Owner, cannot_look, data_reads, deltalake_calls, store_options
 from odi_assets.delta.history import CommittedStamp, TableCommit, commit_at, commit_digest, commits
 from odi_assets.delta.on_disk import sync_commit
@@ -117,14 +117,10 @@ class TableHandle:
         except OdiError as error:
             if not may_be_damage(error):
                 raise
-            try:
-                faults = read_log(location, every=True).faults
-            except OdiError:
-                # What the log cannot be listed for is what it could not be opened for.
-                raise error from None
-            if not faults:
+            behind = damage_behind(error, location, owner)
+            if behind is error:
                 raise
-            raise damaged(location, faults, owner) from error
+            raise behind from error
 
     @classmethod
     def _opened(cls, location: Location, version: int | None, owner: Owner) -> TableHandle:

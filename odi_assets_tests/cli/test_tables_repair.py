@@ -172,6 +172,28 @@ def test_a_torn_system_table_is_named_and_repaired_and_state_comes_back_from_the
     assert ids(box, "raw") == ids(box, "copy") == [1, 2, 3]
 
 
+@pytest.mark.parametrize("table", ["raw", "meta_state"])
+def test_a_write_that_a_checkpoint_without_its_commit_refuses_says_so_and_the_named_ways_lead_on(
+    box: Sandbox, odi: Odi, table: str
+) -> None:
+    """Such a table can be read, and takes no further commit."""
+    place = box.root / "lake" / ("system/meta_state" if table == "meta_state" else table)
+    DeltaTable(place).create_checkpoint()
+    max((place / "_delta_log").glob("*.json")).unlink()
+    land(box, 3)
+    refused = odi("run")
+    assert (refused.code, "has no commit of its version beside it" in refused.err) == (1, True)
+    ways = [finding["remedy"] for finding in json.loads(odi("doctor", "--json").out) if finding["remedy"]]
+    behind = "odi tables repair --system, and then odi state recover"
+    assert [way for way in ways if "state recover" in way and way != behind] == []
+    repair = shlex.split(re.findall(r"`odi (tables repair [^`]+)`", refused.err)[0])
+    assert odi(*repair, "--yes").code == 0
+    assert odi(*(["state", "recover"] if table == "meta_state" else ["run", "p", "--full-refresh"])).code == 0
+    assert odi("run").code == 0
+    assert ids(box, "raw") == ids(box, "copy") == [1, 2, 3]
+    assert odi("doctor").code == 0
+
+
 def test_a_data_file_of_a_system_table_that_was_cut_is_set_aside_and_state_comes_back(box: Sandbox, odi: Odi) -> None:
     for file in (box.root / "lake" / "system" / "meta_state").glob("*.parquet"):
         halve(file)

@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError
 
 from odi_assets.connections.location import Location, is_there
 from odi_assets.delta.commit import cleaning, looked_for
-from odi_assets.delta.damage import repair_command
+from odi_assets.delta.damage import damage_behind, repair_command
 from odi_assets.delta.errors import (
     STATE,
     CommitConflict,
@@ -338,7 +338,7 @@ class SystemTable:
             if type(error.__cause__) is DeltaError and self._moved(handle):
                 # The log went on, and was cleaned, past the version that this handle knows.
                 raise CommitConflict(error.message, fix="try again; nothing was written", uri=self.uri) from error
-            raise
+            raise damage_behind(error, self.location, STATE) from error
         if handle.age > self._log_seconds / 2 and looked_for(handle, look) is None:
             raise CommitConflict(
                 f"a commit to {self.uri} took {handle.age:.0f} s and others went past it",
