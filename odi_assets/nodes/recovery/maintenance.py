@@ -24,7 +24,7 @@ from odi_assets.nodes.commit_facts import CommitFacts
 from odi_assets.nodes.execution.checks.bad_rows import BadRows
 from odi_assets.nodes.execution.checks.quarantine import bring_in_step
 from odi_assets.nodes.mark import NodeMark
-from odi_assets.nodes.node import Node, app_id
+from odi_assets.nodes.node import Node, app_id, app_ids
 from odi_assets.nodes.planning.readers import readers_of_old_log
 from odi_assets.nodes.planning.start import start_of
 from odi_assets.nodes.planning.writers import other_quarantiner, quarantine_of
@@ -42,9 +42,8 @@ def maintain_node(
     """Maintain the table of ``key``; None if there is none yet.
 
     The log is not cleaned if a commit that is older than the log's retention is still needed: by the node's next plan,
-    for its HWM, if state does not have it, or for which rows tied with the HWM are loaded, if the node reads with a
-    closed boundary and writes without keys; or by a node of the project that follows the table's versions and has read
-    up to that commit. Files that stream nodes of the project have not read yet stay.
+    as the last one that says how its rows are read and known; or by a node of the project that follows the table's
+    versions and has read up to that commit. Files that stream nodes of the project have not read yet stay.
 
     Raises:
         DamagedTableError: data files are gone or cut.
@@ -223,19 +222,20 @@ def _rewindable_by_ledger(node: Node, handle: TableHandle, oldest: int) -> tuple
 
 
 def _needed_for(node: Node, state: StateBackend, handle: TableHandle) -> str | None:
-    stamp = handle.last_stamp(app_id(node.key), carrying="hwm")
-    if stamp is None or is_recent(handle, stamp.version):
+    """Why a commit of the node that is older than the log's retention has to stay, in words; None if none has to."""
+    last = [stamp for stamp in map(handle.last_stamp, app_ids(node.key)) if stamp is not None]
+    if all(is_recent(handle, stamp.version) for stamp in last):
         return None
-    ahead = start_of(node, state.get_entry(node.state_key), handle).repaired
-    return _AHEAD if ahead else _TIED if _remembers_ties(CommitFacts.of(stamp)) else None
+    ahead = node.following and start_of(node, state.get_entry(node.state_key), handle).repaired
+    return _AHEAD if ahead else _OF_LAST_RUN
 
 
 _AHEAD = (
     "its log was kept whole, because state does not have the HWM of its last commit yet; the node's next run repairs it"
 )
-_TIED = (
-    "its log was kept whole, because it says which rows at the HWM are loaded already; with `write.keys` they would "
-    "be looked up in the table instead"
+_OF_LAST_RUN = (
+    "its log was kept whole, because the node's last commit, older than the log's retention, says how its rows are read "
+    "and known; once the node commits again, the log is cleaned"
 )
 
 
@@ -254,7 +254,3 @@ def _of_young_orphans(count: int) -> str | None:
         f"kept {files} younger than {ORPHAN_HOURS} hours that no version names, in case a run is still writing; "
         "what a killed one left goes with a later maintenance"
     )
-
-
-def _remembers_ties(facts: CommitFacts) -> bool:
-    return facts.hwm is not None and any("ties" in remembered for remembered in facts.hwm.remembered.values())

@@ -13,6 +13,7 @@ from odi_assets.config.graph import NodeKey
 from odi_assets.delta.maintenance.maintain import MEGABYTE, MaintenanceOptions
 from odi_assets.errors import ConfigError, TableError
 from odi_assets.nodes.mark import NodeMark
+from odi_assets.nodes.node import app_id
 from odi_assets.nodes.recovery import table_versions as points
 from odi_assets.nodes.recovery.maintenance import maintain_node
 from odi_assets.nodes.recovery.rewind import apply_rewind, plan_rewind
@@ -114,21 +115,27 @@ def test_once_the_log_is_cleaned_nothing_is_repeated_or_lost_and_what_it_no_long
     assert ids(box, "raw") == [1, 2, 3]
 
 
-def test_maintenance_of_an_idle_node_keeps_the_log_that_tells_which_rows_at_the_hwm_are_loaded(box: Sandbox) -> None:
+@pytest.mark.parametrize("node", ["copy", "tied"])
+def test_maintenance_of_an_idle_node_keeps_the_commit_that_says_how_its_rows_are_read(box: Sandbox, node: str) -> None:
     load(box, 3)
-    log = Path(box.table("tied").location.uri, "_delta_log")
+    log = Path(box.table(node).location.uri, "_delta_log")
     outdate(log, before=MANY)
-    done = maintain_node(box.project, box.state, NodeKey("p", "tied"), MaintenanceOptions(small_bytes=0))
+    done = maintain_node(box.project, box.state, NodeKey("p", node), MaintenanceOptions(small_bytes=0))
     assert done is not None
     assert (done.log_files_removed > 0, done.notes) == (True, ())
     outdate(log, before=2 * MANY)
-    done = maintain_node(box.project, box.state, NodeKey("p", "tied"), MaintenanceOptions())
+    done = maintain_node(box.project, box.state, NodeKey("p", node), MaintenanceOptions())
     assert done is not None
     assert (done.compaction.files_removed, done.log_files_removed, len(done.notes)) == (3, 0, 1)
+    assert "once the node commits again, the log is cleaned" in done.notes[0]
+    assert box.table(node).last_stamp(app_id(NodeKey("p", node))) is not None
     box.land("orders/again.csv", ["id", "3"])
     box.run("raw")
-    box.run("tied")
-    assert ids(box, "tied") == [1, 2, 3, 3]
+    box.run(node)
+    assert ids(box, node) == [1, 2, 3, 3]
+    done = maintain_node(box.project, box.state, NodeKey("p", node), MaintenanceOptions(small_bytes=0))
+    assert done is not None
+    assert (done.log_files_removed > 0, "its log was kept" in str(done.notes)) == (True, False)
 
 
 def outdate(log: Path, before: int) -> None:
