@@ -234,8 +234,8 @@ _AHEAD = (
     "its log was kept whole, because state does not have the HWM of its last commit yet; the node's next run repairs it"
 )
 _OF_LAST_RUN = (
-    "its log was kept whole, because the node's last commit, older than the log's retention, says how its rows are read "
-    "and known; once the node commits again, the log is cleaned"
+    "its log was kept whole, because the node's last commit, older than the log's retention, says how its rows are "
+    "read and known; once the node commits again, the log is cleaned"
 )
 
 
