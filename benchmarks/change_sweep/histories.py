@@ -235,16 +235,37 @@ def maintain_old_logs(world: World, draw: random.Random) -> str | None:
     """All commits are older than the retention of their logs, and the tables are maintained."""
     del draw
     (home,) = world.homes
-    then = time.time() - 40 * 86_400
-    for path in _tables(world):
-        for file in (path / "_delta_log").glob("*.json"):
-            os.utime(file, (then, then))
+    _outdate(_tables(world))
     for at in home.nodes():
         if at.increment.get("mode") == "stateful":
             # Rows that were rewritten are compared with a version of before, which may be cleaned away.
             world.expected(home.target(at)).pending.append("old logs were cleaned")
     code, _, err = command(home, "tables", "maintain", "--yes")
     return f"maintain tables with old logs{f': {err.strip()}' if code else ''}"
+
+
+def _outdate(tables: list[Path]) -> None:
+    """Make all commits older than the retention of their logs."""
+    then = time.time() - 40 * 86_400
+    for path in tables:
+        for file in (path / "_delta_log").glob("*.json"):
+            os.utime(file, (then, then))
+
+
+def clean_a_log(world: World, draw: random.Random) -> str | None:
+    """Another writer cleans the log of a table that no node reads, up to its newest version: nothing but a checkpoint
+    holds what the node's commits have said."""
+    (home,) = world.homes
+    read = {home.source(at) for at in home.nodes()}
+    found = [path for at in home.nodes() if (path := home.target(at)) not in read and table_version(path)]
+    if not found:
+        return None
+    path = draw.choice(found)
+    table = DeltaTable(str(path))
+    table.create_checkpoint()
+    _outdate([path])
+    table.cleanup_metadata()
+    return f"somebody cleans the log of {path.name}"
 
 
 def rewind(world: World, draw: random.Random) -> str | None:
@@ -322,6 +343,7 @@ _HISTORY = _changes(
     Change("somebody restores a table", restore_target, may_stop=True, weight=2),
     Change("compact a table", compact, weight=2),
     Change("maintain old logs", maintain_old_logs, weight=2),
+    Change("clean a log", clean_a_log, may_stop=True, weight=4),
 )
 _CORRECTIONS = _changes(
     _LAND,
