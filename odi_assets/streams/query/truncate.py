@@ -53,7 +53,11 @@ class CheckpointFolder:
         return [self._beside(numbers[number]) for number in sorted(numbers, reverse=True)]
 
     def keep_copy(self) -> Location:
-        """Copy it beside itself, and return the place of the copy."""
+        """Copy it beside itself, and return the place of the copy.
+
+        Raises:
+            CheckpointError: a file cannot be copied.
+        """
         copies = self.copies()
         number = 1 + (int(copies[0].uri.rpartition(_COPY)[2]) if copies else 0)
         name = self.location.uri.rstrip("/").rpartition("/")[2]
@@ -188,7 +192,17 @@ class CheckpointFolder:
 
     def _copy(self, source: Location, target: Location) -> None:
         if source.is_local:
-            shutil.copytree(source.local_path, target.local_path)
+            try:
+                # A link that leads nowhere is copied as the link that it is.
+                shutil.copytree(source.local_path, target.local_path, symlinks=True)
+            except shutil.Error as error:
+                path, _, why = error.args[0][0]
+                raise CheckpointError(
+                    f"{path} cannot be copied: {why}",
+                    fix="give yourself the right to read it, or remove it if no checkpoint has such a file; then type the command "
+                    "again",
+                    path=path,
+                ) from error
             return
         filesystem, root = source.in_store()
         _, target_root = target.in_store()
