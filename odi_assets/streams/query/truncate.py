@@ -199,8 +199,8 @@ class CheckpointFolder:
                 path, _, why = error.args[0][0]
                 raise CheckpointError(
                     f"{path} cannot be copied: {why}",
-                    fix="give yourself the right to read it, or remove it if no checkpoint has such a file; then type the "
-                    "command again",
+                    fix="give yourself the right to read it, or remove it if no checkpoint has such a file; then type "
+                    "the command again",
                     path=path,
                 ) from error
             return
