@@ -19,7 +19,13 @@ from odi_assets.errors import IdentityMismatchError
 from odi_assets.nodes.commit_facts import CommitFacts, HwmOrigin
 from odi_assets.nodes.node import Node, app_ids
 from odi_assets.nodes.planning.known_rows import require_known_rows
-from odi_assets.nodes.planning.writers import Writer, other_writer, require_no_quarantine, written_by_another
+from odi_assets.nodes.planning.writers import (
+    Writer,
+    other_writer,
+    require_no_quarantine,
+    writer_of,
+    written_by_another,
+)
 from odi_assets.sources.marks import Identity, VersionMark
 from odi_assets.sources.reading import changes, same_cursor
 
@@ -35,6 +41,7 @@ def require_own(node: Node, start: Start, target: TableHandle) -> None:
     holds parts of another source or rows above the HWM, or the node would not know the rows of the table."""
     require_own_table(node, start, target)
     require_own_hwm(node, start.origin)
+    require_hwm_not_taken(node, start.origin)
     require_no_unmarked_rows(node, start, target)
     require_sources_of_parts(node, start, target)
     require_known_rows(node, target)
@@ -80,6 +87,32 @@ def require_own_hwm(node: Node, origin: HwmOrigin | None) -> None:
         fix=f"if it was renamed and its rows are the same, take the HWM over: odi state adopt {node}; or rename it "
         "back; or keep the two apart by `system.environment`, by another `system.path`, or by a `state_key`; "
         f"or rebuild its table from its sources: odi run {node.command} --full-refresh",
+        node=str(node),
+        key=node.state_key,
+    )
+
+
+def require_hwm_not_taken(node: Node, origin: HwmOrigin | None) -> None:
+    """Raises IdentityMismatchError if the HWM is of a table that another node of the project writes now: the node was
+    renamed, or split, and its name goes on with a table of its own."""
+    if origin is None or origin.place in (None, node.target.location.true_path()) or is_moved(node, origin):
+        return
+    project = node.project
+    others = (key for key in project.graph.nodes if key != node.key)
+    other = next((key for key in others if project.target(key).true_path() == origin.place), None)
+    if other is None:
+        return
+    writer = writer_of(TableHandle.open(project.target(other)))
+    take_over = (
+        f"if {other} has its rows, let it take over table and HWM, and {node} begins with its first run: "
+        f"odi state adopt {other}; or "
+        if writer is not None and str(node) in writer.nodes
+        else ""
+    )
+    raise IdentityMismatchError(
+        f"{node}: its HWM is of the table at {origin.place}, which {other} writes now",
+        fix=f"{take_over}put `write.path` back; or rebuild its table from its sources: odi run {node.command} "
+        "--full-refresh",
         node=str(node),
         key=node.state_key,
     )

@@ -10,7 +10,7 @@ from odi_assets.delta.table import TableHandle
 from odi_assets.nodes.commit_facts import HwmOrigin
 from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node
-from odi_assets.nodes.planning.identity import same_sources
+from odi_assets.nodes.planning.identity import require_hwm_not_taken, same_sources
 from odi_assets.nodes.planning.start import table_and_start
 from odi_assets.nodes.planning.writers import require_written_by_itself
 from odi_assets.nodes.project import Project
@@ -28,12 +28,13 @@ def accept(project: Project, state: StateBackend, key: NodeKey) -> HwmEntry | No
     are gone or cut from the table, because nobody could read it otherwise.
 
     Raises:
-        IdentityMismatchError: another node wrote the table.
+        IdentityMismatchError: another node wrote the table, or writes the table that the HWM is of.
         StateConflictError: somebody else changed the HWM since.
     """
     node = Node.of(project, key)
     target, start = table_and_start(node, state)
     require_written_by_itself(node, target)
+    require_hwm_not_taken(node, start.origin)
     if start.hwm is None:
         return None
     lost = lost_files(target.location, target.live_files)

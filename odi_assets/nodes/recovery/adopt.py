@@ -30,6 +30,7 @@ from odi_assets.nodes.planning.identity import (
     origin_now,
     other_sources_of_parts,
     require_followed,
+    require_hwm_not_taken,
     require_no_unmarked_rows,
     require_own_hwm,
     same_order,
@@ -59,7 +60,7 @@ from odi_assets.sources.snapshot import Position
 from odi_assets.sources.source import Source
 from odi_assets.sources.sql.marks import SnapshotMark
 from odi_assets.state.backend import StateBackend
-from odi_assets.state.records import HwmEntry
+from odi_assets.state.records import NO_TABLE, HwmEntry
 from odi_assets.util.words import counted
 
 
@@ -73,7 +74,7 @@ class Adoption:
         hwm_before, hwm_after: the HWM as it was kept, and as it will be.
         origin: what it is of from then on.
         changes: what changed, in words.
-        former_key: the state key of the node that wrote the table; None if it is the node's own.
+        former_key: the state key of the node that wrote the table, and has it no more; None if it is the node's own.
         remembered: by source, what the commit has to store beside the HWM.
         reads: of sources that count as loaded; what they write to storage goes before the commit.
         taken_over: what wrote the table, of a node that keeps no HWM in state.
@@ -125,6 +126,7 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     written_by = _written_by(node, writer)
     fence = app_id(written_by)
     start = start_of(node, kept, target, fence)
+    require_hwm_not_taken(node, start.origin)
     require_followed(node, start.origin)
     require_no_unmarked_rows(node, start, target, written_by)
     changes = _changes(node, start, target, writer)
@@ -197,7 +199,7 @@ def apply_adoption(state: StateBackend, adoption: Adoption) -> None:
             node.state_key,
             adoption.hwm_after.value,
             expected_revision=entry.revision if entry and not entry.deleted else None,
-            target_commit=version,
+            target_commit=NO_TABLE if version is None and entry and entry.target_commit == NO_TABLE else version,
             origin=adoption.origin.of_version(target.location, version).to_json(),
         )
     elif entry is not None and not entry.deleted and not node.following:
@@ -266,12 +268,25 @@ def _kept_before(
     """The state key that the HWM was kept under, if it was another one, and its entry."""
     if writer is None or str(node) in writer.nodes:
         return None, entry
-    there = {str(key) for key in node.project.graph.nodes}
     former = next((former_entry for name in writer.nodes if (former_entry := state.get_entry(name)) is not None), None)
-    # An adoption under the other name has left a tombstone here: the rows have its HWM since.
-    if former is None or (entry is not None and not entry.deleted):
+    if former is None:
         return None, entry
-    return (None if former.key in there else former.key), former
+    # An adoption under the other name has left a tombstone here: the rows have its HWM since.
+    is_kept = entry is None or entry.deleted or (_is_of_table(node, former) and not _is_of_table(node, entry))
+    there = {str(key) for key in node.project.graph.nodes}
+    is_left = is_kept if former.key not in there else _is_of_table(node, former) and _has_other_table(node, former)
+    return (former.key if is_left else None), (former if is_kept else entry)
+
+
+def _is_of_table(node: Node, entry: HwmEntry) -> bool:
+    """Whether an HWM is of the table of ``node``."""
+    origin = HwmOrigin.from_json(entry.origin)
+    return origin is not None and origin.place == node.target.location.true_path()
+
+
+def _has_other_table(node: Node, entry: HwmEntry) -> bool:
+    """Whether the node of the project that keeps this HWM writes another table than ``node``."""
+    return node.project.target(NodeKey.parse(entry.key)).true_path() != node.target.location.true_path()
 
 
 def _foreign_hwm(node: Node, origin: HwmOrigin | None) -> list[str]:

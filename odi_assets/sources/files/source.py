@@ -189,6 +189,11 @@ class LandingFiles(StreamableSource):
         known = {file.path for file in arrived.known}
         others = self._new_files(listed, mark, arrived, "").others
         summary = f"{counted(len(known), 'loaded file')} of {self.label} known again"
+        if mark.parts is None and known:
+            summary = (
+                f"{counted(len(known), 'file')} of {self.label} no newer than the HWM ({', '.join(sorted(known)[:3])}) "
+                "will count as loaded; no list says which files were"
+            )
         if not is_known:
             summary = f"no file of {self.label} is loaded, and the files that are loaded stay known"
         if others:
