@@ -53,7 +53,7 @@ def require_target(node: Node, start: Start, target: TableHandle) -> None:
     way_back = "put `write.path` back, where that table was; or " if former_place is not None else ""
     raise TargetBehindStateError(
         f"{node}: state says it was loaded up to {start.hwm}{held}; the table at {target.location.uri} {why}",
-        fix=f"{way_back}reset: {_rebuilt(node)}{_rewound(node, target)}{_accepted(node)}",
+        fix=f"{way_back}reset: {_rebuilt(node)}{_rewound(node, target, former_place)}{_accepted(node)}",
         node=str(node),
         key=node.state_key,
         hwm=start.hwm.value,
@@ -100,11 +100,12 @@ def _former_place(node: Node, entry: HwmEntry, target: TableHandle) -> str | Non
     return origin.place
 
 
-def _rewound(node: Node, target: TableHandle) -> str:
+def _rewound(node: Node, target: TableHandle, former_place: str | None) -> str:
     """How to go back to the table, or to a version before, for messages; nothing if each version that is kept has lost
     files."""
     if not target.exists:
-        return "; or put the table back from a copy, or `write.path`, if it was edited"
+        edited = ", or `write.path`, if it was edited" if former_place is None else ""
+        return f"; or put the table back from a copy{edited}"
     lost = lost_files(target.location, target.live_files)
     if lost and not has_version_before(target, lost):
         return ""

@@ -149,7 +149,8 @@ def test_where_no_list_says_which_files_are_loaded_an_adoption_names_those_that_
     named.rename({"a": "z"})
     adoption = plan_adoption(named.box.project, named.box.state, NodeKey("p", "a"), lambda: spark)
     assert adoption is not None
-    assert "1 file of landing:z/*.csv no newer than the HWM (z/1.csv) will count as loaded" in "; ".join(adoption.changes)
+    changes = "; ".join(adoption.changes)
+    assert "1 file of landing:z/*.csv no newer than the HWM (z/1.csv) will count as loaded" in changes
     apply_adoption(named.box.state, adoption)
     named.box.run("a")
     assert named.box.rows("a") == [(3,)]
