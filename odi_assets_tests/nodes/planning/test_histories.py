@@ -188,7 +188,8 @@ def test_a_mark_of_before_goes_on_and_gains_its_history_at_the_next_run(box: San
     assert known.measures.history is not None
 
 
-def test_a_nodes_own_table_of_another_history_is_refused_although_it_has_the_version(box: Sandbox) -> None:
+def own_table_put_back(box: Sandbox) -> Path:
+    """The table of a node that has read two rows, put back to when it had read one."""
     append(box, 1)
     box.run("fork")
     table, copy = box.root / "lake" / "fork", box.root / "copy"
@@ -196,6 +197,11 @@ def test_a_nodes_own_table_of_another_history_is_refused_although_it_has_the_ver
     append(box, 2)
     box.run("fork")
     put_back(table, copy)
+    return table
+
+
+def test_a_nodes_own_table_of_another_history_is_refused_although_it_has_the_version(box: Sandbox) -> None:
+    table = own_table_put_back(box)
     write_deltalake(str(table), pa.table({"id": [9]}), mode="append")
     with pytest.raises(TargetBehindStateError, match="has another history: its version 1 is another commit"):
         box.run("fork")
@@ -206,13 +212,7 @@ def test_a_nodes_own_table_of_another_history_is_refused_although_it_has_the_ver
 
 
 def test_a_nodes_own_table_of_another_history_is_refused_although_its_log_was_cleaned(box: Sandbox) -> None:
-    append(box, 1)
-    box.run("fork")
-    table, copy = box.root / "lake" / "fork", box.root / "copy"
-    shutil.copytree(table, copy)
-    append(box, 2)
-    box.run("fork")
-    put_back(table, copy)
+    table = own_table_put_back(box)
     for number in range(3):
         write_deltalake(str(table), pa.table({"id": [90 + number]}), mode="append")
     without_log_before_the_newest_version(table)
