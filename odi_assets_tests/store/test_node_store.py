@@ -314,6 +314,26 @@ def test_a_renamed_node_that_adopts_its_table_goes_on_with_its_store(box: Sandbo
     assert held(box) == seen(1, 2)
 
 
+def test_the_store_of_a_renamed_node_and_of_the_node_that_has_its_name_now_count_apart(box: Sandbox) -> None:
+    land(box, 1)
+    box.run("raw")
+    second = NODES.split("nodes:")[1].replace('"*.csv"', '"other/*.csv"').replace("path: raw", "path: other")
+    both = Sandbox(box.root, box.spark, NODES.replace("name: raw", "name: renamed").rstrip() + second)
+    adoption = plan_adoption(both.project, both.state, NodeKey("p", "renamed"), lambda: box.spark)
+    assert adoption is not None
+    apply_adoption(both.state, adoption)
+    for number in (2, 3, 4):
+        both.land(f"{number}.csv", ["id", str(number)])
+        both.land(f"other/{number}.csv", ["id", str(number)])
+        for node in ("raw", "renamed") if number % 2 else ("renamed", "raw"):
+            both.run(node)
+    assert sorted(both.rows("renamed")) == [(1, 0), (2, 1), (3, 2), (4, 3)]
+    assert sorted(both.rows("raw")) == [(2, 0), (3, 1), (4, 2)]
+    apply_rewind(both.project, both.state, plan_rewind(both.project, both.state, RAW, points.at_version(0)))
+    both.run("raw")
+    assert sorted(both.rows("raw")) == [(2, 0), (3, 1), (4, 1)]
+
+
 def test_an_input_or_a_parameter_named_store_is_what_it_was(box: Sandbox) -> None:
     (box.root / "odibi.yaml").write_text(
         (box.root / "odibi.yaml").read_text().replace(':counted"', ':counted", params: {store: 7}'), encoding="utf-8"
