@@ -8,7 +8,7 @@ what it lacks: rows that were taken out come back with their batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -333,6 +333,15 @@ def late_rows_lost(node: Node, target: TableHandle, mark: KeptMark) -> tuple[Bat
     lost = set(numbers(mark.lost))
     of_query = (facts for _, facts in stream_stamps(target, app_id(node.key)) if facts and facts.query == mark.query)
     return spans_of(facts.batch for facts in of_query if LATE in facts.keeps and facts.batch in lost)
+
+
+def lost_for_good(node: Node, target: TableHandle, marks: Iterable[KeptMark]) -> Iterator[tuple[str, str]]:
+    """Kept rows that no run brings back, in words, each with what to do."""
+    for mark in marks:
+        lost = late_rows_lost(node, target, mark)
+        if lost:
+            text = f"{mark.which} lacks the rows of {batches_text(lost)}, which were kept: these rows are lost"
+            yield text, f"put that table back from a copy; or odi run {node.command} --full-refresh"
 
 
 def numbers(spans: Iterable[BatchSpan]) -> list[int]:

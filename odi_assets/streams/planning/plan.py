@@ -29,7 +29,7 @@ from odi_assets.streams.planning.inputs import (
     stream_inputs,
     with_way_back,
 )
-from odi_assets.streams.planning.kept_rows import KeptMark, kept_marks
+from odi_assets.streams.planning.kept_rows import KeptMark, kept_marks, lost_for_good
 from odi_assets.streams.planning.marks import (
     StreamMarks,
     is_of_no_stream,
@@ -53,6 +53,7 @@ class StreamPlan(NodePlan):
         has_batches: the query has a batch to run; else there are kept rows to look for, if anything.
         cut_short: that batch is the one without new rows, in which what the watermark has passed leaves the state.
         kept: how far the tables of kept rows go.
+        lost: kept rows that no run brings back, in words, each with what to do.
     """
 
     marks: StreamMarks
@@ -61,6 +62,7 @@ class StreamPlan(NodePlan):
     has_batches: bool = True
     cut_short: bool = False
     kept: tuple[KeptMark, ...] = ()
+    lost: tuple[tuple[str, str], ...] = ()
 
     @property
     def hwm_after(self) -> NodeMark | None:
@@ -70,12 +72,16 @@ class StreamPlan(NodePlan):
     def summary(self) -> str:
         """What will be read, and which kept rows are looked for, in words."""
         kept = [text for mark in self.kept for text in mark.work]
-        changed = [what for what, _ in changed_files(self.node, self.reads)]
-        return "; ".join([super().summary, *([_CUT_SHORT] if self.cut_short else []), *kept, *changed])
+        beyond = [what for what, _ in self._beyond_repair]
+        return "; ".join([super().summary, *([_CUT_SHORT] if self.cut_short else []), *kept, *beyond])
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return tuple(f"{what}; {way}" for what, way in changed_files(self.node, self.reads))
+        return tuple(f"{what}; {way}" for what, way in self._beyond_repair)
+
+    @property
+    def _beyond_repair(self) -> tuple[tuple[str, str], ...]:
+        return (*changed_files(self.node, self.reads), *self.lost)
 
     def to_json(self) -> dict[str, Any]:
         kept = {
@@ -153,7 +159,10 @@ def _with_work(plan: StreamPlan, log: ProgressLog) -> StreamPlan:
     cut_short = not has_news and plan.marks.is_cut_short
     kept = kept_marks(plan.node, plan.target, plan.marks)
     nothing_new = not has_news and not cut_short and not any(mark.has_work for mark in kept)
-    return replace(plan, nothing_new=nothing_new, has_batches=has_news or cut_short, cut_short=cut_short, kept=kept)
+    lost = tuple(lost_for_good(plan.node, plan.target, kept))
+    return replace(
+        plan, nothing_new=nothing_new, has_batches=has_news or cut_short, cut_short=cut_short, kept=kept, lost=lost
+    )
 
 
 def require_own_stream(node: Node, target: TableHandle) -> None:

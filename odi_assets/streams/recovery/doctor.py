@@ -23,6 +23,7 @@ from odi_assets.streams.planning.kept_rows import (
     kept_marks,
     kept_tables,
     late_rows_lost,
+    lost_for_good,
     numbers,
     spans_of,
 )
@@ -74,12 +75,12 @@ def _edited(node: Node, marks: StreamMarks) -> Iterator[Disagreement]:
 def _kept_rows(node: Node, target: TableHandle, marks: StreamMarks) -> Iterator[Disagreement]:
     """The tables of kept rows that are not in step with the batches: a run ended early, or a table was put back or is
     gone."""
-    for mark in kept_marks(node, target, marks) if marks.match.can_go_on else ():
-        lost = late_rows_lost(node, target, mark)
-        if lost:
-            text = f"{mark.which} lacks the rows of {batches_text(lost)}, which were kept: these rows are lost"
-            remedy = f"put that table back from a copy; or odi run {node.command} --full-refresh"
-            yield Disagreement(node.key, Kind.KEPT_LOST, text, remedy)
+    if not marks.match.can_go_on:
+        return
+    kept = kept_marks(node, target, marks)
+    for text, remedy in lost_for_good(node, target, kept):
+        yield Disagreement(node.key, Kind.KEPT_LOST, text, remedy)
+    for mark in kept:
         if mark.has_work:
             remedy = f"odi run {node.command}: it puts that right, even without new data (or a run is at it right now)"
             yield Disagreement(node.key, Kind.KEPT_BEHIND, "; ".join(mark.apart), remedy)

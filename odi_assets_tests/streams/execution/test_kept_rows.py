@@ -245,11 +245,15 @@ def test_late_rows_that_are_gone_are_a_disagreement_until_a_full_refresh(box: Sa
         (found,) = [one for one in examine(box.project, box.state, [KEY]) if one.kind is Kind.KEPT_LOST]
         assert "late_rows lacks the rows of batch" in found.message
         assert found.remedy.endswith("odi run p --node matched --full-refresh")
+        plan = box.plan("matched")
+        assert found.message in plan.summary
+        assert plan.warnings == (f"{found.message}; {found.remedy}",)
         assert "late_rows" not in kept_gaps(box.project, [KEY]).get(KEY, "")
         box.land(f"orders/{name}.json", [order(f"late{name}", 1)])
         box.run("matched")
     box.run("matched", full_refresh=True)
     assert Kind.KEPT_LOST not in kinds(box)
+    assert box.plan("matched").warnings == ()
 
 
 def test_kept_rows_are_whole_and_rows_that_differ_in_microseconds_are_two(box: Sandbox) -> None:
