@@ -13,6 +13,7 @@ import re
 import shutil
 import time
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -50,6 +51,7 @@ _WRITES: dict[str, Config] = {
     "whole": {"mode": "overwrite"},
     "days": {"mode": "partition_overwrite"},
 }
+_MOST_NODES = 5
 _PLAIN = ("append", "once", "newest")
 
 
@@ -192,6 +194,21 @@ def branch(world: World, draw: random.Random) -> str | None:
     return f"{at} reads a copy of {source.name}" + _go_on(world, home.source(at), draw)
 
 
+def split(world: World, draw: random.Random) -> str | None:
+    """A table goes on under a new name of its node, and the name goes on with a table of its own."""
+    (home,) = world.homes
+    found = [at for at in home.nodes() if table_version(home.target(at)) is not None]
+    nodes = home.config["pipelines"][0]["nodes"]
+    if not found or len(nodes) >= _MOST_NODES:
+        return None
+    at = draw.choice(found)
+    other = {**deepcopy(at.node), "name": world.new_name(at.name)}
+    at.node["write"]["path"] = world.new_name("table")
+    nodes.insert(draw.choice((0, len(nodes))), other)
+    home.save()
+    return f"{other['name']} goes on with the table {other['write']['path']}, and {at.name} with a new one"
+
+
 def restore_source(world: World, draw: random.Random) -> str | None:
     found = [path for path in _sources(world) if table_version(path)]
     if not found:
@@ -331,6 +348,7 @@ def _changes(*changes: Change) -> dict[str, Change]:
     return {change.name: change for change in changes}
 
 
+_SPLIT = "split a node"
 _LAND = Change("land", land_more, weight=12)
 _HISTORY = _changes(
     _LAND,
@@ -339,6 +357,7 @@ _HISTORY = _changes(
     Change("copy the lake", copy_the_lake, weight=4),
     Change("put the lake back", put_the_lake_back, may_stop=True, weight=4),
     Change("read a copy", branch, may_stop=True, weight=3),
+    Change(_SPLIT, split, may_stop=True, weight=3),
     Change("restore a source", restore_source, may_stop=True, weight=2),
     Change("somebody restores a table", restore_target, may_stop=True, weight=2),
     Change("compact a table", compact, weight=2),
@@ -401,6 +420,8 @@ class HistoryLife(Life):
         return replace(self._world.expected(path), rows=rows)
 
     def named_remedies(self, home: Home, at: NodeAt, message: str, pending: list[str]) -> list[Remedy]:
+        # Rows are the same where nothing but names has changed.
+        pending = [one for one in pending if one != _SPLIT]
         found = [one for one in super().named_remedies(home, at, message, pending) if "rewind" not in one.name]
         # From an accepted table on, a rebuild tells no longer what it must hold.
         found = [replace(one, for_good="accept" not in one.name) for one in found]

@@ -66,7 +66,7 @@ def _named(world: World, home: Home, at: NodeAt, message: str, rows_stay: bool) 
         yield Remedy(typed[0], _rewind_as_typed(*typed[0].split()[1:], "--yes"))
     for what, node in dict.fromkeys(_OF_A_NODE.findall(text)):
         if what == "adopt" and rows_stay:
-            yield Remedy(f"odi state adopt {node}", _adopt)
+            yield Remedy(f"odi state adopt {node}", _adopt(node))
         if what == "accept":
             yield Remedy(f"odi state accept {node}", _accept, for_good="does not exist" not in message)
         if (
@@ -111,13 +111,16 @@ def _require(done: tuple[int, str, str], arguments: tuple[str, ...]) -> None:
         raise DeadEnd(f"`odi {' '.join(arguments)}` ends with {code}: {err.strip()}")
 
 
-def _adopt(world: World, home: Home, at: NodeAt) -> list[Ended]:
-    try:
-        return _typed("state", "adopt", str(at), "--yes")(world, home, at)
-    except DeadEnd as refusal:
-        if "→" in str(refusal):
-            raise Refused(str(refusal)) from refusal
-        raise
+def _adopt(node: str) -> Callable[[World, Home, NodeAt], list[Ended]]:
+    def take(world: World, home: Home, at: NodeAt) -> list[Ended]:
+        try:
+            return _typed("state", "adopt", node, "--yes")(world, home, at)
+        except DeadEnd as refusal:
+            if "→" in str(refusal):
+                raise Refused(str(refusal)) from refusal
+            raise
+
+    return take
 
 
 def _own_environment(world: World, home: Home, at: NodeAt) -> list[Ended]:
