@@ -74,7 +74,7 @@ class Adoption:
         hwm_before, hwm_after: the HWM as it was kept, and as it will be.
         origin: what it is of from then on.
         changes: what changed, in words.
-        former_key: the state key of the node that wrote the table, and has it no more; None if it is the node's own.
+        left: the HWM of a node that wrote the table, and has it no more: it goes. None if there is none.
         remembered: by source, what the commit has to store beside the HWM.
         reads: of sources that count as loaded; what they write to storage goes before the commit.
         taken_over: what wrote the table, of a node that keeps no HWM in state.
@@ -88,7 +88,7 @@ class Adoption:
     hwm_after: NodeMark | None
     origin: HwmOrigin
     changes: tuple[str, ...]
-    former_key: str | None = None
+    left: HwmEntry | None = None
     remembered: Mapping[str, Any] = field(default_factory=dict)
     reads: tuple[PlannedRead, ...] = ()
     taken_over: Former | None = None
@@ -122,7 +122,7 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     if not node.kind.keeps_hwm:
         return node.kind.adopt(node, target, writer)
     entry = state.get_entry(node.state_key, deleted=True)
-    former, kept = _kept_before(state, node, writer, entry)
+    left, kept = _kept_before(state, node, writer, entry)
     written_by = _written_by(node, writer)
     fence = app_id(written_by)
     start = start_of(node, kept, target, fence)
@@ -150,7 +150,7 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
         NodeMark.of(marks, node.following) if marks else None,
         origin_now(node, target.table_id if target.exists else None),
         tuple(changes),
-        former,
+        left,
         _remembered(marks, reads),
         tuple(reads),
         quarantine=quarantine,
@@ -205,8 +205,8 @@ def apply_adoption(state: StateBackend, adoption: Adoption) -> None:
     elif entry is not None and not entry.deleted and not node.following:
         # It follows nothing any more.
         state.delete_hwm(node.state_key, expected_revision=entry.revision)
-    if adoption.former_key is not None:
-        state.delete_hwm(adoption.former_key)
+    if adoption.left is not None:
+        state.delete_hwm(adoption.left.key, expected_revision=adoption.left.revision)
 
 
 def _take_quarantine(node: Node, table: TableHandle | None) -> None:
@@ -264,8 +264,8 @@ def _has_parts_alone(node: Node, target: TableHandle) -> bool:
 
 def _kept_before(
     state: StateBackend, node: Node, writer: Writer | None, entry: HwmEntry | None
-) -> tuple[str | None, HwmEntry | None]:
-    """The state key that the HWM was kept under, if it was another one, and its entry."""
+) -> tuple[HwmEntry | None, HwmEntry | None]:
+    """The HWM that goes, because its node has the table no more, if any; and the HWM of the table's rows."""
     if writer is None or str(node) in writer.nodes:
         return None, entry
     former = next((former_entry for name in writer.nodes if (former_entry := state.get_entry(name)) is not None), None)
@@ -275,7 +275,7 @@ def _kept_before(
     is_kept = entry is None or entry.deleted or (_is_of_table(node, former) and not _is_of_table(node, entry))
     there = {str(key) for key in node.project.graph.nodes}
     is_left = is_kept if former.key not in there else _is_of_table(node, former) and _has_other_table(node, former)
-    return (former.key if is_left else None), (former if is_kept else entry)
+    return (former if is_left else None), (former if is_kept else entry)
 
 
 def _is_of_table(node: Node, entry: HwmEntry) -> bool:
