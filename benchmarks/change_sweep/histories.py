@@ -28,7 +28,7 @@ from benchmarks.change_sweep.changes.sources import land_more
 from benchmarks.change_sweep.landing import Columns, arrow, new_rows, write_file
 from benchmarks.change_sweep.life import Life
 from benchmarks.change_sweep.model import file_rows, files_of, source_rows, table_rows, table_version, whole
-from benchmarks.change_sweep.remedies import DeadEnd, Remedy
+from benchmarks.change_sweep.remedies import DeadEnd, Refused, Remedy
 from benchmarks.change_sweep.runs import Ended, command
 from benchmarks.change_sweep.world import Config, Expected, Home, NodeAt, Row, World
 
@@ -383,7 +383,9 @@ def _rewind_to(world: World, home: Home, node: str, version: str | None) -> list
         version = str(max(one["version"] for one in json.loads(out)))
     code, _, err = command(home, "state", "rewind", node, "--to-version", version, "--cascade", "--yes")
     if code:
-        raise DeadEnd(f"odi state rewind {node} --to-version {version} --cascade ends with {code}: {err}")
+        # A node below may have to be adopted before.
+        how = Refused if "odi state adopt" in err else DeadEnd
+        raise how(f"odi state rewind {node} --to-version {version} --cascade ends with {code}: {err}")
     for path in [home.target(at) for at in home.nodes()]:
         world.tables[str(path)] = replace(world.expected(path), rows=frozenset(table_rows(path)))
         world.rewrite(path)
