@@ -134,6 +134,8 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     changes += of_quarantine
     if not changes and _still_measures(node, start):
         return None
+    if left is not None and left.key in map(str, project.graph.nodes):
+        changes.append(f"{left.key}, which has another table now, begins with its first run")
     marks, reads = dict[str, Mark](), list[PlannedRead]()
     names, facts = _former_names(node, start), facts_of(fence, start.hwm, target)
     for source in node.sources:

@@ -128,6 +128,9 @@ def test_an_hwm_of_a_table_that_another_node_writes_is_neither_accepted_nor_adop
     ):
         with pytest.raises(IdentityMismatchError, match=r"lake/x, which p\.b writes now[\s\S]*odi state adopt p\.b"):
             step()
+    adoption = plan_adoption(named.box.project, named.box.state, NodeKey("p", "b"), lambda: spark)
+    assert adoption is not None
+    assert "p.a, which has another table now, begins with its first run" in adoption.changes
     named.box.run("b", full_refresh=True)
     with pytest.raises(IdentityMismatchError) as stopped:
         named.box.run("a")
