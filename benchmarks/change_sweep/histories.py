@@ -128,7 +128,8 @@ def put_back(world: World, draw: random.Random) -> str | None:
         return None
     path, copy = draw.choice(found)
     now = table_version(path)
-    shutil.rmtree(path)
+    # A lake that was put back since may not have it.
+    shutil.rmtree(path, ignore_errors=True)
     shutil.copytree(copy, path)
     text = f"put {path.name} back from a copy, from version {now} to {table_version(path)}"
     return text + _go_on(world, path, draw)

@@ -179,12 +179,11 @@ class BatchCommitter:
     def _ranges(self, facts: StreamFacts) -> Ranges | None:
         """The inputs that a batch reads, with the offsets where it begins and ends; None if the log does not tell
         where."""
-        before = self._log.batch(facts.batch - 1) if facts.batch else None
-        if facts.batch and before is None:
+        if facts.batch and self._log.batch(facts.batch - 1) is None:
             return None
-        starts = {} if before is None else before.offsets
+        starts = self._log.ends(facts.batch - 1, [source.name for source in self.inputs]) if facts.batch else {}
         ends = ((source, (facts.offsets.get(source.name) or {}).get("end")) for source in self.inputs)
-        ranges = [(source, (starts.get(source.name) or {}).get("end"), end) for source, end in ends]
+        ranges = [(source, starts.get(source.name), end) for source, end in ends]
         return [(source, start, end) for source, start, end in ranges if end is not None and start != end]
 
     def _is_small(self, ranges: Ranges | None) -> bool:

@@ -265,9 +265,10 @@ def _late_rows(
     before = log.batch(facts.batch - 1) if facts.batch else None
     if before is None:
         return
+    starts = log.ends(before.batch, [source.name for source in inputs])
     for source in inputs:
         watermark = source.settings.watermark
-        start = (before.offsets.get(source.name) or {}).get("end")
+        start = starts.get(source.name)
         end = (facts.offsets.get(source.name) or {}).get("end")
         rows = source.batch(spark, log, start, end) if watermark is not None else None
         if rows is None or watermark is None:

@@ -26,6 +26,7 @@ from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.planning.plan import NodePlan
 from odi_assets.nodes.result import NodeResult, RunInfo
+from odi_assets.sources.streamed import StreamMark
 from odi_assets.spark.call_sites import without_call_sites
 from odi_assets.spark.connect_worker import TOKEN_REMEDY
 from odi_assets.spark.own_session import OwnSession
@@ -235,6 +236,9 @@ class StreamRun:
         commit.dropped = self._rows_dropped if is_classic else None
         commit.evicts = self._evicts if is_classic else None
         ledger = recorded.result()
+        CheckpointFolder(plan.checkpoint).carry(
+            {read.name: read.before.value for read in plan.reads if isinstance(read.before, StreamMark)}
+        )
         if plan.cut_short and plan.marks.last is not None:
             last = plan.marks.last.batch
             CheckpointFolder(plan.checkpoint).plan_next(last, log.next_watermark_ms(last))

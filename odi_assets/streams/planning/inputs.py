@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from odi_assets.delta.table import TableHandle
 from odi_assets.errors import IdentityMismatchError, SourceError
@@ -31,15 +32,63 @@ def stream_inputs(node: Node) -> tuple[StreamedSource, ...]:
 
 
 def planned_reads(
-    inputs: Sequence[StreamedSource], log: ProgressLog, last: StreamFacts | None
+    node: Node, inputs: Sequence[StreamedSource], log: ProgressLog, last: StreamFacts | None
 ) -> dict[str, StreamRead]:
     """By input, the read of what no batch up to ``last`` has read.
 
     Raises:
+        IdentityMismatchError: nobody knows up to where an input was read that comes back.
         SourceError, TableError: an input cannot be examined, or cannot be read on.
     """
-    offsets = {} if last is None else last.offsets
-    return {source.name: source.plan(log, (offsets.get(source.name) or {}).get("end")) for source in inputs}
+    ends = {} if last is None else ends_at(node, [source.name for source in inputs], log, last)
+    require_remembered(node, inputs, log, ends)
+    return {source.name: source.plan(log, ends.get(source.name)) for source in inputs}
+
+
+def ends_at(node: Node, names: Iterable[str], log: ProgressLog, last: StreamFacts) -> dict[str, Offset]:
+    """By input, up to where the batches up to ``last`` have read it: also one that the last ones were without.
+
+    Raises:
+        CheckpointError, StateError, TableError: it cannot be seen what batches have read.
+    """
+    ends = {name: offset.get("end") for name, offset in last.offsets.items()}
+    ends |= log.ends(last.batch, set(names) - ends.keys())
+    for offsets in _offsets_before(node, last) if (absent := set(names) - ends.keys()) else ():
+        ends |= {name: offsets[name].get("end") for name in absent & offsets.keys() - ends.keys()}
+    return {name: end for name, end in ends.items() if end is not None}
+
+
+def _offsets_before(node: Node, last: StreamFacts) -> Iterator[Mapping[str, Mapping[str, Any]]]:
+    """What the batches of a query up to ``last`` have read, newest first: as ``meta_batches`` has them, and where that
+    has not all of them, as the table's log does."""
+    records = node.project.open_batches().of_node(str(node), last.query)
+    of_query = sorted((record for record in records if record.batch <= last.batch), key=lambda record: -record.batch)
+    yield from (record.offsets for record in of_query)
+    if of_query and of_query[-1].batch == 0:
+        return
+    stamps = stream_stamps(TableHandle.open(node.target.location), app_id(node.key))
+    for _, commit in in_effect(stamp for stamp, _ in stamps):
+        facts = commit.stream
+        if facts is not None and facts.query == last.query and facts.batch <= last.batch:
+            yield facts.offsets
+
+
+def require_remembered(
+    node: Node, inputs: Iterable[StreamedSource], log: ProgressLog, ends: Mapping[str, Offset]
+) -> None:
+    """Raises IdentityMismatchError if an input comes back of which nothing says any more how far it was read: all of it
+    would be read again."""
+    planned = log.ends_of(max(log.planned(), default=-1))
+    for source in inputs:
+        if source.name not in {*ends, *planned} and log.source_log(source.name):
+            raise IdentityMismatchError(
+                f"{node}: its input `{source.name}` comes back, and nothing says any more up to where it was read; the "
+                "next batch would read all of it again",
+                fix=f"leave the input out; or rebuild the table from its sources: odi run {node.command} "
+                "--full-refresh",
+                node=str(node),
+                path=log.location.uri,
+            )
 
 
 def with_way_back(node: Node, target: TableHandle, error: SourceError) -> SourceError:
@@ -95,7 +144,7 @@ def require_goes_on(node: Node, marks: StreamMarks) -> None:
         TableError: a table cannot be examined.
     """
     if marks.last is not None and marks.match.can_go_on:
-        planned_reads([source for source in stream_inputs(node) if source.known_by_id], marks.log, marks.last)
+        planned_reads(node, [source for source in stream_inputs(node) if source.known_by_id], marks.log, marks.last)
 
 
 def unread_versions(node: Node, handle: TableHandle) -> tuple[int, ...]:
@@ -121,22 +170,23 @@ def log_needed_from(node: Node, handle: TableHandle) -> int | None:
 def _ends_in(node: Node, handle: TableHandle) -> Iterator[tuple[StreamedSource, Offset]]:
     """The inputs that are this table, each with the offset up to which it is read."""
     own = [source for source in stream_inputs(node) if source.source.uri == handle.location.uri]
-    last = stream_marks(node, TableHandle.open(node.target.location)).last if own else None
-    for source in own:
-        end = (last.offsets.get(source.name) or {}).get("end") if last is not None else None
-        if end:
-            yield source, end
+    if not own:
+        return
+    marks = stream_marks(node, TableHandle.open(node.target.location))
+    last = marks.last
+    ends = {} if last is None else ends_at(node, [source.name for source in own], marks.log, last)
+    yield from ((source, ends[source.name]) for source in own if source.name in ends)
 
 
 def read_before(
-    inputs: Sequence[StreamedSource], log: ProgressLog, last: StreamFacts, reads: Mapping[str, StreamRead]
+    node: Node, inputs: Sequence[StreamedSource], log: ProgressLog, last: StreamFacts, reads: Mapping[str, StreamRead]
 ) -> Iterator[ReadBefore]:
     """What the next batch would read again.
 
     Raises:
         SourceError, TableError: an input cannot be examined.
     """
-    ends = {name: offset["end"] for name, offset in last.offsets.items() if offset.get("end") is not None}
+    ends = ends_at(node, [source.name for source in inputs], log, last)
     strange = {
         known_source.name
         for known_source in inputs
@@ -168,8 +218,8 @@ def require_known(node: Node, marks: StreamMarks) -> None:
     """
     if marks.last is not None and marks.match.can_go_on:
         inputs = [source for source in stream_inputs(node) if not source.known_by_id]
-        reads = planned_reads(inputs, marks.log, marks.last)
-        require_unread(node, tuple(read_before(inputs, marks.log, marks.last, reads)), marks.checkpoint.uri)
+        reads = planned_reads(node, inputs, marks.log, marks.last)
+        require_unread(node, tuple(read_before(node, inputs, marks.log, marks.last, reads)), marks.checkpoint.uri)
 
 
 def require_unread(node: Node, rereads: Sequence[ReadBefore], checkpoint: str) -> None:

@@ -129,11 +129,11 @@ def planned_stream(node: Node, target: TableHandle, request: RunRequest) -> Stre
     log = ProgressLog(next_checkpoint(node)) if request.full_refresh else marks.log
     last = None if request.full_refresh else marks.last
     try:
-        reads = planned_reads(streams, log, last)
+        reads = planned_reads(node, streams, log, last)
     except SourceError as error:
         raise with_way_back(node, target, error) from error
     if last is not None:
-        require_unread(node, tuple(read_before(streams, log, last, reads)), log.location.uri)
+        require_unread(node, tuple(read_before(node, streams, log, last, reads)), log.location.uri)
     plan = StreamPlan(
         node,
         request,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -41,6 +41,10 @@ class PlannedBatch:
     offsets: Mapping[str, Mapping[str, Any]]
     watermark_ms: int
     planned_ms: int
+
+    def reads(self, offsets: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Whether it reads up to these offsets. It may name more inputs: those that came back after it."""
+        return all(self.offsets.get(name) == offset for name, offset in offsets.items())
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,27 @@ class ProgressLog:
         return PlannedBatch(
             query, number, offsets, int(head.get("batchWatermarkMs") or 0), int(head.get("batchTimestampMs") or 0)
         )
+
+    def ends(self, number: int, names: Iterable[str]) -> dict[str, Any]:
+        """Up to where the batches up to ``number`` have read the inputs ``names``; without those that no batch in the
+        log names (any more). Spark itself looks at the last two batches alone."""
+        wanted, ends = set(names), dict[str, Any]()
+        for batch in self._back_from(number):
+            if not wanted:
+                break
+            named = self.ends_of(batch)
+            ends |= {name: named[name] for name in wanted & named.keys()}
+            wanted -= named.keys()
+        return ends
+
+    def ends_of(self, number: int) -> Mapping[str, Any]:
+        """Up to where a batch reads each input that it names; nothing if the log does not hold it (any more)."""
+        entry = self._offsets(number)
+        return {} if entry is None else entry[1]
+
+    def _back_from(self, number: int) -> Iterator[int]:
+        yield number
+        yield from sorted((planned for planned in self.planned() if planned < number), reverse=True)
 
     def watermark_ms(self, number: int) -> int:
         """The watermark that a batch ran with; 0 if there was none, or the log does not hold it (any more)."""

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -120,37 +120,56 @@ class CheckpointFolder:
                 continue
             text = filesystem.cat_file(path).decode("utf-8")
             if (now := changed(text)) != text:
-                # A reader must not find half of it.
-                filesystem.pipe_file(f"{path}.new", now.encode("utf-8"))
-                self._forget_checksum(filesystem, path)
-                filesystem.mv(f"{path}.new", path)
+                self._replace(filesystem, path, now)
 
-    def truncate(self, batch: int) -> None:
+    def _replace(self, filesystem: Any, path: str, text: str) -> None:
+        # A reader must not find half of it.
+        filesystem.pipe_file(f"{path}.new", text.encode("utf-8"))
+        self._forget_checksum(filesystem, path)
+        filesystem.mv(f"{path}.new", path)
+
+    def carry(self, ends: Mapping[str, Any]) -> None:
+        """Let the newest committed batch name inputs that it was without, each up to where batches have read it: of
+        what comes back, Spark knows no more than the last two batches say."""
+        log = ProgressLog(self.location)
+        newest = max(log.committed(), default=-1)
+        absent = {name: end for name, end in ends.items() if name not in log.ends_of(newest)}
+        if newest < 0 or not absent:
+            return
+        filesystem, root = self._store
+        path = f"{root}/offsets/{newest}"
+        lines = [f"{name}:{json.dumps(end, separators=(',', ':'))}" for name, end in absent.items()]
+        text = "\n".join([filesystem.cat_file(path).decode("utf-8").rstrip("\n"), *lines])
+        self._replace(filesystem, path, text)
+
+    def truncate(self, batch: int, ends: Mapping[str, Any]) -> None:
         """Make ``batch`` its newest one.
+
+        Args:
+            ends: by input, up to where batches up to that one have read it.
 
         Raises:
             CheckpointError: it does not hold that batch (any more).
         """
-        planned = ProgressLog(self.location).batch(batch)
-        if planned is None or batch not in ProgressLog(self.location).committed():
+        log = ProgressLog(self.location)
+        if log.batch(batch) is None or batch not in log.committed():
             raise CheckpointError(
                 f"{self.location.uri} does not hold batch {batch} (any more)",
                 fix="choose one of the batches that it holds: odi state rewind NODE --list",
                 path=self.location.uri,
             )
         filesystem, root = self._store
-        for name, offset in planned.offsets.items():
-            end = offset["end"]
-            if isinstance(end, dict) and "logOffset" in end:
-                self._split(filesystem, root, name, int(end["logOffset"]))
+        numbers = {name: int(end["logOffset"]) for name, end in ends.items() if "logOffset" in (end or {})}
+        for name, last in numbers.items():
+            self._split(filesystem, root, name, last)
         # The plan of the newest batch goes last: until then the checkpoint still says that it is ahead.
-        doomed = sorted(self._after(filesystem, root, batch, planned.offsets), key=_rank)
+        doomed = sorted(self._after(filesystem, root, batch, numbers), key=_rank)
         for path in doomed:
             # Checksums that are left of a file say that somebody else removed it.
             self._forget_checksum(filesystem, path)
             filesystem.rm_file(path)
 
-    def _after(self, filesystem: Any, root: str, batch: int, offsets: Any) -> Iterator[str]:
+    def _after(self, filesystem: Any, root: str, batch: int, numbers: Mapping[str, int]) -> Iterator[str]:
         for path in filesystem.find(root):
             parts = PurePosixPath(path.removeprefix(f"{root}/")).parts
             name, number = parts[-1], log_number(parts[-1])
@@ -158,9 +177,7 @@ class CheckpointFolder:
                 if number > batch:
                     yield path
             elif parts[0] == "sources" and len(parts) == 3:
-                end = (offsets.get(parts[1]) or {}).get("end")
-                last = int(end["logOffset"]) if isinstance(end, dict) and "logOffset" in end else -1
-                if number > last:
+                if number > numbers.get(parts[1], -1):
                     yield path
             elif parts[0] == "state":
                 version = _STATE_FILE.fullmatch(name)

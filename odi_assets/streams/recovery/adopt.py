@@ -90,7 +90,9 @@ def adoption_of_stream(node: Node, target: TableHandle, writer: Writer | None) -
     if former is None:
         return None
     inputs = stream_inputs(node)
-    rereads = tuple(read_before(inputs, former.log, former.facts, planned_reads(inputs, former.log, former.facts)))
+    rereads = tuple(
+        read_before(node, inputs, former.log, former.facts, planned_reads(node, inputs, former.log, former.facts))
+    )
     if any(reread.name != reread.input for reread in rereads):
         require_unread(node, rereads, former.log.location.uri)
     changes = [] if writer is None else [f"the table was written by {writer}"]

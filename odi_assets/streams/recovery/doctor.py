@@ -110,7 +110,7 @@ def not_looked_at(node: Node) -> Iterator[tuple[str, str]]:
         yield f"the checkpoint of {node}, in a store", f"odi checkpoint files {node} reads it"
     try:
         marks = stream_marks(node, TableHandle.open(node.target.location))
-        reads = planned_reads(stream_inputs(node), marks.log, marks.last) if marks.match.can_go_on else {}
+        reads = planned_reads(node, stream_inputs(node), marks.log, marks.last) if marks.match.can_go_on else {}
     except (OdiError, OSError) as error:
         disagreement = over(node.key, error)
         yield (

@@ -20,7 +20,7 @@ from odi_assets.nodes.recovery.table_versions import Choice
 from odi_assets.nodes.stream_facts import StreamFacts
 from odi_assets.streams.execution.kept_rows import bring_in_step
 from odi_assets.streams.execution.ledger import StreamLedger
-from odi_assets.streams.planning.inputs import stream_inputs
+from odi_assets.streams.planning.inputs import ends_at, stream_inputs
 from odi_assets.streams.planning.kept_rows import kept_tables
 from odi_assets.streams.planning.marks import batch_at, checkpoint_named, stream_marks, stream_stamps
 from odi_assets.streams.query.progress_log import ProgressLog
@@ -46,8 +46,10 @@ class CheckpointRewind:
     def gone_files(self, node: Node) -> Iterator[str]:
         """The files that later batches have read, and that are gone from the landing zone."""
         log = stream_marks(node, TableHandle.open(node.target.location)).log
-        for source in stream_inputs(node):
-            end = (self.facts.offsets.get(source.name) or {}).get("end") or {}
+        inputs = stream_inputs(node)
+        ends = ends_at(node, [source.name for source in inputs], ProgressLog(self.source), self.facts)
+        for source in inputs:
+            end = ends.get(source.name) or {}
             names = [name for loss in source.losses(log) for name in loss.names]
             read = log.read_files(source.name) if names else {}
             yield from (name for name in names if read[name].number > int(end.get("logOffset", -1)))
@@ -69,7 +71,7 @@ class CheckpointRewind:
                 # While the checkpoint has the batches that are undone, it is known which of their rows are there.
                 bring_in_step(table, which, log, CommitFacts(node=str(node)), batch)
         if is_ahead:
-            folder.truncate(batch)
+            folder.truncate(batch, ends_at(node, log.names("sources"), log, self.facts))
         node.project.open_batches().forget_after(str(node), self.facts.query, batch)
         # Queries that came after it go too: of full refreshes.
         StreamLedger(node).write(TableHandle.open(node.target.location))
@@ -97,7 +99,7 @@ def plan_checkpoint(node: Node, before: TableHandle) -> CheckpointRewind:
         planned = log.batch(facts.batch) if facts.batch in log.committed() else None
         # A batch of the same files may be of another branch, which was computed under another definition.
         is_branch = planned is not None and facts.planned_ms in (0, planned.planned_ms)
-        if planned is not None and is_branch and (planned.query, planned.offsets) == (facts.query, facts.offsets):
+        if planned is not None and is_branch and planned.query == facts.query and planned.reads(facts.offsets):
             of_source = _damage(node, source, facts.batch)
             if of_source is None:
                 return CheckpointRewind(facts, stream_marks(node, now).last, checkpoint, source)
