@@ -186,7 +186,13 @@ def read_before(
     Raises:
         SourceError, TableError: an input cannot be examined.
     """
-    ends = ends_at(node, [source.name for source in inputs], log, last)
+    names = [source.name for source in inputs]
+    ends = ends_at(node, names, log, last)
+    if not last.offsets.keys() >= set(names):
+        # What is new, or comes back, may be what the query has read under a name that it gave up since.
+        for offsets in _offsets_before(node, last):
+            known = {name: offset["end"] for name, offset in offsets.items() if offset.get("end") is not None}
+            ends = known | ends
     strange = {
         known_source.name
         for known_source in inputs

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
 from odi_assets.errors import IdentityMismatchError
+from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.nodes.recovery.findings import Kind
@@ -165,3 +166,24 @@ def test_inputs_that_come_and_go_between_runs_and_rewinds_are_each_read_once(
     union.run()
     assert union.ids() == sorted(union.landed)
     assert examine(union.box.project, union.box.state, [UN]) == []
+
+
+@pytest.mark.parametrize("gone", ["b", "d"])
+def test_an_input_that_comes_back_under_another_name_stops_the_run(
+    gone: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    union = Union(tmp_path, spark, names=f"a{gone}")
+    union.run()
+    union.have("a")
+    for _ in range(3):
+        union.run()
+    union.have(union.names)
+    file = tmp_path / "odibi.yaml"
+    named = file.read_text("utf-8").replace(f"{gone}: {{read", "other: {read").replace(f"FROM {gone}", "FROM other")
+    file.write_text(named, "utf-8")
+    union.box.project = Project.load(file)
+    with pytest.raises(IdentityMismatchError, match=f"its input `other` .* under the name `{gone}`"):
+        union.box.run("un")
+    union.have(union.names)
+    union.run()
+    assert union.ids() == sorted(union.landed)
