@@ -30,7 +30,14 @@ _LOOK = 0.5
 _MOST_LINES = 12
 _NO_STATE = "CANNOT_LOAD_STATE_STORE"
 _NO_STATE_FOLDER = "STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
-_USED_TWICE = "a stream can be used once: give the node a second input that reads the same, and join the two"
+_FIXES = {
+    "DUPLICATE_SOURCE_NAMES": "a stream can be used once: give the node a second input that reads the same, and join "
+    "the two",
+    "STREAMING_OUTPUT_MODE": "let the groups end: give the input a `watermark`, and group by its time, too; or write "
+    "groups as they change: `stream.output_mode: update` and `write.mode: upsert` with the groups' columns as `keys`; "
+    "or all of them with each batch: `output_mode: complete` and `mode: overwrite`",
+}
+_CORRECT = "correct it, and run the node again: the batch that failed is computed again"
 _TWO_RUNS = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming jobs detected", "already active")
 
 
@@ -283,7 +290,7 @@ def query_error(node: str, command: str, checkpoint: Location, error: BaseExcept
             f"or put it back from a copy; or start over: odi run {command} --full-refresh",
             **fields,
         )
-    fix = _USED_TWICE if "DUPLICATE_SOURCE_NAMES" in str(error) else None
+    fix = next((fix for condition, fix in _FIXES.items() if condition in str(error)), _CORRECT)
     return TransformError(f"{node}: its query failed: {chr(10).join(lines[:_MOST_LINES])}", fix=fix, node=node)
 
 

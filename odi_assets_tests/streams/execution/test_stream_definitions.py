@@ -141,6 +141,32 @@ def test_a_stream_that_is_joined_with_itself_is_told_what_to_do(tmp_path: Path, 
         run(box, "first")
 
 
+@pytest.mark.parametrize(
+    ("stream", "write"),
+    [("output_mode: update, ", "mode: upsert, keys: [id]"), ("output_mode: complete, ", "mode: overwrite")],
+)
+def test_groups_that_never_end_are_named_with_the_ways_to_write_them(
+    stream: str, write: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    counted = """
+- pipeline: p
+  nodes:
+  - name: counts
+    read: {connection: landing, format: json, path: "events/*.json", schema: "id STRING, at TIMESTAMP, n INT"}
+    stream: {STREAMstate_partitions: 1}
+    transform: {sql: "SELECT id, count(*) AS n FROM df GROUP BY id"}
+    write: {connection: lake, path: counts, WRITE}
+"""
+    box = Sandbox(tmp_path, spark, counted.replace("STREAM", "").replace("WRITE", "mode: append"))
+    box.land("events/1.json", [event("a", 0)])
+    with pytest.raises(TransformError, match="UNSUPPORTED_OPERATION") as failed:
+        box.run("counts")
+    assert stream.removesuffix(", ") in str(failed.value.fix)
+    box.project = Sandbox(tmp_path, spark, counted.replace("STREAM", stream).replace("WRITE", write)).project
+    box.run("counts")
+    assert box.rows("counts") == [("a", 1)]
+
+
 def test_a_source_without_its_log_names_no_way_back_to_the_batch_that_the_table_has(
     tmp_path: Path, spark: SparkSession
 ) -> None:
