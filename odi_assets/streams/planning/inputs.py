@@ -41,7 +41,8 @@ def planned_reads(
         SourceError, TableError: an input cannot be examined, or cannot be read on.
     """
     ends = {} if last is None else ends_at(node, [source.name for source in inputs], log, last)
-    require_remembered(node, inputs, log, ends)
+    if last is not None:
+        _require_remembered(node, [source.name for source in inputs if source.name not in ends], log, last)
     return {source.name: source.plan(log, ends.get(source.name)) for source in inputs}
 
 
@@ -53,42 +54,41 @@ def ends_at(node: Node, names: Iterable[str], log: ProgressLog, last: StreamFact
     """
     ends = {name: offset.get("end") for name, offset in last.offsets.items()}
     ends |= log.ends(last.batch, set(names) - ends.keys())
-    for offsets in _offsets_before(node, last) if (absent := set(names) - ends.keys()) else ():
+    for _, offsets in _batches_upto(node, last) if (absent := set(names) - ends.keys()) else ():
         ends |= {name: offsets[name].get("end") for name in absent & offsets.keys() - ends.keys()}
     return {name: end for name, end in ends.items() if end is not None}
 
 
-def _offsets_before(node: Node, last: StreamFacts) -> Iterator[Mapping[str, Mapping[str, Any]]]:
-    """What the batches of a query up to ``last`` have read, newest first: as ``meta_batches`` has them, and where that
-    has not all of them, as the table's log does."""
+def _batches_upto(node: Node, last: StreamFacts) -> Iterator[tuple[int, Mapping[str, Mapping[str, Any]]]]:
+    """The batches of a query up to ``last`` with what they have read, newest first: as ``meta_batches`` has them, and
+    where that has not all of them, as the table's log does."""
     records = node.project.open_batches().of_node(str(node), last.query)
     of_query = sorted((record for record in records if record.batch <= last.batch), key=lambda record: -record.batch)
-    yield from (record.offsets for record in of_query)
+    yield from ((record.batch, record.offsets) for record in of_query)
     if of_query and of_query[-1].batch == 0:
         return
     stamps = stream_stamps(TableHandle.open(node.target.location), app_id(node.key))
     for _, commit in in_effect(stamp for stamp, _ in stamps):
         facts = commit.stream
         if facts is not None and facts.query == last.query and facts.batch <= last.batch:
-            yield facts.offsets
+            yield facts.batch, facts.offsets
 
 
-def require_remembered(
-    node: Node, inputs: Iterable[StreamedSource], log: ProgressLog, ends: Mapping[str, Offset]
-) -> None:
-    """Raises IdentityMismatchError if an input comes back of which nothing says any more how far it was read: all of it
-    would be read again."""
-    planned = log.ends_of(max(log.planned(), default=-1))
-    for source in inputs:
-        if source.name not in {*ends, *planned} and log.source_log(source.name):
-            raise IdentityMismatchError(
-                f"{node}: its input `{source.name}` comes back, and nothing says any more up to where it was read; the "
-                "next batch would read all of it again",
-                fix=f"leave the input out; or rebuild the table from its sources: odi run {node.command} "
-                "--full-refresh",
-                node=str(node),
-                path=log.location.uri,
-            )
+def _require_remembered(node: Node, names: Sequence[str], log: ProgressLog, last: StreamFacts) -> None:
+    """Raises IdentityMismatchError if one of some inputs that no batch seems to have read may have been read all the
+    same: not all batches are known any more, and the checkpoint lists files of it."""
+    planned = log.ends_of(max(log.planned(), default=-1)) if names else {}
+    listed = [name for name in names if name not in planned and log.source_log(name)]
+    # A run that was killed as it planned the first batch of an input has listed files, too.
+    if not listed or any(batch == 0 for batch, _ in _batches_upto(node, last)):
+        return
+    raise IdentityMismatchError(
+        f"{node}: its input `{listed[0]}` comes back, and nothing says any more up to where it was read; the next "
+        "batch would read all of it again",
+        fix=f"leave the input out; or rebuild the table from its sources: odi run {node.command} --full-refresh",
+        node=str(node),
+        path=log.location.uri,
+    )
 
 
 def with_way_back(node: Node, target: TableHandle, error: SourceError) -> SourceError:
@@ -190,7 +190,7 @@ def read_before(
     ends = ends_at(node, names, log, last)
     if not last.offsets.keys() >= set(names):
         # What is new, or comes back, may be what the query has read under a name that it gave up since.
-        for offsets in _offsets_before(node, last):
+        for _, offsets in _batches_upto(node, last):
             known = {name: offset["end"] for name, offset in offsets.items() if offset.get("end") is not None}
             ends = known | ends
     strange = {

@@ -187,3 +187,21 @@ def test_an_input_that_comes_back_under_another_name_stops_the_run(
     union.have(union.names)
     union.run()
     assert union.ids() == sorted(union.landed)
+
+
+def test_a_run_that_is_killed_as_it_lists_the_first_files_of_an_input_is_followed_by_one_that_reads_them(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    union = Union(tmp_path, spark)
+    union.have("a")
+    union.run()
+    union.run()
+    union.have("ab")
+    listed = tmp_path / "lake" / "un" / "_odi_stream" / "sources"
+    (listed / "b").mkdir()
+    entry = json.loads((listed / "a" / "0").read_text("utf-8").split("\n")[1])
+    first = union.box.root / "landing" / "b" / "b1.json"
+    entry |= {"path": first.as_uri(), "timestamp": round(first.stat().st_mtime * 1000)}
+    (listed / "b" / "0").write_text(f"v1\n{json.dumps(entry)}", "utf-8")
+    union.run()
+    assert union.ids() == sorted(union.landed)
