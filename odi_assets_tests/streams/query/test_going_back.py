@@ -55,7 +55,7 @@ def test_a_batch_says_what_it_reads(checkpoint: Path) -> None:
 def test_a_checkpoint_goes_back_to_before_a_compaction(checkpoint: Path) -> None:
     folder = CheckpointFolder(Location(str(checkpoint)))
     assert folder.keep_copy() == Location(f"{checkpoint}.copy-1")
-    folder.truncate(7)
+    folder.truncate(7, {"df": {"logOffset": 7}})
     log = ProgressLog(Location(str(checkpoint)))
     assert (log.planned(), log.committed()) == ([*range(8)], [*range(8)])
     assert sorted(path.name for path in (checkpoint / "sources" / "df").glob("[0-9]*")) == [str(n) for n in range(8)]
@@ -73,7 +73,7 @@ def test_a_checkpoint_goes_back_to_before_a_compaction(checkpoint: Path) -> None
 def test_a_batch_that_is_not_there_is_no_place_to_go_back_to(checkpoint: Path) -> None:
     (checkpoint / "commits" / "3").unlink()
     with pytest.raises(CheckpointError, match="does not hold batch 3"):
-        CheckpointFolder(Location(str(checkpoint))).truncate(3)
+        CheckpointFolder(Location(str(checkpoint))).truncate(3, {"df": {"logOffset": 3}})
 
 
 @pytest.mark.parametrize(
