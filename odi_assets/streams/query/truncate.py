@@ -132,8 +132,10 @@ class CheckpointFolder:
         """Let the newest committed batch name inputs that it was without, each up to where batches have read it: of
         what comes back, Spark knows no more than the last two batches say."""
         log = ProgressLog(self.location)
-        newest = max(log.committed(), default=-1)
-        absent = {name: end for name, end in ends.items() if name not in log.ends_of(newest)}
+        newest, last = (max(numbers, default=-1) for numbers in (log.committed(), log.planned()))
+        # What the batch reads that Spark is about to run again begins where it began.
+        named = {*log.ends_of(newest), *log.ends_of(last)}
+        absent = {name: end for name, end in ends.items() if name not in named}
         if newest < 0 or not absent:
             return
         filesystem, root = self._store

@@ -205,3 +205,21 @@ def test_a_run_that_is_killed_as_it_lists_the_first_files_of_an_input_is_followe
     (listed / "b" / "0").write_text(f"v1\n{json.dumps(entry)}", "utf-8")
     union.run()
     assert union.ids() == sorted(union.landed)
+
+
+def test_the_first_batch_of_an_input_that_spark_runs_again_begins_where_it_began(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    union = Union(tmp_path, spark)
+    union.have("a")
+    union.run()
+    union.have("ab")
+    union.run()
+    checkpoint = tmp_path / "lake" / "un" / "_odi_stream"
+    # The run was killed after the commit of its rows, and one before as it carried an input over.
+    (checkpoint / "offsets" / "0.new").write_text("v2", "utf-8")
+    for left in [*checkpoint.glob("commits/1"), *checkpoint.glob("commits/.1.crc")]:
+        left.unlink()
+    union.run()
+    assert union.ids() == sorted(union.landed)
+    assert "b:" not in (checkpoint / "offsets" / "0").read_text("utf-8")
