@@ -99,7 +99,12 @@ def plan_checkpoint(node: Node, before: TableHandle) -> CheckpointRewind:
         planned = log.batch(facts.batch) if facts.batch in log.committed() else None
         # A batch of the same files may be of another branch, which was computed under another definition.
         is_branch = planned is not None and facts.planned_ms in (0, planned.planned_ms)
-        if planned is not None and is_branch and planned.query == facts.query and planned.reads(facts.offsets):
+        if (
+            planned is not None
+            and is_branch
+            and planned.query == facts.query
+            and planned.reads(facts.offsets, facts.planned_ms)
+        ):
             of_source = _damage(node, source, facts.batch)
             if of_source is None:
                 return CheckpointRewind(facts, stream_marks(node, now).last, checkpoint, source)

@@ -13,12 +13,12 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from odi_assets.config.graph import NodeKey
-from odi_assets.errors import IdentityMismatchError
+from odi_assets.errors import CheckpointError, IdentityMismatchError
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.adopt import apply_adoption, plan_adoption
 from odi_assets.nodes.recovery.doctor import examine
 from odi_assets.nodes.recovery.findings import Kind
-from odi_assets_tests.nodes.planning.test_histories import without_log_before_the_newest_version
+from odi_assets_tests.nodes.planning.test_histories import put_back, without_log_before_the_newest_version
 from odi_assets_tests.nodes.support import Sandbox
 from odi_assets_tests.streams.execution.test_streams import rewind
 
@@ -223,3 +223,24 @@ def test_the_first_batch_of_an_input_that_spark_runs_again_begins_where_it_began
     union.run()
     assert union.ids() == sorted(union.landed)
     assert "b:" not in (checkpoint / "offsets" / "0").read_text("utf-8")
+
+
+def test_a_batch_of_another_history_that_read_one_more_input_is_another_batch(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    union = Union(tmp_path, spark)
+    union.have("a")
+    union.run()
+    table, copy, other = tmp_path / "lake" / "un", tmp_path / "copy", tmp_path / "other"
+    shutil.copytree(table, copy)
+    union.land()
+    union.have("ab")
+    union.box.run("un")
+    shutil.copytree(table / "_odi_stream", other)
+    put_back(table, copy)
+    union.have("a")
+    union.box.run("un")
+    # Batch 1 of this checkpoint has read the same file of `a` as the table, and `b` beside it.
+    put_back(table / "_odi_stream", other)
+    with pytest.raises(CheckpointError, match="its batch 1 reads other rows"):
+        union.box.run("un")
