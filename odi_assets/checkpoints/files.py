@@ -16,13 +16,19 @@ from pathlib import Path
 
 from odi_assets.checkpoints.inspect import Checkpoint, Operator, inspect, store_folder
 from odi_assets.checkpoints.log_files import read_lines, read_object
-from odi_assets.checkpoints.state_file import Damage, StateFileContents, checksums_of, read_state_file
+from odi_assets.checkpoints.state_file import (
+    Damage,
+    FileState,
+    StateFileContents,
+    checksums_of,
+    read_state_file,
+    state_of,
+)
 from odi_assets.errors import CheckpointError
 
 _VERSION_FILE = re.compile(r"(\d+)(?:_([0-9a-f-]{36}))?\.(delta|snapshot|changelog|zip)")
 _MISSING = "is missing"
 _SNAPSHOTS, _CHANGES = ("snapshot", "zip"), ("delta", "changelog")
-_State = tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -344,23 +350,14 @@ class StoreFiles:
 
 def _content(file: Path) -> StateFileContents:
     """What is in a file. An archive names files beside it, which are looked at each time."""
-    return read_state_file(file) if file.suffix == ".zip" else _read(file, _state(file), _state(checksums_of(file)))
+    return read_state_file(file) if file.suffix == ".zip" else _read(file, state_of(file), state_of(checksums_of(file)))
 
 
 @lru_cache(maxsize=4096)
-def _read(file: Path, state: _State, checksums: _State) -> StateFileContents:
+def _read(file: Path, state: FileState, checksums: FileState) -> StateFileContents:
     """:func:`read_state_file`, made once for a file that stays as it is, and its checksums too."""
     del state, checksums
     return read_state_file(file)
-
-
-def _state(file: Path) -> _State:
-    """Changes whenever the file does; None where there is no file."""
-    try:
-        status = file.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _state_ids(known: Checkpoint) -> dict[int, dict[int, list[list[str]]]]:

@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ _LZF_MAGIC = b"ZV"
 _LZF_COMPRESSED = 1
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
+FileState = tuple[int, ...] | None
+"""What changes whenever a file does; None where there is no file."""
+
 _CRC_HEADER = struct.Struct(">4si")
 _CRC_MAGIC = b"crc\x00"
 
@@ -41,7 +45,7 @@ class Damage(Exception):
 
 @dataclass(frozen=True)
 class StateFileContents:
-    """What a file holds: rows put and removed; of an archive the keys there are, and the table files it needs.
+    """What a file holds: rows put and removed; of an archive the keys there are.
 
     ``lineage`` says, in checkpoint format 2, which files the versions before it are in: the id of each, by version.
     """
@@ -49,7 +53,6 @@ class StateFileContents:
     puts: int = 0
     removals: int = 0
     keys: int | None = None
-    table_files: tuple[Path, ...] = ()
     lineage: Mapping[int, str] | None = None
 
 
@@ -74,6 +77,15 @@ def checksum_step(sums: bytes) -> int | None:
         return None
     magic, step = _CRC_HEADER.unpack_from(sums)
     return int(step) if magic == _CRC_MAGIC and step > 0 else None
+
+
+def state_of(file: Path) -> FileState:
+    """The state of a file, without a look into it."""
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def checksums_of(file: Path) -> Path:
@@ -310,4 +322,16 @@ def _read_archive(file: Path) -> StateFileContents:
         if table.stat().st_size != size:
             actual_size = table.stat().st_size
             raise Damage(f"its file {table.parent.name}/{table.name} has {actual_size:,} bytes and had {size:,}")
-    return StateFileContents(keys=keys, table_files=tuple(table for table, _ in (*tables, *logs)))
+        try:
+            _compare_once(table, state_of(table), state_of(checksums_of(table)))
+        except Damage as damage:
+            raise Damage(f"of its file {table.parent.name}/{table.name}, {damage}") from damage
+    return StateFileContents(keys=keys)
+
+
+@lru_cache(maxsize=4096)
+def _compare_once(file: Path, state: FileState, checksums: FileState) -> None:
+    """:func:`compare_checksums`, once for a file that stays as it is: many archives name the same table files."""
+    del state
+    if checksums is not None:
+        compare_checksums(file, file.read_bytes())

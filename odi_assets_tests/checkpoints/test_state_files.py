@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -125,6 +127,26 @@ def test_checksums_that_change_after_a_first_look_are_seen(join_checkpoint: Path
     assert fault.path == f"state/0/0/{ROWS}/2.changelog"
 
 
+@pytest.mark.parametrize("what", ["1-a.sst", ".1-a.sst.crc"])
+def test_a_flipped_byte_of_a_table_file_or_of_its_checksums_is_seen(
+    what: str, join_checkpoint: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(join_checkpoint, tmp_path / "copy"))
+    folder = copy / "state" / "0" / "0" / ROWS
+    tables = folder / "SSTs"
+    tables.mkdir(exist_ok=True)
+    (tables / "1-a.sst").write_bytes(b"rows")
+    (tables / ".1-a.sst.crc").write_bytes(b"crc\0" + struct.pack(">iI", 512, zlib.crc32(b"rows")))
+    archive(folder / "2.zip", {"1-a.sst": 4})
+    assert check_files(copy).faults == ()
+    flipped = bytearray((tables / what).read_bytes())
+    flipped[-1] ^= 0x10
+    (tables / what).write_bytes(flipped)
+    (fault,) = check_files(copy).faults
+    assert fault.path == f"state/0/0/{ROWS}/2.zip"
+    assert "of its file SSTs/1-a.sst, its bytes from 0 on are not those that were written" in fault.fault
+
+
 def test_table_files_that_go_after_a_first_look_are_seen(join_checkpoint: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(join_checkpoint, tmp_path / "copy"))
     folder = copy / "state" / "0" / "0" / ROWS
@@ -193,7 +215,7 @@ def test_an_archive_needs_its_table_files(tmp_path: Path, join_checkpoint: Path)
     (folder / "SSTs").mkdir()
     (folder / "SSTs" / "1-a.sst").write_bytes(b"rows")
     archive(folder / "2.zip", {"1-a.sst": 4})
-    assert read_state_file(folder / "2.zip") == StateFileContents(keys=7, table_files=(folder / "SSTs" / "1-a.sst",))
+    assert read_state_file(folder / "2.zip") == StateFileContents(keys=7)
     (folder / "SSTs" / "1-a.sst").write_bytes(b"row")
     with pytest.raises(Damage, match=r"SSTs/1-a\.sst has 3 bytes and had 4"):
         read_state_file(folder / "2.zip")
