@@ -129,13 +129,11 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     require_hwm_not_taken(node, start.origin)
     require_followed(node, start.origin)
     require_no_unmarked_rows(node, start, target, written_by)
-    changes = _changes(node, start, target, writer)
+    changes = _changes(node, start, target, writer, left)
     quarantine, of_quarantine = _foreign_quarantine(node)
     changes += of_quarantine
     if not changes and _still_measures(node, start):
         return None
-    if left is not None and left.key in map(str, project.graph.nodes):
-        changes.append(f"{left.key}, which has another table now, begins with its first run")
     marks, reads = dict[str, Mark](), list[PlannedRead]()
     names, facts = _former_names(node, start), facts_of(fence, start.hwm, target)
     for source in node.sources:
@@ -159,14 +157,16 @@ def plan_adoption(project: Project, state: StateBackend, key: NodeKey, spark: Se
     )
 
 
-def _changes(node: Node, start: Start, target: TableHandle, writer: Writer | None) -> list[str]:
+def _changes(node: Node, start: Start, target: TableHandle, writer: Writer | None, left: HwmEntry | None) -> list[str]:
     """What changed about the node, its table and what it follows, each in words; not how its sources are read."""
     followed = start.origin is not None and bool(start.origin.measures)
+    begins = [left.key] if left is not None and left.key in map(str, node.project.graph.nodes) else []
     return [
         *(_foreign_hwm(node, start.origin) if writer is None else [f"the table was written by {writer}"]),
         *(["it follows none of its sources any more"] if followed and not node.following else []),
         *other_sources_of_parts(node, start, target),
         *known_differently(node, target),
+        *(f"{key}, which has another table now, begins with its first run" for key in begins),
     ]
 
 
