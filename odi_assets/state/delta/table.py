@@ -338,7 +338,10 @@ class SystemTable:
             if type(error.__cause__) is DeltaError and self._moved(handle):
                 # The log went on, and was cleaned, past the version that this handle knows.
                 raise CommitConflict(error.message, fix="try again; nothing was written", uri=self.uri) from error
-            raise damage_behind(error, self.location, STATE) from error
+            behind = damage_behind(error, self.location, STATE)
+            if behind is error:
+                raise
+            raise behind from error
         if handle.age > self._log_seconds / 2 and looked_for(handle, look) is None:
             raise CommitConflict(
                 f"a commit to {self.uri} took {handle.age:.0f} s and others went past it",
