@@ -30,6 +30,7 @@ from odi_assets.nodes.recovery.doctor import examine, kept_gaps, unfinished
 from odi_assets.nodes.recovery.files import files_of_system, not_looked_at
 from odi_assets.nodes.recovery.findings import NOTED, Kind, lasting
 from odi_assets.nodes.recovery.recover import find_recovery, recover_hwm, what_state_is_ahead_of
+from odi_assets.nodes.recovery.repair import RECOVER
 from odi_assets.util.words import counted
 
 if TYPE_CHECKING:
@@ -132,12 +133,11 @@ def doctor(
 
 
 def _after(of_system: list[Disagreement], of_nodes: list[Disagreement]) -> list[Disagreement]:
-    """The disagreements of nodes, over system tables that may be damaged: then nothing can be written to state before
-    those are repaired, and their remedy ends with the one of nodes that state is behind of."""
-    if not of_system:
-        return of_nodes
-    behind = (Kind.STATE_BEHIND, Kind.HISTORY_BEHIND)
-    return [replace(found, remedy=of_system[0].remedy) if found.kind in behind else found for found in of_nodes]
+    """The disagreements of nodes. Where system tables have to be repaired, that comes first: until then, nothing can be
+    written to state. The repair ends with the command that brings state up to the tables."""
+    repair = next((found.remedy for found in of_system if found.remedy.endswith(RECOVER)), None)
+    behind = (Kind.STATE_BEHIND, Kind.HISTORY_BEHIND) if repair is not None else ()
+    return [replace(found, remedy=str(repair)) if found.kind in behind else found for found in of_nodes]
 
 
 def _of_deployment(project: Project, webserver: str | None, as_json: bool) -> None:

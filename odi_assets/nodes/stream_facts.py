@@ -63,10 +63,15 @@ class StreamFacts:
         """How far the batch read, as plans and run history show it. State has no mark of a stream."""
         return NodeMark({"query": self.query, "batch": self.batch})
 
-    def is_same_batch(self, other: StreamFacts) -> bool:
-        """Whether both are of one batch: the same query, number and offsets. The number alone does not tell it: after
-        the checkpoint is put back to an earlier copy, other rows get the same number."""
-        return (self.query, self.batch, self.offsets) == (other.query, other.batch, other.offsets)
+    def is_same_batch(self, planned: StreamFacts) -> bool:
+        """Whether this is the batch that a checkpoint has planned: the same query, number and offsets. The number alone
+        does not tell it: after the checkpoint is put back to an earlier copy, other rows get the same number. A plan of
+        the same moment may name more inputs since: those that came back after it, and of which it read nothing."""
+        if (self.query, self.batch) != (planned.query, planned.batch):
+            return False
+        if self.planned_ms != planned.planned_ms:
+            return self.offsets == planned.offsets
+        return all(planned.offsets.get(name) == offset for name, offset in self.offsets.items())
 
     def to_json(self) -> dict[str, Any]:
         stored = vars(self) | {"rows_dropped": None if self.rows_dropped is None else list(self.rows_dropped)}

@@ -21,7 +21,7 @@ from odi_assets.nodes.mark import NodeMark
 from odi_assets.nodes.node import Node
 from odi_assets.nodes.project import Project
 from odi_assets.nodes.recovery.findings import Disagreement, Kind, lost_remedy, lost_text, over
-from odi_assets.nodes.recovery.repair import system_tables, tables_of
+from odi_assets.nodes.recovery.repair import RECOVER, system_tables, tables_of
 from odi_assets.nodes.remedies import remedy_of
 from odi_assets.sources.files.loaded import ledger
 from odi_assets.sources.marks import LedgerPart
@@ -83,7 +83,7 @@ def files_of_system(project: Project, state: StateBackend, *, deep: bool) -> Ite
 
 
 def _of_system_table(name: str, location: Location, *, deep: bool) -> Iterator[Disagreement]:
-    remedy = f"{repair_command(location, STATE)}, and then odi state recover"
+    remedy = f"{repair_command(location, STATE)}, and then {RECOVER}"
     try:
         handle = TableHandle.open_once(location, owner=STATE)
         faults, lost = read_log(location, every=deep).faults, _lost(handle, deep=deep)

@@ -223,8 +223,9 @@ def _rewindable_by_ledger(node: Node, handle: TableHandle, oldest: int) -> tuple
 
 def _needed_for(node: Node, state: StateBackend, handle: TableHandle) -> str | None:
     """Why a commit of the node that is older than the log's retention has to stay, in words; None if none has to."""
-    last = [stamp for stamp in map(handle.last_stamp, app_ids(node.key)) if stamp is not None]
-    if all(is_recent(handle, stamp.version) for stamp in last):
+    # A part alone says nothing that a later increment does not say.
+    last = next(filter(None, map(handle.last_stamp, app_ids(node.key))), None)
+    if last is None or is_recent(handle, last.version):
         return None
     ahead = node.following and start_of(node, state.get_entry(node.state_key), handle).repaired
     return _AHEAD if ahead else _OF_LAST_RUN
@@ -235,7 +236,7 @@ _AHEAD = (
 )
 _OF_LAST_RUN = (
     "its log was kept whole, because the node's last commit, older than the log's retention, says how its rows are "
-    "read and known; once the node commits again, the log is cleaned"
+    "read and known; once the node takes in what is new, the log can be cleaned"
 )
 
 

@@ -236,12 +236,12 @@ class StreamRun:
         commit.dropped = self._rows_dropped if is_classic else None
         commit.evicts = self._evicts if is_classic else None
         ledger = recorded.result()
-        CheckpointFolder(plan.checkpoint).carry(
-            {read.name: read.before.value for read in plan.reads if isinstance(read.before, StreamMark)}
-        )
-        if plan.cut_short and plan.marks.last is not None:
-            last = plan.marks.last.batch
-            CheckpointFolder(plan.checkpoint).plan_next(last, log.next_watermark_ms(last))
+        folder, last = CheckpointFolder(plan.checkpoint), -1 if plan.marks.last is None else plan.marks.last.batch
+        if not plan.request.full_refresh:
+            ends = {read.name: read.before.value for read in plan.reads if isinstance(read.before, StreamMark)}
+            folder.carry(ends, list(sources), last)
+        if plan.cut_short and last >= 0:
+            folder.plan_next(last, log.next_watermark_ms(last))
         query = RunningQuery(
             rows, settings, plan.checkpoint.uri, commit, [source.name for source in plan.streams], self.interval
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import takewhile
 
 from odi_assets.checkpoints.inspect import JOIN
 from odi_assets.connections.location import Location
@@ -332,7 +333,14 @@ def late_rows_lost(node: Node, target: TableHandle, mark: KeptMark) -> tuple[Bat
         return ()
     lost = set(numbers(mark.lost))
     of_query = (facts for _, facts in stream_stamps(target, app_id(node.key)) if facts and facts.query == mark.query)
-    return spans_of(facts.batch for facts in of_query if LATE in facts.keeps and facts.batch in lost)
+    recent = takewhile(lambda facts: facts.batch >= min(lost), of_query)
+    return spans_of(facts.batch for facts in recent if LATE in facts.keeps and facts.batch in lost)
+
+
+def lost_since(node: Node, target: TableHandle, marks: Iterable[KeptMark]) -> Iterator[tuple[str, str]]:
+    """What :func:`lost_for_good` says of the batches since the last one whose rows are kept. Only their commits are
+    read: a plan reads no log to its beginning, again and again."""
+    return lost_for_good(node, target, [replace(mark, gaps=()) for mark in marks])
 
 
 def lost_for_good(node: Node, target: TableHandle, marks: Iterable[KeptMark]) -> Iterator[tuple[str, str]]:

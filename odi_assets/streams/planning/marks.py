@@ -270,7 +270,7 @@ def _match(log: ProgressLog, last: StreamFacts | None, target: TableHandle) -> t
         why = f"the checkpoint has read up to batch {committed}, and the table has batch {last.batch}"
         return Match.TABLE_BEHIND, why
     same = log.batch(last.batch)
-    if same is not None and same.reads(last.offsets, last.planned_ms):
+    if same is not None and last.is_same_batch(stream_facts(same, log.location)):
         if committed == last.batch:
             return Match.IN_STEP, ""
         if committed == last.batch - 1:

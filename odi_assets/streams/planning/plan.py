@@ -29,7 +29,7 @@ from odi_assets.streams.planning.inputs import (
     stream_inputs,
     with_way_back,
 )
-from odi_assets.streams.planning.kept_rows import KeptMark, kept_marks, lost_for_good
+from odi_assets.streams.planning.kept_rows import KeptMark, kept_marks, lost_since
 from odi_assets.streams.planning.marks import (
     StreamMarks,
     is_of_no_stream,
@@ -53,7 +53,7 @@ class StreamPlan(NodePlan):
         has_batches: the query has a batch to run; else there are kept rows to look for, if anything.
         cut_short: that batch is the one without new rows, in which what the watermark has passed leaves the state.
         kept: how far the tables of kept rows go.
-        lost: kept rows that no run brings back, in words, each with what to do.
+        lost: kept rows that no run brings back, of batches since the last one with kept rows, each with what to do.
     """
 
     marks: StreamMarks
@@ -159,7 +159,7 @@ def _with_work(plan: StreamPlan, log: ProgressLog) -> StreamPlan:
     cut_short = not has_news and plan.marks.is_cut_short
     kept = kept_marks(plan.node, plan.target, plan.marks)
     nothing_new = not has_news and not cut_short and not any(mark.has_work for mark in kept)
-    lost = tuple(lost_for_good(plan.node, plan.target, kept))
+    lost = tuple(lost_since(plan.node, plan.target, kept))
     return replace(
         plan, nothing_new=nothing_new, has_batches=has_news or cut_short, cut_short=cut_short, kept=kept, lost=lost
     )

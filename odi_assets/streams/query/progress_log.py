@@ -42,12 +42,6 @@ class PlannedBatch:
     watermark_ms: int
     planned_ms: int
 
-    def reads(self, offsets: Mapping[str, Mapping[str, Any]], planned_ms: int) -> bool:
-        """Whether it reads up to these offsets. As it was planned at that moment, it may name more inputs since: those
-        that came back after it."""
-        is_more = self.planned_ms == planned_ms and self.offsets.keys() > offsets.keys()
-        return self.offsets == offsets or (is_more and all(self.offsets[name] == offsets[name] for name in offsets))
-
 
 @dataclass(frozen=True)
 class ProgressLog:

@@ -11,15 +11,16 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 from uuid import uuid4
 
 from odi_assets.connections.location import Location
 from odi_assets.errors import CheckpointError, FencedError
 from odi_assets.streams.query.progress_log import ProgressLog, log_number
+from odi_assets.util.durable import write_file
 
 _STATE_FILE = re.compile(r"(\d+)(?:_[^/.]+)*\.(?:delta|snapshot|changelog|zip)")
 _COPY = ".copy-"
@@ -123,26 +124,45 @@ class CheckpointFolder:
                 self._replace(filesystem, path, now)
 
     def _replace(self, filesystem: Any, path: str, text: str) -> None:
-        # A reader must not find half of it.
-        filesystem.pipe_file(f"{path}.new", text.encode("utf-8"))
+        # A reader must not find half of it, nor may a power cut leave the name with nothing behind it.
         self._forget_checksum(filesystem, path)
+        if self.location.is_local:
+            write_file(Path(path), text)
+            return
+        filesystem.pipe_file(f"{path}.new", text.encode("utf-8"))
         filesystem.mv(f"{path}.new", path)
 
-    def carry(self, ends: Mapping[str, Any]) -> None:
-        """Let the newest committed batch name inputs that it was without, each up to where batches have read it: of
-        what comes back, Spark knows no more than the last two batches say."""
+    def carry(self, ends: Mapping[str, Any], inputs: Collection[str], batch: int) -> None:
+        """Let the plans that Spark starts from name the inputs of its query, and no others.
+
+        Spark knows no more than the last two plans say, and of a batch that it runs again what that one names. An input
+        that comes back is named up to where batches have read it. What a batch was to read of an input that has left
+        the query is planned again once the input comes back, unless the batch is in the node's table.
+
+        Args:
+            ends: by input, up to where batches have read it.
+            inputs: the inputs of the query.
+            batch: the last one in the node's table; -1 if there is none.
+        """
         log = ProgressLog(self.location)
-        newest, last = (max(numbers, default=-1) for numbers in (log.committed(), log.planned()))
-        # What the batch reads that Spark is about to run again begins where it began.
-        named = {*log.ends_of(newest), *log.ends_of(last)}
-        absent = {name: end for name, end in ends.items() if name not in named}
-        if newest < 0 or not absent:
+        committed, last = (max(numbers, default=-1) for numbers in (log.committed(), log.planned()))
+        planned = log.ends_of(last)
+        left = planned.keys() - set(inputs) if last > max(committed, batch) else set()
+        absent = {name: end for name, end in ends.items() if name not in planned}
+        # A batch that is about to run again reads nothing of them: the one before comes first.
+        for number in sorted({committed, last} - {-1}):
+            lacking = {name: end for name, end in absent.items() if name not in log.ends_of(number)}
+            self._name_inputs(number, lacking, left if number == last else ())
+
+    def _name_inputs(self, batch: int, ends: Mapping[str, Any], left: Collection[str]) -> None:
+        if not ends and not left:
             return
         filesystem, root = self._store
-        path = f"{root}/offsets/{newest}"
-        lines = [f"{name}:{json.dumps(end, separators=(',', ':'))}" for name, end in absent.items()]
-        text = "\n".join([filesystem.cat_file(path).decode("utf-8").rstrip("\n"), *lines])
-        self._replace(filesystem, path, text)
+        path = f"{root}/offsets/{batch}"
+        lines = filesystem.cat_file(path).decode("utf-8").rstrip("\n").split("\n")
+        kept = [*lines[:2], *(line for line in lines[2:] if line.partition(":")[0] not in left)]
+        named = [f"{name}:{json.dumps(end, separators=(',', ':'))}" for name, end in ends.items()]
+        self._replace(filesystem, path, "\n".join([*kept, *named]))
 
     def truncate(self, batch: int, ends: Mapping[str, Any]) -> None:
         """Make ``batch`` its newest one.

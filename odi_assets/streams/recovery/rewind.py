@@ -22,7 +22,7 @@ from odi_assets.streams.execution.kept_rows import bring_in_step
 from odi_assets.streams.execution.ledger import StreamLedger
 from odi_assets.streams.planning.inputs import ends_at, stream_inputs
 from odi_assets.streams.planning.kept_rows import kept_tables
-from odi_assets.streams.planning.marks import batch_at, checkpoint_named, stream_marks, stream_stamps
+from odi_assets.streams.planning.marks import batch_at, checkpoint_named, stream_facts, stream_marks, stream_stamps
 from odi_assets.streams.query.progress_log import ProgressLog
 from odi_assets.streams.query.truncate import CheckpointFolder
 
@@ -99,12 +99,7 @@ def plan_checkpoint(node: Node, before: TableHandle) -> CheckpointRewind:
         planned = log.batch(facts.batch) if facts.batch in log.committed() else None
         # A batch of the same files may be of another branch, which was computed under another definition.
         is_branch = planned is not None and facts.planned_ms in (0, planned.planned_ms)
-        if (
-            planned is not None
-            and is_branch
-            and planned.query == facts.query
-            and planned.reads(facts.offsets, facts.planned_ms)
-        ):
+        if planned is not None and is_branch and facts.is_same_batch(stream_facts(planned, source)):
             of_source = _damage(node, source, facts.batch)
             if of_source is None:
                 return CheckpointRewind(facts, stream_marks(node, now).last, checkpoint, source)

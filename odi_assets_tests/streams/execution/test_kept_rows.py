@@ -245,9 +245,10 @@ def test_late_rows_that_are_gone_are_a_disagreement_until_a_full_refresh(box: Sa
         (found,) = [one for one in examine(box.project, box.state, [KEY]) if one.kind is Kind.KEPT_LOST]
         assert "late_rows lacks the rows of batch" in found.message
         assert found.remedy.endswith("odi run p --node matched --full-refresh")
+        # The run that finds the loss names it, and so does the plan before it. Doctor names it from then on.
         plan = box.plan("matched")
-        assert found.message in plan.summary
-        assert plan.warnings == (f"{found.message}; {found.remedy}",)
+        assert (found.message in plan.summary) == (name == "51")
+        assert plan.warnings == ((f"{found.message}; {found.remedy}",) if name == "51" else ())
         assert "late_rows" not in kept_gaps(box.project, [KEY]).get(KEY, "")
         box.land(f"orders/{name}.json", [order(f"late{name}", 1)])
         box.run("matched")
